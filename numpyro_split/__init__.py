@@ -1,0 +1,18 @@
+"""Exact MCMC for NumPyro models on data too large for one gradient."""
+
+from numpyro_split.inference_data import to_inference_data
+from numpyro_split.potential import SplitPotential
+from numpyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
+from numpyro_split.splitting import split_model
+from split_common.checks import ModelNotSplittableError
+
+__all__ = [
+    "ModelNotSplittableError",
+    "NaiveSplitHMC",
+    "RandomisedSplitHMC",
+    "SplitHMC",
+    "SplitPotential",
+    "SymmetricSplitHMC",
+    "split_model",
+    "to_inference_data",
+]

@@ -1,0 +1,146 @@
+"""Where the step size and the mass matrix adapt: NumPyro's own window adapter and dual averaging.
+
+Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
+steps of the split schedule instead of leapfrog steps on all the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from numpyro.infer.hmc import momentum_generator
+from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter
+
+from numpyro_split.densities import Position
+from numpyro_split.energies import Compensated, difference
+from numpyro_split.integrators import Integrator, IntegratorState
+from numpyro_split.potential import SplitPotential
+from numpyro_split.trajectories import kinetic_change
+
+SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10
+
+IntegratorFor = Callable[[Any], Integrator]
+
+
+class AdaptationSettings(NamedTuple):
+    """What is adapted in warm-up, in the host's words (see :class:`numpyro.infer.HMC`)."""
+
+    step_size: float
+    inverse_mass_matrix: Any
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    dense_mass: bool | list[tuple[str, ...]]
+    target_accept_prob: float
+    find_heuristic_step_size: bool
+
+
+class SearchPoint(NamedTuple):
+    """What the host's adapter passes on to the step-size search.
+
+    Attributes:
+        z: position; the adapter itself reads the first field.
+        energies: terms of the potential at ``z``.
+        active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
+            this keeps the search from running where its result is not used.
+    """
+
+    z: Position
+    energies: Compensated
+    active: jax.Array
+
+
+class Adapter:
+    """The host's window adapter, its step-size search bound to one potential.
+
+    Args:
+        settings: what to adapt.
+        num_warmup: number of warm-up iterations.
+        sites: names of the latent sites.
+        potential: what is sampled.
+        integrator_for: the integrator for a given inverse mass matrix.
+    """
+
+    def __init__(
+        self,
+        settings: AdaptationSettings,
+        num_warmup: int,
+        sites: Sequence[str],
+        potential: SplitPotential,
+        integrator_for: IntegratorFor,
+    ):
+        self._settings, self._num_warmup = settings, num_warmup
+        self._potential, self._integrator_for = potential, integrator_for
+        self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
+        dense = settings.dense_mass
+        self._init, self._update = warmup_adapter(
+            num_warmup,
+            find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
+            adapt_step_size=settings.adapt_step_size,
+            adapt_mass_matrix=settings.adapt_mass_matrix,
+            dense_mass=([tuple(sorted(sites))] if dense else []) if isinstance(dense, bool) else dense,
+            target_accept_prob=settings.target_accept_prob,
+        )
+
+    def init(self, z: Position, energies: Compensated, rng_key: jax.Array) -> HMCAdaptState:
+        """First step size and metric, at a starting point."""
+        given = self._settings.inverse_mass_matrix
+        return self._init(
+            SearchPoint(z, energies, jnp.array(True)),
+            rng_key,
+            jnp.asarray(self._settings.step_size, jnp.result_type(float)),
+            inverse_mass_matrix=dict(given) if isinstance(given, dict) else given,
+        )
+
+    def update(
+        self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated, state: HMCAdaptState
+    ) -> HMCAdaptState:
+        """Adapt after iteration ``i``; after warm-up everything stays as it is."""
+        point = SearchPoint(z, energies, jnp.any(i == self._window_ends))
+        return lax.cond(i < self._num_warmup, lambda: self._update(i, accept_prob, point, state), lambda: state)
+
+    def _search(
+        self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
+    ) -> jax.Array:
+        """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
+        integrator = self._integrator_for(inverse_mass_matrix)
+        order = jnp.arange(integrator.schedule.num_subsets)
+        mass_matrix_sqrt = jax.tree.map(_sqrt_of_inverse, inverse_mass_matrix)
+        force = lax.cond(
+            point.active,
+            lambda: integrator.opening_force(point.z, order),
+            lambda: jax.tree.map(jnp.zeros_like, point.z) if integrator.schedule.keeps_opening else None,
+        )
+
+        def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+            p = momentum_generator(point.z, mass_matrix_sqrt, rng_key)
+            end = integrator.step(IntegratorState(point.z, p, force), step_size, order)
+            change = difference(self._potential.energies(end.z), point.energies)
+            change = change + kinetic_change(integrator.velocity, end.p, p)
+            return jnp.where(-change > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)  # NaN counts as a rejection
+
+        def go_on(search: tuple[jax.Array, ...]) -> jax.Array:
+            step_size, last, direction, _ = search
+            in_range = (step_size > SMALLEST_STEP) & (step_size < LARGEST_STEP)
+            return point.active & in_range & ((last == 0) | (direction == last))
+
+        def probe(search: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            step_size, _, direction, rng_key = search
+            rng_key, key_momentum = random.split(rng_key)
+            step_size = step_size * 2.0**direction
+            return step_size, direction, accepts(step_size, key_momentum), rng_key
+
+        undecided = jnp.zeros((), jnp.result_type(int))
+        return lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
+
+
+def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:
+    """A square root of the mass matrix, to draw momenta with."""
+    if inverse.ndim == 1:
+        return 1 / jnp.sqrt(inverse)
+    identity = jnp.identity(inverse.shape[0])
+    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inverse), identity, lower=True, trans="T")

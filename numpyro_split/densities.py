@@ -1,0 +1,270 @@
+"""Log-densities whose likelihood divides over rows: of a NumPyro model, or of two functions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro.handlers import substitute, trace
+from numpyro.infer.util import _unconstrain_reparam
+
+from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, prior_terms, row_terms
+from split_common.checks import argument_names, check_row_axis
+from split_common.subsets import SubsetLayout
+
+Position = dict[str, jax.Array]
+Data = tuple[jax.Array, ...]
+
+
+class Density(Protocol):
+    """A log-density whose likelihood divides over rows; pure in the position and the data arrays."""
+
+    layout: SubsetLayout
+    plate: str | None
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """Terms of log p(z)."""
+        ...
+
+    def subset(self, z: Position, data: Data, m: jax.Array) -> list[jax.Array]:
+        """Terms of the log-likelihood of subset m."""
+        ...
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """Log-likelihood of each row in ``indices``."""
+        ...
+
+
+class RowBlock(NamedTuple):
+    """Some rows of the data, of a number fixed at compile time.
+
+    Attributes:
+        indices: row numbers, shape (B,).
+        start: first row where the rows are contiguous, else None.
+        valid: which rows count, shape (B,); None for all. A short subset borrows a neighbour's row to fill
+            its block, and that row is masked.
+    """
+
+    indices: jax.Array
+    start: jax.Array | None = None
+    valid: jax.Array | None = None
+
+    def take(self, x: jax.Array, axis: int) -> jax.Array:
+        """These rows of ``x``."""
+        if self.start is not None:
+            return lax.dynamic_slice_in_dim(x, self.start, self.indices.shape[0], axis)
+        return jnp.take(x, self.indices, axis=axis)
+
+    def mask(self, log_prob: jax.Array, axis: int) -> jax.Array:
+        """Zero the borrowed row's ``log_prob``; ``axis`` (negative) is that of the rows."""
+        if self.valid is None:
+            return log_prob
+        return jnp.where(self.valid.reshape((-1,) + (1,) * (-axis - 1)), log_prob, 0.0)
+
+
+def subset_block(layout: SubsetLayout, m: jax.Array) -> RowBlock:
+    """The rows of subset ``m``, which may be traced."""
+    size = layout.sizes[0]
+    first = jnp.asarray(layout.starts)[m]
+    start = jnp.minimum(first, layout.num_rows - size)
+    positions = start + jnp.arange(size)
+    valid = None
+    if not layout.even:
+        valid = (positions >= first) & (positions < first + jnp.asarray(layout.sizes)[m])
+    if layout.permutation is None:
+        return RowBlock(positions, start, valid)
+    return RowBlock(jnp.asarray(layout.permutation)[positions], None, valid)
+
+
+class ModelDensity:
+    """The log-density of a NumPyro model.
+
+    Args:
+        model: the user's model, made row-selectable.
+        layout: rows of each subset.
+        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
+            alone and tells the plate the row numbers.
+        arguments: how to put the model's arguments together from data arrays.
+        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        arguments: Arguments,
+        local_axes: dict[str, int],
+    ):
+        self.model, self.layout, self.mode = model, layout, mode
+        self.arguments, self.local_axes = arguments, local_axes
+        self.plate = model.plate
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
+        args, kwargs = self.arguments.build(data)
+        return prior_terms(self._trace(z, args, kwargs), self.plate)
+
+    def subset(self, z: Position, data: Data, m: jax.Array) -> list[jax.Array]:
+        """Terms inside the plate for the rows of subset ``m``."""
+        return self._block(z, data, subset_block(self.layout, m))
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """Terms inside the plate, one sum for each row."""
+        by_site = self._rows(z, data, RowBlock(indices))
+        return sum((_sum_to_axis(term, axis, indices.shape[0]) for term, axis in by_site), jnp.zeros(indices.shape))
+
+    def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows, the reserved keyword included."""
+        if self.mode == "index":
+            args, kwargs = self.arguments.build(data)
+            return args, {**kwargs, ROWS_KWARG: block.indices}
+        args, kwargs = self.arguments.build(self.arguments.take(block, data))
+        return args, {**kwargs, ROWS_KWARG: jnp.arange(block.indices.shape[0])}
+
+    def local(self, z: Position, block: RowBlock) -> Position:
+        """``z`` with the latents inside the plate cut to some rows."""
+        return {k: block.take(u, u.ndim + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
+
+    def _block(self, z: Position, data: Data, block: RowBlock) -> list[jax.Array]:
+        return [block.mask(term, axis) for term, axis in self._rows(z, data, block)]
+
+    def _rows(self, z: Position, data: Data, block: RowBlock) -> list[tuple[jax.Array, int]]:
+        args, kwargs = self.rows(data, block)
+        return row_terms(self._trace(self.local(z, block), args, kwargs), self.plate)
+
+    def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        # the host's own handler for unconstrained values: it adds each site's Jacobian as a factor
+        unconstrained = substitute(self.model, substitute_fn=lambda site: _unconstrain_reparam(z, site))
+        return trace(unconstrained).get_trace(*args, **kwargs)
+
+
+class Arguments:
+    """A model's arguments, taken apart into arrays and the rest.
+
+    Args:
+        args: positional arguments.
+        kwargs: keyword arguments.
+        row_axes: for the path of each array that holds data rows, the axis they lie along.
+        model: where the names of positional arguments are read from; needed for messages only.
+
+    Attributes:
+        data: the arrays, in order.
+        axes: for each array, the axis of its rows, or None.
+        argument_names: names of the model's arguments.
+    """
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        row_axes: dict[str, int] | None = None,
+        model: Callable[..., Any] | None = None,
+    ):
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        self._is_array = [_is_array(leaf) for _, leaf in paths]
+        self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
+        self._paths = [path for path, leaf in paths if _is_array(leaf)]
+        self.data: Data = tuple(jnp.asarray(leaf) for _, leaf in paths if _is_array(leaf))
+        self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
+        self.argument_names = argument_names(model, len(args), kwargs)
+        self._num_positional = len(args)
+
+    def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put ``data`` back into its places among the arguments."""
+        arrays = iter(data)
+        places = zip(self._is_array, self._others, strict=True)
+        return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
+
+    def take(self, block: RowBlock, data: Data) -> Data:
+        """``data`` with every array that holds rows cut to some of them."""
+        return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
+
+    def replace(self, data: Data) -> Arguments:
+        """The same arguments with other arrays."""
+        arguments = copy.copy(self)
+        arguments.data = data
+        return arguments
+
+    def named_arrays(self) -> list[tuple[str, jax.Array]]:
+        """Each array with the argument's name and the path inside it, for messages."""
+        return [
+            (self._argument_of(path) + jax.tree_util.keystr(path[2:]), x)
+            for path, x in zip(self._paths, self.data, strict=True)
+        ]
+
+    def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
+        """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
+
+        Raises:
+            ValueError: when a named argument does not have N rows along its axis.
+        """
+        found = {}
+        for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
+            if data_axes is None:
+                axis = 0 if x.ndim and x.shape[0] == num_rows else None
+            else:
+                axis = data_axes.get(self._argument_of(path))
+                check_row_axis(name, tuple(x.shape), axis, num_rows)
+            if axis is not None:
+                found[jax.tree_util.keystr(path)] = axis
+        return found
+
+    def _argument_of(self, path: Any) -> str:
+        group, place = path[0].idx, path[1]
+        return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+class FunctionDensity:
+    """The log-density of a prior function and a likelihood function."""
+
+    plate = None
+
+    def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
+        self._log_prior, self._log_likelihood = log_prior, log_likelihood
+        self._treedef, self.layout = treedef, layout
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        return [jnp.asarray(self._log_prior(z))]
+
+    def subset(self, z: Position, data: Data, m: jax.Array) -> list[jax.Array]:
+        block = subset_block(self.layout, m)
+        values = self._rows(z, data, block)
+        if values.ndim:
+            return [block.mask(values, -1)]
+        if block.valid is None:
+            return [values]
+        # a sum cannot be masked: subsets have one of two sizes, so evaluate with the one or the other
+        short = RowBlock(block.indices[1:], None if block.start is None else block.start + 1)
+        leading = RowBlock(block.indices[:-1], block.start)
+        size = jnp.sum(block.valid)
+        branch = jnp.where(size == block.indices.shape[0], 0, jnp.where(block.valid[0], 1, 2))
+        branches = [lambda b=b: self._rows(z, data, b) for b in (block, leading, short)]
+        return [lax.switch(branch, branches)]
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        values = self._rows(z, data, RowBlock(indices))
+        if values.ndim:
+            return values
+        return jax.vmap(lambda i: self._rows(z, data, RowBlock(i[None])))(indices)
+
+    def _rows(self, z: Position, data: Data, block: RowBlock) -> jax.Array:
+        batch = jax.tree.unflatten(self._treedef, [block.take(x, 0) for x in data])
+        return jnp.asarray(self._log_likelihood(z, batch))
+
+
+def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:
+    """Sum over every axis of ``x`` but one."""
+    x = jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, (size,) + (1,) * (-axis - 1)))
+    return jnp.sum(jnp.moveaxis(x, axis, 0).reshape(size, -1), axis=1)
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype.kind in "biufc"
+    return isinstance(leaf, jax.Array)

@@ -1,0 +1,192 @@
+r"""A potential as a sum over subsets of the data rows, and the gradient of each subset.
+
+.. math:: U(z) = \sum_{m=1}^M U_m(z), \qquad U_m(z) = -\tfrac1M \log p(z) - \ell_m(z),
+
+with :math:`\ell_m` the log-likelihood of the rows in subset m (local latents, factors and Jacobians inside the
+data plate go with their rows) and :math:`p(z)` everything outside the plate. The sum is exact for every M,
+also where M does not divide N.
+
+Evaluating :math:`U_m` takes the memory of one subset. Subsets are cut out by position inside the compiled
+function, so one trace serves all of them and compile time does not grow with M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from numpyro_split.densities import Data, Density, FunctionDensity, Position
+from numpyro_split.energies import Compensated, compensated_total
+from split_common.checks import check_callable, check_lengths
+from split_common.subsets import SubsetLayout
+
+
+@jax.tree_util.register_pytree_node_class
+class SplitPotential:
+    """A potential energy that is a sum over subsets of the data.
+
+    Made by :func:`split_model` from a NumPyro model, or by :meth:`from_functions` from two functions. A
+    position ``z`` is a dict of unconstrained values by site name. Every method is pure, differentiable, and
+    may be called inside JAX transformations.
+
+    Attributes:
+        num_subsets: M.
+        plate: name of the data plate; None for a potential made from functions.
+        plate_size: N, the number of rows.
+        subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+    """
+
+    def __init__(self, density: Density, data: Data):
+        self._density, self._data = density, data
+
+    @classmethod
+    def from_functions(
+        cls,
+        log_prior: Callable[[Position], jax.Array],
+        log_likelihood: Callable[[Position, Any], jax.Array],
+        data: Any,
+        num_subsets: int,
+        *,
+        subset_order: str = "sequential",
+    ) -> SplitPotential:
+        """Make a split potential without a probabilistic program.
+
+        Args:
+            log_prior: ``log_prior(z)``, a scalar.
+            log_likelihood: ``log_likelihood(z, batch)`` for some rows of ``data``: one value per row, shape
+                (n,), or their sum, a scalar.
+            data: array or pytree of arrays; axis 0 of each is the rows, N of them.
+            num_subsets: M, from 1 to N.
+            subset_order: "sequential" or "shuffled".
+
+        Returns:
+            The potential; pass it to a kernel in place of a model.
+
+        Raises:
+            ValueError: for arrays of unequal length, no rows, or M outside 1 to N.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> potential = SplitPotential.from_functions(
+            ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, jnp.ones(10), 3
+            ... )
+            >>> potential.subset_sizes, float(potential.potential({"mu": jnp.array(1.0)}))
+            ((4, 3, 3), 0.5)
+        """
+        check_callable("log_prior", log_prior)
+        check_callable("log_likelihood", log_likelihood)
+        leaves, treedef = jax.tree.flatten(data)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
+        if not leaves:
+            raise ValueError("data must hold at least one array, got none")
+        layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        return cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
+
+    @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self._density.layout.num_subsets
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        return self._density.plate
+
+    @property
+    def plate_size(self) -> int:
+        """N, the number of rows."""
+        return self._density.layout.num_rows
+
+    @property
+    def subset_sizes(self) -> tuple[int, ...]:
+        """Rows in each subset."""
+        return self._density.layout.sizes
+
+    @jax.jit
+    def potential(self, z: Position) -> jax.Array:
+        """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
+        subset = jax.checkpoint(lambda m: _total(self._density.subset(z, self._data, m)))
+        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
+        return -_total(self._density.prior(z, self._data)) - jnp.sum(by_subset)
+
+    @jax.jit
+    def log_prior(self, z: Position) -> jax.Array:
+        """Log-density of everything outside the data plate, Jacobians included; a scalar."""
+        return _total(self._density.prior(z, self._data))
+
+    def subset_potential(self, z: Position, m: int | jax.Array) -> jax.Array:
+        """U_m(z), a scalar; ``m`` from 0 to M - 1."""
+        return self._subset_potential(z, self._subset_index(m))
+
+    def subset_log_likelihood(self, z: Position, m: int | jax.Array) -> jax.Array:
+        """Log-likelihood of the rows in subset ``m``, a scalar."""
+        return self._subset_log_likelihood(z, self._subset_index(m))
+
+    @jax.jit
+    def potential_and_grad(self, z: Position) -> tuple[jax.Array, Position]:
+        """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
+
+        def add_subset(total: Any, m: jax.Array) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, self.subset_potential_and_grad(z, m)), None
+
+        zero = (jnp.zeros((), jnp.result_type(float)), jax.tree.map(jnp.zeros_like, z))
+        return lax.scan(add_subset, zero, jnp.arange(self.num_subsets))[0]
+
+    def subset_potential_and_grad(self, z: Position, m: int | jax.Array) -> tuple[jax.Array, Position]:
+        """U_m(z) and its gradient, a dict like ``z``."""
+        return jax.value_and_grad(self._subset_potential)(z, self._subset_index(m))
+
+    @jax.jit
+    def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
+        """Log-likelihood of single rows.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+
+        Returns:
+            Shape (n,): all that the model says inside the plate about each row, local latents included, so
+            that the values of all rows add up to the subsets' log-likelihoods.
+        """
+        return self._density.pointwise(z, self._data, jnp.asarray(indices))
+
+    @jax.jit
+    def energies(self, z: Position) -> Compensated:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's, summed without rounding error."""
+        prior = compensated_total(self._density.prior(z, self._data))
+        by_subset = lax.map(
+            lambda m: compensated_total(self._density.subset(z, self._data, m)), jnp.arange(self.num_subsets)
+        )
+        return jax.tree.map(lambda first, rest: -jnp.append(first, rest), prior, by_subset)
+
+    @jax.jit
+    def _subset_potential(self, z: Position, m: jax.Array) -> jax.Array:
+        prior = _total(self._density.prior(z, self._data))
+        return -prior / self.num_subsets - _total(self._density.subset(z, self._data, m))
+
+    @jax.jit
+    def _subset_log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
+        return _total(self._density.subset(z, self._data, m))
+
+    def _subset_index(self, m: int | jax.Array) -> jax.Array:
+        if isinstance(m, int) and not 0 <= m < self.num_subsets:
+            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        return jnp.asarray(m)
+
+    def tree_flatten(self) -> tuple[Data, Density]:
+        """Data arrays as leaves, so that compiled functions take them as arguments, not as constants."""
+        return self._data, self._density
+
+    @classmethod
+    def tree_unflatten(cls, density: Density, data: Data) -> SplitPotential:
+        """Inverse of :meth:`tree_flatten`."""
+        return cls(density, tuple(data))
+
+
+def _total(terms: list[jax.Array]) -> jax.Array:
+    return sum((jnp.sum(term) for term in terms), jnp.zeros((), jnp.result_type(float)))

@@ -1,0 +1,398 @@
+r"""Hamiltonian Monte Carlo whose integrator visits the data subset by subset.
+
+Target: the full posterior, exactly. With H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p the transition draws p ~ N(0, M), runs
+L steps of a schedule (:mod:`split_common.schedule`), flips p, and accepts with probability
+min(1, exp(H(z, p) - H(z', p'))) where H is that of *all* the data. Each step preserves volume; for a palindromic
+schedule steps-then-flip is its own inverse, for an order drawn uniformly it is undone by the reversed order,
+which is drawn as often. Either way the transition satisfies detailed balance with respect to exp(-H), whatever
+the step size. Splitting changes the energy error, and so the acceptance, never the target.
+
+An order of subsets drawn independently of the state (``subset_permutation="per_trajectory"``) keeps this true
+for the symmetric schedule as well.
+
+Reference:
+    Cobb and Jalaian (2021), Scaling Hamiltonian Monte Carlo Inference for Bayesian Neural Networks with
+    Symmetric Splitting, UAI. Neal (1995), Bayesian Learning for Neural Networks, section 3.5.1.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import random
+from numpyro.infer.hmc import momentum_generator
+from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
+from numpyro.infer.initialization import init_to_uniform
+
+from numpyro_split.adaptation import Adapter
+from numpyro_split.densities import Position
+from numpyro_split.energies import Compensated, difference
+from numpyro_split.integrators import Integrator, IntegratorState
+from numpyro_split.kernel import SplitKernel
+from numpyro_split.potential import SplitPotential
+from numpyro_split.trajectories import fixed_length, kinetic_change, metropolis, steps_of_length
+from split_common.checks import check_choice, resolve_length
+from split_common.schedule import Schedule, naive, randomised, symmetric
+
+SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+DEFAULT_TRAJECTORY_LENGTH = math.pi / 2
+
+
+class SplitHMCState(NamedTuple):
+    """State of one chain; each field gets a leading axis where chains are vectorised.
+
+    Attributes:
+        i: iteration, counted through warm-up and sampling.
+        z: the draw, a dict of unconstrained values by site.
+        force: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
+        energies: the terms of the potential at ``z``, shape (M + 1,).
+        potential_energy: U(z).
+        energy: H at the end of the transition.
+        num_steps: steps of the last trajectory.
+        num_grads: subset gradients of the last trajectory.
+        accept_prob: acceptance probability of the last trajectory.
+        mean_accept_prob: its mean so far, in warm-up or since.
+        diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
+        step_size: step size of the last trajectory.
+        adapt_state: the host's adaptation state: step size and metric of the next trajectory.
+        data_fingerprint: digest of the data that ``force`` and ``energies`` belong to.
+        rng_key: key of the next transition.
+    """
+
+    i: jax.Array
+    z: Position
+    force: Position | None
+    energies: Compensated
+    potential_energy: jax.Array
+    energy: jax.Array
+    num_steps: jax.Array
+    num_grads: jax.Array
+    accept_prob: jax.Array
+    mean_accept_prob: jax.Array
+    diverging: jax.Array
+    step_size: jax.Array
+    adapt_state: HMCAdaptState
+    data_fingerprint: jax.Array
+    rng_key: jax.Array
+
+
+class Proposal(NamedTuple):
+    """How one transition moves, before anything adapts.
+
+    Attributes:
+        num_steps: a fixed number of steps, or None.
+        trajectory_length: a fixed length in time, or None; exactly one of the two is given.
+        draws_order: whether the order of subsets is drawn for each trajectory.
+    """
+
+    num_steps: int | None
+    trajectory_length: float | None
+    draws_order: bool
+
+
+def transition(
+    state: SplitHMCState, potential: SplitPotential, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array
+) -> SplitHMCState:
+    """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        potential: the target's potential.
+        integrator: the schedule, with the state's metric.
+        proposal: length and order of the trajectory.
+        in_warmup: whether this is a warm-up iteration.
+
+    Returns:
+        The next state.
+    """
+    rng_key, key_momentum, key_order, key_accept = random.split(state.rng_key, 4)
+    schedule, adapted = integrator.schedule, state.adapt_state
+    order = jnp.arange(schedule.num_subsets)
+    force = state.force
+    if proposal.draws_order:
+        order = random.permutation(key_order, order)
+        force = integrator.opening_force(state.z, order)
+    if proposal.num_steps is None:
+        num_steps, step_size = steps_of_length(proposal.trajectory_length, adapted.step_size, in_warmup)
+    else:
+        num_steps, step_size = jnp.array(proposal.num_steps), adapted.step_size
+
+    p = momentum_generator(state.z, adapted.mass_matrix_sqrt, key_momentum)
+    end = fixed_length(integrator, IntegratorState(state.z, p, force), step_size, num_steps, order)
+    energies = potential.energies(end.z)
+    energy_change = difference(energies, state.energies) + kinetic_change(integrator.velocity, end.p, p)
+    decision = metropolis(energy_change, partial(random.uniform, key_accept))
+
+    taken = (end.z, end.force if state.force is not None else None, energies, end.p)
+    kept = (state.z, state.force, state.energies, p)
+    z, force, energies, p = jax.tree.map(lambda a, b: jnp.where(decision.accepted, a, b), taken, kept)
+    potential_energy = jnp.sum(energies.value)
+    return state._replace(
+        z=z,
+        force=force,
+        energies=energies,
+        potential_energy=potential_energy,
+        energy=potential_energy + euclidean_kinetic_energy(adapted.inverse_mass_matrix, p),
+        num_steps=num_steps,
+        num_grads=num_steps * schedule.grads_per_step + proposal.draws_order * schedule.opening_grads,
+        accept_prob=decision.accept_prob,
+        diverging=decision.diverging,
+        step_size=step_size,
+        rng_key=rng_key,
+    )
+
+
+class SplitHMC(SplitKernel):
+    """Base of the split HMC kernels, which differ by their schedule and by nothing else.
+
+    For a schedule of your own, subclass and write its rows::
+
+        class MySplitHMC(SplitHMC):
+            def _schedule(self, num_subsets):
+                return Schedule("mine", rows_of_mine(num_subsets), Reversal.PALINDROMIC)
+
+    Args:
+        model: NumPyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        step_size: step size, or where its adaptation starts.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: π/2, a quarter turn in the
+            adapted metric, where the end point of a normal target is independent of the start.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
+            faults of model or data (see :func:`~numpyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+    """
+
+    _subset_permutation = "fixed"
+
+    @abstractmethod
+    def _schedule(self, num_subsets: int) -> Schedule:
+        """The rows of one step."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        dense_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+    ):
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            dense_mass=dense_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+        )
+        self._num_steps, self._trajectory_length = resolve_length(
+            num_steps, trajectory_length, DEFAULT_TRAJECTORY_LENGTH
+        )
+        self._rows = self._schedule(self._num_subsets)
+
+    @property
+    def _proposal(self) -> Proposal:
+        drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
+        return Proposal(self._num_steps, self._trajectory_length, drawn)
+
+    def _integrator(self, potential: SplitPotential, inverse_mass_matrix: Any) -> Integrator:
+        def subset_grad(z: Position, m: jax.Array) -> Position:
+            return potential.subset_potential_and_grad(z, m)[1]
+
+        velocity = partial(euclidean_kinetic_energy._kinetic_grad, inverse_mass_matrix)
+        return Integrator(self._rows, subset_grad, velocity)
+
+    def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
+        integrator_for = partial(self._integrator, potential)
+        return Adapter(self._settings, self._num_warmup, tuple(z), potential, integrator_for)
+
+    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> SplitHMCState:
+        key_adapt, key_chain = random.split(rng_key)
+        energies = potential.energies(z)
+        adapt_state = self._adapter(potential, z).init(z, energies, key_adapt)
+        energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
+        return SplitHMCState(
+            i=zero,
+            z=z,
+            force=self._kept_force(potential, z),
+            energies=energies,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=zero,
+            num_grads=zero,
+            accept_prob=jnp.zeros(()),
+            mean_accept_prob=jnp.zeros(()),
+            diverging=jnp.array(False),
+            step_size=adapt_state.step_size,
+            adapt_state=adapt_state,
+            data_fingerprint=jnp.zeros((), jnp.uint32),
+            rng_key=key_chain,
+        )
+
+    def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
+        integrator = self._integrator(potential, state.adapt_state.inverse_mass_matrix)
+        in_warmup = state.i < self._num_warmup
+        moved = transition(state, potential, integrator, self._proposal, in_warmup)
+        adapt_state = self._adapter(potential, moved.z).update(
+            state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
+        )
+        i = state.i + 1
+        n = jnp.where(in_warmup, i, i - self._num_warmup)
+        mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
+        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
+
+    def _recompute(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
+        energies = potential.energies(state.z)
+        return state._replace(
+            energies=energies,
+            potential_energy=jnp.sum(energies.value),
+            force=self._kept_force(potential, state.z),
+        )
+
+    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+        if self._proposal.draws_order:
+            return None
+        # the opening kicks do not involve the metric, so any will do
+        return self._integrator(potential, None).opening_force(z, jnp.arange(self._num_subsets))
+
+
+class SymmetricSplitHMC(SplitHMC):
+    """Symmetric split HMC: up through the subsets and back down, with a drift between any two.
+
+    Second order, and the best acceptance of the three at one step size. A trajectory of L steps costs
+    L(2M - 2) subset gradients: two data passes a step for large M, one for M = 2. M = 1 is plain HMC.
+
+    Args:
+        model: see :class:`SplitHMC`, also for every argument not listed here.
+        num_subsets: M.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
+            trajectory, at the cost of one more subset gradient.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=50, num_samples=50, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), jnp.linspace(-1.0, 3.0, 20))
+        >>> mcmc.get_samples()["mu"].shape
+        (50,)
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        dense_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        subset_permutation: str = "fixed",
+    ):
+        self._subset_permutation = check_choice("subset_permutation", subset_permutation, SUBSET_PERMUTATIONS)
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            num_steps=num_steps,
+            trajectory_length=trajectory_length,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            dense_mass=dense_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+        )
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return symmetric(num_subsets)
+
+
+class NaiveSplitHMC(SplitHMC):
+    """Plain HMC in the memory of one subset: leapfrog, its gradient summed subset by subset.
+
+    The same draws as plain HMC up to rounding. A trajectory of L steps costs LM subset gradients, L data
+    passes. For the arguments see :class:`SplitHMC`.
+
+    Example:
+        >>> kernel = NaiveSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
+        >>> kernel.num_subsets
+        4
+    """
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return naive(num_subsets)
+
+
+class RandomisedSplitHMC(SplitHMC):
+    """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
+
+    First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
+    subset gradients, two data passes a step. For the arguments see :class:`SplitHMC`.
+
+    Example:
+        >>> kernel = RandomisedSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
+        >>> kernel.num_subsets
+        4
+    """
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return randomised(num_subsets)

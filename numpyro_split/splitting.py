@@ -1,0 +1,236 @@
+"""How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
+
+The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.util import ModelInfo, _transforms_from_trace, initialize_model, transform_fn
+
+from numpyro_split.densities import Arguments, ModelDensity, Position, RowBlock
+from numpyro_split.exactness import check_exact
+from numpyro_split.potential import SplitPotential
+from numpyro_split.rows import ModelSites, RowSelectableModel, describe_model
+from split_common.checks import (
+    ModelNotSplittableError,
+    NoFiniteStartError,
+    check_data_axes,
+    check_lengths,
+    check_no_discrete,
+    choose_plate,
+    neither_mode_splits,
+    no_finite_start,
+)
+from split_common.subsets import SubsetLayout, warn_if_sorted
+
+
+def split_model(
+    model: Callable[..., Any],
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: dict[str, Any] | None = None,
+    *,
+    num_subsets: int,
+    plate: str | None = None,
+    data_axes: dict[str, int | None] | None = None,
+    subset_order: str = "sequential",
+    init_strategy: Callable[..., Any] = init_to_uniform,
+) -> SplitPotential:
+    """Divide a NumPyro model's potential over subsets of its data plate, and check that the sum is exact.
+
+    Args:
+        model: a NumPyro model whose likelihood sits in a plate over the data rows.
+        model_args: its positional arguments.
+        model_kwargs: its keyword arguments.
+        num_subsets: M, from 1 to N.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
+            array whose axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
+        init_strategy: where to look for a point to check at.
+
+    Returns:
+        The potential, bound to these arguments.
+
+    Raises:
+        ValueError: for M outside 1 to N, no data plate or several, an unknown plate, discrete latent sites,
+            data of unequal length or without rows, or a log-density that is nowhere finite.
+        ModelNotSplittableError: when the sum over subsets is not the model's own potential.
+
+    Example:
+        >>> import jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> potential = split_model(model, (jnp.arange(10.0),), num_subsets=3)
+        >>> potential.plate, potential.subset_sizes
+        ('data', (4, 3, 3))
+    """
+    model_kwargs = model_kwargs or {}
+    split = ModelSplit.find(
+        model,
+        model_args,
+        model_kwargs,
+        num_subsets=num_subsets,
+        plate=plate,
+        data_axes=data_axes,
+        subset_order=subset_order,
+        init_strategy=init_strategy,
+    )
+    return split.bind(model_args, model_kwargs)
+
+
+class ModelSplit:
+    """How one model, on data of one shape, divides over subsets. Holds no data.
+
+    Attributes:
+        layout: rows of each subset.
+        site_sizes: number of unconstrained values at each latent site.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        row_axes: dict[str, int],
+        init_strategy: Callable[..., Any],
+    ):
+        self.layout, self.mode = layout, mode
+        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._local_axes: dict[str, int] = {}
+        self._postprocess: Callable[..., Any] | None = None
+        self._transforms: Any = None
+        self.site_sizes: dict[str, int] = {}
+
+    @classmethod
+    def find(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+    ) -> ModelSplit:
+        """Find the split of a model, and check it; the arguments are those of :func:`split_model`."""
+        arguments = Arguments(args, kwargs, model=model)
+        check_data_axes(data_axes, arguments.argument_names)
+        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
+        sites = _describe(model, arguments)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        check_no_discrete([site.name for site in sites.sites if site.discrete])
+        layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
+        warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
+        row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        failures: dict[str, Exception] = {}
+        for mode in ("slice", "index") if row_axes else ("index",):
+            split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy)
+            try:
+                with jax.ensure_compile_time_eval():
+                    split._prepare(sites, args, kwargs)
+            except NoFiniteStartError:
+                raise
+            except (ModelNotSplittableError, TypeError, ValueError, IndexError) as error:
+                failures[mode] = error
+            else:
+                return split
+        raise neither_mode_splits(failures)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """The potential for given arguments, which may be traced."""
+        density = self._density(args, kwargs)
+        return SplitPotential(density, density.arguments.data)
+
+    def initial_position(self, rng_key: jax.Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A point with a finite density on some rows; a batch of points for a batch of keys."""
+        return self._initialize(rng_key, self._density(args, kwargs)).param_info.z
+
+    def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
+        """The host's map from a position to constrained values and deterministic sites."""
+        assert self._postprocess is not None
+        arguments = Arguments(args, kwargs)
+        args, kwargs = arguments.build(arguments.data)
+        return self._postprocess(*args, **kwargs)
+
+    def constrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
+        """A map from a position to constrained values that runs the model only where a support depends on values."""
+        assert self._transforms is not None
+        if self._transforms.dynamic_support:
+            return self.postprocess_fn(args, kwargs)
+        return partial(transform_fn, self._transforms.inv_transforms)
+
+    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes)
+
+    def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
+        self._local_axes = dict.fromkeys(local, 0)
+        info = self._initialize(random.key(0), self._density(args, kwargs))
+        z = info.param_info.z
+        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
+        self._local_axes = {
+            name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
+        }
+        self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
+        self._postprocess = info.postprocess_fn
+        self._transforms = _transforms_from_trace(info.model_trace, raise_warnings=False)
+        self._model.values = {
+            name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
+        }
+        density = self._density(args, kwargs)
+        if any(isinstance(x, jax.core.Tracer) for x in density.arguments.data):
+            warnings.warn("the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2)
+            return
+        check_exact(density, z)
+
+    def _initialize(self, rng_key: jax.Array, density: ModelDensity) -> ModelInfo:
+        """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
+        data = density.arguments.data
+        everything = RowBlock(jnp.arange(self.layout.num_rows))
+        block = everything if self._local_axes else RowBlock(jnp.asarray(self.layout.rows(0)))
+        args, kwargs = density.rows(data, block)
+        try:
+            return initialize_model(
+                rng_key,
+                self._model,
+                init_strategy=self._init_strategy,
+                dynamic_args=True,
+                model_args=args,
+                model_kwargs=kwargs,
+            )
+        except RuntimeError as error:
+            if "valid initial parameters" not in str(error):
+                raise
+            raise no_finite_start([(name, np.asarray(x)) for name, x in density.arguments.named_arrays()]) from error
+
+
+def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:
+    """Trace the model; where it fails on data of unequal length, say so."""
+    try:
+        return describe_model(model, *arguments.build(arguments.data))
+    except (TypeError, ValueError) as error:
+        lengths = {name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}
+        if len(set(lengths.values())) > 1:
+            try:
+                check_lengths(lengths)
+            except ValueError as unequal:
+                raise ValueError(f"{unequal} (the model fails with: {error})") from error
+        raise

@@ -1,0 +1,77 @@
+r"""Where a trajectory ends, and which of its points is taken.
+
+Fixed length: L steps, then the end point is accepted with probability min(1, exp(H - H')), else the start is
+kept. The map (steps, then flip of the momentum) preserves volume and is its own inverse, or, for an order drawn
+with its reverse, is proposed as often as its inverse; so exp(-H) is invariant.
+
+The decision rests on the *change* of energy, taken subset by subset before it is rounded
+(:mod:`numpyro_split.energies`), and for the kinetic energy in the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
+
+Reference:
+    Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, sections 3 and 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from numpyro_split.densities import Position
+from numpyro_split.energies import compensated_total
+from numpyro_split.integrators import Integrator, IntegratorState, Velocity
+
+MAX_ENERGY_CHANGE = 1000.0
+MAX_WARMUP_STEPS = 1024
+
+
+def fixed_length(
+    integrator: Integrator, start: IntegratorState, step_size: jax.Array, num_steps: jax.Array | int, order: jax.Array
+) -> IntegratorState:
+    """The end of a trajectory of ``num_steps`` steps, which may be traced."""
+    return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)
+
+
+def steps_of_length(
+    trajectory_length: float, step_size: jax.Array, in_warmup: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
+
+    In warm-up, while the step size may still be far too small, at most ``MAX_WARMUP_STEPS`` are taken.
+    """
+    num_steps = jnp.ceil(trajectory_length / step_size)
+    limited = jnp.where(in_warmup & (num_steps > MAX_WARMUP_STEPS), MAX_WARMUP_STEPS, num_steps)
+    exact = jnp.where(limited < num_steps, step_size, trajectory_length / num_steps)
+    return limited.astype(jnp.result_type(int)), exact
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
+    """K(new) - K(old) without the cancellation of two large numbers."""
+    change = jax.tree.map(jnp.subtract, new, old)
+    speed = velocity(jax.tree.map(jnp.add, new, old))
+    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
+    return compensated_total(jax.tree.leaves(products)).value
+
+
+class Decision(NamedTuple):
+    """An accept-reject decision.
+
+    Attributes:
+        accepted: whether the end point is taken.
+        accept_prob: with what probability.
+        diverging: whether the energy error was infinite, undefined or above 1000.
+    """
+
+    accepted: jax.Array
+    accept_prob: jax.Array
+    diverging: jax.Array
+
+
+def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> Decision:
+    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
+    energy_change = jnp.where(jnp.isnan(energy_change), jnp.inf, energy_change)
+    accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
+    return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)

@@ -1,0 +1,235 @@
+r"""The schedule of one split-HMC step, as checked data.
+
+A schedule is a tuple of rows *(subset, kick weight, drift weight)*. A step of size :math:`\epsilon` reads
+them from top to bottom, each row a kick by one subset and then a drift:
+
+.. math:: p \leftarrow p - \epsilon\, k\, \nabla U_m(z), \qquad z \leftarrow z + \epsilon\, d\, M^{-1} p .
+
+Every kick is a shear in p and every drift a shear in z, so every schedule preserves volume exactly. It
+approximates the flow of :math:`\sum_m U_m + K` when the kicks of each subset sum to 1 and the drifts sum to 1.
+It leaves the target invariant, after an accept-reject decision on the energy error, when reversing time gives
+a step that is proposed with the same probability:
+
+* ``PALINDROMIC``: the sequence of kicks and drifts reads the same backwards, so the step is its own reverse.
+* ``RANDOM_ORDER``: backwards, the rows are those of the subsets in the opposite order. One order is *not*
+  reversible; the kernel is, because it draws the order uniformly and an order is as likely as its reverse.
+
+Weights are exact fractions and the conditions are checked when a schedule is built, so a new schedule is its
+rows and nothing else.
+
+References:
+    Cobb and Jalaian (2021), Scaling Hamiltonian Monte Carlo Inference for Bayesian Neural Networks with
+    Symmetric Splitting, Algorithm 1 and equations 7 and 8. Neal (1995), Bayesian Learning for Neural Networks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from split_common.checks import check_positive_int
+
+HALF = Fraction(1, 2)
+ZERO = Fraction(0)
+
+
+class Reversal(enum.Enum):
+    """Why reversing time proposes the same step with the same probability."""
+
+    PALINDROMIC = "palindromic"
+    RANDOM_ORDER = "order drawn with its reverse"
+
+
+class Row(NamedTuple):
+    """One kick by a subset, then one drift.
+
+    Attributes:
+        subset: which subset's gradient, counted from 0; a position in the drawn order where an order is drawn.
+        kick: weight of the kick, a fraction of the step size.
+        drift: weight of the drift that follows, a fraction of the step size; 0 for none.
+    """
+
+    subset: int
+    kick: Fraction
+    drift: Fraction
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The rows of one step, checked when built.
+
+    Kicks of one subset that follow each other at one position are one gradient: they are merged.
+
+    Args:
+        name: what messages call the schedule.
+        rows: the step, as :class:`Row` or plain ``(subset, kick, drift)`` triples of exact numbers.
+        reversal: which of the two conditions for invariance the rows meet.
+
+    Raises:
+        ValueError: when the rows do not sum to one step, or are not what ``reversal`` says.
+
+    Example:
+        >>> from fractions import Fraction as F
+        >>> leapfrog = Schedule("leapfrog", [(0, F(1, 2), 1), (0, F(1, 2), 0)], Reversal.PALINDROMIC)
+        >>> leapfrog.num_subsets, leapfrog.grads_per_step
+        (1, 1)
+    """
+
+    name: str
+    rows: tuple[Row, ...]
+    reversal: Reversal
+
+    def __init__(self, name: str, rows: Iterable[tuple[int, Fraction | int, Fraction | int]], reversal: Reversal):
+        exact = [Row(int(subset), Fraction(kick), Fraction(drift)) for subset, kick, drift in rows]
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "rows", _merge_neighbours(exact))
+        object.__setattr__(self, "reversal", reversal)
+        self._check()
+
+    @property
+    def num_subsets(self) -> int:
+        """Number of subsets the rows name."""
+        return max(row.subset for row in self.rows) + 1
+
+    @property
+    def opening(self) -> tuple[Row, ...]:
+        """The rows whose kicks are made where the step starts; the last of them drifts away."""
+        first_drift = next(i for i, row in enumerate(self.rows) if row.drift)
+        return self.rows[: first_drift + 1]
+
+    @property
+    def keeps_opening(self) -> bool:
+        """Whether a step opens with the kicks the last one closed with, so that they need no new gradients."""
+        return self.reversal is Reversal.PALINDROMIC
+
+    @property
+    def evaluated_rows(self) -> tuple[Row, ...]:
+        """The rows that cost a gradient in a step whose opening kicks are kept from the last one."""
+        return self.rows[len(self.opening) :] if self.keeps_opening else self.rows
+
+    @property
+    def closes(self) -> tuple[bool, ...]:
+        """For each evaluated row, whether its kick is made where the step ends."""
+        rows = self.evaluated_rows
+        last_drift = max((i for i, row in enumerate(rows) if row.drift), default=-1)
+        return tuple(i > last_drift for i in range(len(rows)))
+
+    @property
+    def grads_per_step(self) -> int:
+        """Subset gradients of a step inside a trajectory."""
+        return len(self.evaluated_rows)
+
+    @property
+    def opening_grads(self) -> int:
+        """Subset gradients to open a trajectory from a point whose opening kicks are not kept."""
+        return len(self.opening) if self.keeps_opening else 0
+
+    def _check(self) -> None:
+        if not self.rows:
+            raise ValueError(f"schedule {self.name!r}: a step must have at least one row, got none")
+        kicks: Counter[int] = Counter()
+        for row in self.rows:
+            kicks[row.subset] += row.kick
+        for subset in range(self.num_subsets):
+            if kicks[subset] != 1:
+                raise ValueError(
+                    f"schedule {self.name!r}: the kicks of each subset must sum to 1, "
+                    f"got {kicks[subset]} for subset {subset}"
+                )
+        drifts = sum((row.drift for row in self.rows), ZERO)
+        if drifts != 1:
+            raise ValueError(f"schedule {self.name!r}: the drifts must sum to 1, got {drifts}")
+        forwards, backwards = _kicks_and_drifts(self.rows), _kicks_and_drifts(self.rows)[::-1]
+        if self.reversal is Reversal.RANDOM_ORDER:
+            last = self.num_subsets - 1
+            backwards = [_relabel(group, last) for group in backwards]
+        if forwards != backwards:
+            rule = {
+                Reversal.PALINDROMIC: "must read the same backwards",
+                Reversal.RANDOM_ORDER: "must read backwards as the subsets in the opposite order",
+            }[self.reversal]
+            raise ValueError(f"schedule {self.name!r}: its kicks and drifts {rule}, got {forwards}")
+
+
+def symmetric(num_subsets: int) -> Schedule:
+    """Cobb and Jalaian's Algorithm 1: up through the subsets and back down, with equal drifts between.
+
+    Second order. Costs 2M - 2 subset gradients a step (one for M = 1, which is leapfrog).
+
+    Args:
+        num_subsets: M.
+
+    Returns:
+        The palindromic schedule.
+    """
+    check_positive_int("num_subsets", num_subsets)
+    last = num_subsets - 1
+    if last == 0:
+        return Schedule("symmetric", [(0, HALF, 1), (0, HALF, 0)], Reversal.PALINDROMIC)
+    drift = Fraction(1, 2 * last)
+    up = [(m, HALF, drift if m < last else ZERO) for m in range(num_subsets)]
+    down = [(m, HALF, drift if m > 0 else ZERO) for m in reversed(range(num_subsets))]
+    return Schedule("symmetric", up + down, Reversal.PALINDROMIC)
+
+
+def naive(num_subsets: int) -> Schedule:
+    """Leapfrog whose gradient is summed subset by subset: M subset gradients, one data pass, a step.
+
+    Args:
+        num_subsets: M.
+
+    Returns:
+        The palindromic schedule.
+    """
+    check_positive_int("num_subsets", num_subsets)
+    last = num_subsets - 1
+    before = [(m, HALF, 1 if m == last else 0) for m in range(num_subsets)]
+    after = [(m, HALF, 0) for m in range(num_subsets)]
+    return Schedule("naive", before + after, Reversal.PALINDROMIC)
+
+
+def randomised(num_subsets: int) -> Schedule:
+    """Neal's splitting (equation 7): a short leapfrog step with each subset in turn, in a drawn order.
+
+    First order, because one order is not its own reverse. Costs 2M subset gradients a step.
+
+    Args:
+        num_subsets: M.
+
+    Returns:
+        The schedule; its subsets are positions in an order to be drawn for each trajectory.
+    """
+    check_positive_int("num_subsets", num_subsets)
+    drift = Fraction(1, num_subsets)
+    rows = [row for m in range(num_subsets) for row in ((m, HALF, drift), (m, HALF, ZERO))]
+    return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
+
+
+def _merge_neighbours(rows: list[Row]) -> tuple[Row, ...]:
+    """Join kicks of one subset that no drift separates."""
+    merged: list[Row] = []
+    for row in rows:
+        if merged and merged[-1].subset == row.subset and not merged[-1].drift:
+            row = Row(row.subset, merged.pop().kick + row.kick, row.drift)
+        merged.append(row)
+    return tuple(merged)
+
+
+def _kicks_and_drifts(rows: Iterable[Row]) -> list[Counter[int] | Fraction]:
+    """The step as kicks at one position (their order does not matter), drift, kicks, …, kicks."""
+    sequence: list[Counter[int] | Fraction] = [Counter()]
+    for row in rows:
+        sequence[-1][row.subset] += row.kick  # type: ignore[index, operator]
+        if row.drift:
+            sequence += [row.drift, Counter()]
+    return sequence
+
+
+def _relabel(group: Counter[int] | Fraction, last: int) -> Counter[int] | Fraction:
+    if isinstance(group, Fraction):
+        return group
+    return Counter({last - subset: kick for subset, kick in group.items()})

@@ -1,0 +1,87 @@
+"""Which rows each subset holds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from split_common.checks import check_choice, check_num_subsets
+
+SUBSET_ORDERS = ("sequential", "shuffled")
+SHUFFLE_SEED = 0
+
+
+class SubsetLayout:
+    """A fixed division of N rows into M subsets whose sizes differ by at most one.
+
+    Args:
+        num_rows: N.
+        num_subsets: M, from 1 to N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed first,
+            which makes subsets of sorted data alike.
+
+    Raises:
+        ValueError: for M below 1 or above N, or an unknown order.
+
+    Example:
+        >>> SubsetLayout(10, 4).sizes
+        (3, 3, 2, 2)
+    """
+
+    def __init__(self, num_rows: int, num_subsets: int, subset_order: str = "sequential"):
+        self.num_rows = num_rows
+        self.num_subsets = check_num_subsets(num_subsets, num_rows)
+        self.subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
+        small, extra = divmod(num_rows, num_subsets)
+        self.sizes = (small + 1,) * extra + (small,) * (num_subsets - extra)
+
+    @property
+    def even(self) -> bool:
+        """Whether every subset holds the same number of rows."""
+        return self.sizes[0] == self.sizes[-1]
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """First position of each subset, shape (M,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+
+    @cached_property
+    def permutation(self) -> np.ndarray | None:
+        """Row at each position, shape (N,), or None where rows stay as they stand."""
+        if self.subset_order == "sequential":
+            return None
+        return np.random.default_rng(SHUFFLE_SEED).permutation(self.num_rows)
+
+    def rows(self, subset: int) -> np.ndarray:
+        """Rows of one subset, shape (size,)."""
+        positions = np.arange(self.starts[subset], self.starts[subset] + self.sizes[subset])
+        return positions if self.permutation is None else self.permutation[positions]
+
+
+def warn_if_sorted(layout: SubsetLayout, observed: Iterable[tuple[str, Any]]) -> None:
+    """Warn when an observed column is sorted, so that subsets cut as they stand would differ.
+
+    Args:
+        layout: the division of the rows.
+        observed: name and value of each observed site in the data plate; None for an unknown value.
+    """
+    if layout.permutation is not None or layout.num_subsets == 1:
+        return
+    for name, value in observed:
+        if value is not None and _is_sorted(np.asarray(value)):
+            warnings.warn(
+                f"the observations {name!r} are sorted, so the {layout.num_subsets} subsets differ and acceptance "
+                "suffers; pass subset_order='shuffled'",
+                stacklevel=2,
+            )
+
+
+def _is_sorted(labels: np.ndarray) -> bool:
+    if labels.ndim != 1 or labels.size < 20 or labels[0] == labels[-1]:
+        return False
+    rises = np.diff(labels) if labels[-1] > labels[0] else -np.diff(labels)
+    return bool(np.all(rises >= 0))
