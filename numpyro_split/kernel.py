@@ -33,6 +33,7 @@ from split_common.checks import (
     check_positive_float,
     check_positive_int,
     check_probability,
+    check_sites,
 )
 from split_common.subsets import SUBSET_ORDERS
 
@@ -252,11 +253,8 @@ class SplitKernel(MCMCKernel):
 
     def _check_sites(self, z: Position, single: bool) -> None:
         sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
-        if self._split is not None and sizes != self._split.site_sizes:
-            raise ValueError(
-                "init_params must hold the unconstrained value of every latent site, "
-                f"sizes {self._split.site_sizes}, got {sizes}"
-            )
+        if self._split is not None:
+            check_sites("init_params", sizes, self._split.site_sizes)
         check_mass_blocks("dense_mass", self._settings.dense_mass, sizes)
         check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.dense_mass)
 

@@ -102,6 +102,8 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         for site in samples:  # plates inside control flow send no message of their own
             for frame in site["cond_indep_stack"]:
                 plate_sizes.setdefault(frame.name, frame.size)
+            if site["is_observed"]:
+                _log_prob(site)  # so that data of the wrong length fail here
         found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes))
 
     jax.eval_shape(run)

@@ -32,6 +32,7 @@ from split_common.checks import (
     choose_plate,
     neither_mode_splits,
     no_finite_start,
+    raise_if_unequal,
 )
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -227,10 +228,5 @@ def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:
     try:
         return describe_model(model, *arguments.build(arguments.data))
     except (TypeError, ValueError) as error:
-        lengths = {name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}
-        if len(set(lengths.values())) > 1:
-            try:
-                check_lengths(lengths)
-            except ValueError as unequal:
-                raise ValueError(f"{unequal} (the model fails with: {error})") from error
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
         raise

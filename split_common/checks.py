@@ -186,6 +186,14 @@ def check_lengths(lengths: Mapping[str, int]) -> None:
         raise ValueError(f"data arguments must have equal length (rows), got: {listed}")
 
 
+def raise_if_unequal(lengths: Mapping[str, int], error: Exception) -> None:
+    """Raise a model's ``error`` as one of unequal data arguments, where they are unequal."""
+    try:
+        check_lengths(lengths)
+    except ValueError as unequal:
+        raise ValueError(f"{unequal} (the model fails with: {_first_line(error)})") from error
+
+
 def check_row_axis(name: str, shape: tuple[int, ...], axis: int | None, num_rows: int) -> None:
     """Raise unless an argument named in ``data_axes`` has the plate's number of rows along its axis."""
     if axis is None:
@@ -218,6 +226,14 @@ def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartEr
         "the model's log-density and its gradient must be finite at the start, got no such point in 100 tries; "
         "check the model, or give init_strategy or initial parameters"
     )
+
+
+def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]) -> None:
+    """Raise unless a position holds every latent site, with its number of unconstrained values."""
+    if dict(sizes) != dict(expected):
+        raise ValueError(
+            f"{name} must hold the unconstrained values of every latent site, sizes {dict(expected)}, got {dict(sizes)}"
+        )
 
 
 def check_finite_start(energy: np.ndarray) -> None:

@@ -1,0 +1,44 @@
+# `make demo` and `make test` need Python 3.11 or newer and nothing else: each builds its own virtual environment.
+PYTHON ?= python3
+PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES := split_common numpyro_split pyro_split tests benchmarks demo
+
+.PHONY: demo test test-slow test-notebooks lint types docs clean
+
+.venv-demo/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python $(PIP) torch
+	.venv-demo/bin/python $(PIP) -e '.[all,demo]'
+	touch $@
+
+.venv-test/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-test
+	.venv-test/bin/python $(PIP) torch
+	.venv-test/bin/python $(PIP) -e '.[all,test,dev,notebooks]'
+	touch $@
+
+demo: .venv-demo/ready
+	.venv-demo/bin/python -m demo
+
+test: .venv-test/ready
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal --durations=15
+
+test-slow: .venv-test/ready
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m 'slow or not slow' --durations=30
+
+test-notebooks: .venv-test/ready
+	.venv-test/bin/python notebooks/run.py --quick
+
+lint: .venv-test/ready
+	.venv-test/bin/ruff check $(SOURCES)
+	.venv-test/bin/ruff format --check $(SOURCES)
+
+types: .venv-test/ready
+	.venv-test/bin/pyright --pythonpath .venv-test/bin/python
+
+docs: .venv-test/ready
+	.venv-test/bin/python $(PIP) '.[docs]'
+	.venv-test/bin/mkdocs build --strict
+
+clean:
+	rm -rf .venv-demo .venv-test demo_output site

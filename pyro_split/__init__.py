@@ -1,0 +1,18 @@
+"""Exact MCMC for Pyro models on data too large for one gradient."""
+
+from pyro_split.inference_data import to_inference_data
+from pyro_split.potential import SplitPotential
+from pyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
+from pyro_split.splitting import split_model
+from split_common.checks import ModelNotSplittableError
+
+__all__ = [
+    "ModelNotSplittableError",
+    "NaiveSplitHMC",
+    "RandomisedSplitHMC",
+    "SplitHMC",
+    "SplitPotential",
+    "SymmetricSplitHMC",
+    "split_model",
+    "to_inference_data",
+]

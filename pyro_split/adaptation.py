@@ -1,0 +1,150 @@
+"""Where the step size and the mass matrix adapt: Pyro's own window adapter and dual averaging.
+
+Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
+steps of the split schedule instead of leapfrog steps on all the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer.mcmc.adaptation import WarmupAdapter
+from torch import Tensor
+
+from pyro_split.densities import Position
+from pyro_split.integrators import Integrator, IntegratorState, Velocity
+from pyro_split.potential import SplitPotential
+from pyro_split.trajectories import kinetic_change
+
+SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10
+
+IntegratorFor = Callable[[Velocity], Integrator]
+
+
+class AdaptationSettings(NamedTuple):
+    """What is adapted in warm-up, in the host's words (see :class:`pyro.infer.HMC`)."""
+
+    step_size: float
+    inverse_mass_matrix: Any
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    full_mass: bool | list[tuple[str, ...]]
+    target_accept_prob: float
+    find_heuristic_step_size: bool
+
+
+class Adapter:
+    """The host's window adapter, its step-size search bound to one potential.
+
+    Args:
+        settings: what to adapt.
+        warmup_steps: number of warm-up iterations.
+        z: starting point.
+        potential: what is sampled.
+        integrator_for: the integrator for a given metric.
+    """
+
+    def __init__(
+        self,
+        settings: AdaptationSettings,
+        warmup_steps: int,
+        z: Position,
+        potential: SplitPotential,
+        integrator_for: IntegratorFor,
+    ):
+        self._settings, self._warmup_steps = settings, warmup_steps
+        self._potential, self._integrator_for, self._z = potential, integrator_for, z
+        self._host = WarmupAdapter(
+            settings.step_size,
+            adapt_step_size=settings.adapt_step_size,
+            adapt_mass_matrix=settings.adapt_mass_matrix,
+            target_accept_prob=settings.target_accept_prob,
+            dense_mass=settings.full_mass,
+        )
+        some = next(iter(z.values()))
+        self._host.configure(
+            warmup_steps,
+            mass_matrix_shape=_block_shapes(settings.full_mass, settings.inverse_mass_matrix, z),
+            find_reasonable_step_size_fn=self._search,
+            options={"dtype": some.dtype, "device": some.device},
+        )
+        if settings.inverse_mass_matrix is not None:
+            self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
+        if settings.adapt_step_size:
+            self._host.reset_step_size_adaptation(z)
+
+    @property
+    def step_size(self) -> float:
+        """Step size of the next trajectory."""
+        return float(self._host.step_size)
+
+    @property
+    def inverse_mass_matrix(self) -> dict[tuple[str, ...], Tensor]:
+        """Inverse mass matrix, by block of sites."""
+        return self._host.mass_matrix_adapter.inverse_mass_matrix
+
+    def velocity(self, p: Position) -> Position:
+        """Inverse mass matrix times momentum."""
+        return self._host.mass_matrix_adapter.kinetic_grad(p)
+
+    def draw_momentum(self) -> Position:
+        """A momentum from N(0, M), from torch's generator."""
+        adapter, some = self._host.mass_matrix_adapter, next(iter(self._z.values()))
+        unscaled = {
+            sites: torch.randn(size, dtype=some.dtype, device=some.device)
+            for sites, size in adapter.mass_matrix_size.items()
+        }
+        return adapter.scale(unscaled, r_prototype=self._z)
+
+    def update(self, t: int, accept_prob: float, z: Position) -> None:
+        """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes."""
+        if t <= self._warmup_steps:
+            self._host.step(t, z, torch.tensor(accept_prob, dtype=torch.float64))
+
+    def _search(self, z: Position) -> float:
+        """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
+        step_size = self.step_size
+        if not (self._settings.find_heuristic_step_size and self._warmup_steps):
+            return step_size
+        integrator = self._integrator_for(self.velocity)
+        order = range(integrator.schedule.num_subsets)
+        force, energies = integrator.opening_force(z, order), self._potential.energies(z)
+        last = 0
+        while SMALLEST_STEP < step_size < LARGEST_STEP:
+            p = self.draw_momentum()
+            end = integrator.step(IntegratorState(z, p, force), step_size, order)
+            change = float((self._potential.energies(end.z) - energies).sum())
+            change += kinetic_change(self.velocity, end.p, p)
+            direction = 1 if -change > math.log(SEARCH_ACCEPT_PROB) else -1  # NaN counts as a rejection
+            if last and direction != last:
+                break
+            last = direction
+            step_size *= 2.0**direction
+        return step_size
+
+    def _set_inverse_mass_matrix(self, value: Any, like: Tensor) -> None:
+        adapter = self._host.mass_matrix_adapter
+        matrices = dict(adapter.inverse_mass_matrix)
+        blocks = value if isinstance(value, dict) else {tuple(sorted(self._z)): value}
+        for sites, matrix in blocks.items():
+            matrices[tuple(sites)] = torch.as_tensor(matrix).to(like)
+        adapter.inverse_mass_matrix = matrices
+
+
+def _block_shapes(
+    full_mass: bool | list[tuple[str, ...]], given: Any, z: Position
+) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """Shape of each block of the mass matrix: dense ones, diagonal ones that are given, and all other sites."""
+    dense = ([tuple(sorted(z))] if full_mass else []) if isinstance(full_mass, bool) else full_mass
+    diagonal = [tuple(sites) for sites in given if tuple(sites) not in dense] if isinstance(given, dict) else []
+    blocks = [*dense, *diagonal]
+    rest = tuple(sorted(set(z).difference(*blocks)))
+    shapes = {}
+    for sites in [*blocks, rest] if rest else blocks:
+        size = sum(z[name].numel() for name in sites)
+        shapes[sites] = (size, size) if sites in dense else (size,)
+    return shapes

@@ -1,0 +1,93 @@
+"""Replaying a model once and keeping the tensor operations.
+
+A pass through Pyro's handlers costs about a millisecond, a subset's gradient often less. So value and gradient
+are traced once for each size of subset, on shapes alone (no memory is taken), into a flat list of tensor
+operations, which PyTorch's JIT then runs with each subset's rows as inputs. Operations whose results are not
+used are dropped: the prior's trace on all the data keeps nothing of the likelihood.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import pyro
+import torch
+from pyro.ops.integrator import _EXCEPTION_HANDLERS
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+Function = Callable[..., Tensor]
+
+
+class ValueAndGrad:
+    """A scalar function of tensors, and its gradient in the first few of them.
+
+    Args:
+        function: ``function(*tensors)``, a scalar; pure.
+        num_arguments: in how many leading tensors to differentiate.
+        traced: whether to keep a trace; else ``function`` runs at each call.
+    """
+
+    def __init__(self, function: Function, num_arguments: int, traced: bool):
+        self._function, self._num_arguments, self._traced = function, num_arguments, traced
+        self._traces: dict[tuple[bool, tuple[torch.Size, ...]], Callable[..., list[Tensor]]] = {}
+
+    def value(self, *tensors: Tensor) -> Tensor:
+        """The function's value, without a gradient."""
+        return self._run(False, tensors)[0]
+
+    def value_and_grad(self, *tensors: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The function's value and its gradient in each leading tensor."""
+        value, *grads = self._run(True, tensors)
+        return value, grads
+
+    def _run(self, with_grad: bool, tensors: Sequence[Tensor]) -> list[Tensor]:
+        key = (with_grad, tuple(x.shape for x in tensors))
+        try:
+            with torch.no_grad():
+                if self._traced and key not in self._traces:
+                    self._traces[key] = self._trace(with_grad, tensors)
+                return self._traces[key](*tensors) if self._traced else self._replay(with_grad, tensors)
+        except RuntimeError as error:
+            if not any(handles(error) for handles in _EXCEPTION_HANDLERS.values()):
+                raise
+            # as the host does for singular matrices: a potential that is not a number is a rejection
+            nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
+            return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
+
+    def _replay(self, with_grad: bool, tensors: Sequence[Tensor]) -> list[Tensor]:
+        with pyro.validation_enabled(False):
+            return self._evaluate_grad(*tensors) if with_grad else self._evaluate(*tensors)
+
+    def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
+        evaluate = self._evaluate_grad if with_grad else self._evaluate
+        try:
+            with pyro.validation_enabled(False):
+                graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            warnings.warn(
+                f"the model could not be traced and is replayed at every gradient, which is slower ({reason}); "
+                "pass jit_compile=False to silence this",
+                stacklevel=2,
+            )
+            self._traced = False
+            return evaluate
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
+            return torch.jit.freeze(torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False).eval())
+
+    def _evaluate(self, *tensors: Tensor) -> list[Tensor]:
+        return [self._function(*tensors)]
+
+    def _evaluate_grad(self, *tensors: Tensor) -> list[Tensor]:
+        with torch.enable_grad():
+            arguments = [x.detach().requires_grad_() for x in tensors[: self._num_arguments]]
+            value = self._function(*arguments, *tensors[self._num_arguments :])
+            if not value.requires_grad:
+                return [value, *(torch.zeros_like(x) for x in arguments)]
+            grads = torch.autograd.grad(value, arguments, allow_unused=True)
+        return [value.detach(), *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True))]

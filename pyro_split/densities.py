@@ -1,0 +1,280 @@
+"""Log-densities whose likelihood divides over rows: of a Pyro model, or of two functions.
+
+Log-probabilities are summed in float64, so that float32 models survive a million rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pyro
+import torch
+from pyro import poutine
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pyro_split.rows import ROWS_KWARG, RowSelectableModel, site_terms
+from split_common.checks import argument_names, check_row_axis
+from split_common.subsets import SubsetLayout
+
+Position = dict[str, Tensor]
+Data = tuple[Tensor, ...]
+
+
+class RowBlock(NamedTuple):
+    """Some rows of the data.
+
+    Attributes:
+        indices: row numbers, shape (n,).
+        start: first row where the rows are contiguous (they are then cut out without a copy), else None.
+    """
+
+    indices: Tensor
+    start: int | None = None
+
+    def take(self, x: Tensor, axis: int) -> Tensor:
+        """These rows of ``x``."""
+        if self.start is not None:
+            return x.narrow(axis, self.start, len(self.indices))
+        return x.index_select(axis, self.indices.to(x.device))
+
+
+def subset_block(layout: SubsetLayout, m: int) -> RowBlock:
+    """The rows of subset ``m``."""
+    indices = torch.as_tensor(layout.rows(m))
+    return RowBlock(indices, int(layout.starts[m]) if layout.permutation is None else None)
+
+
+class Density(Protocol):
+    """A log-density whose likelihood divides over rows; pure in the position and the data tensors."""
+
+    layout: SubsetLayout
+    plate: str | None
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        """log p(z), a float64 scalar."""
+        ...
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Position and data cut to some rows."""
+        ...
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """A gradient in a cut position, as one in ``z``."""
+        ...
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Log-likelihood of rows that :meth:`cut` took, a float64 scalar."""
+        ...
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Log-likelihood of each row that :meth:`cut` took."""
+        ...
+
+
+class ModelDensity:
+    """The log-density of a Pyro model.
+
+    Args:
+        model: the user's model, made row-selectable.
+        layout: rows of each subset.
+        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
+            alone and tells the plate the row numbers.
+        arguments: how to put the model's arguments together from data tensors.
+        transforms: for each latent site, the transform to unconstrained values.
+        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+        prior_rows: how many rows to evaluate the prior on; None for all.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        arguments: Arguments,
+        transforms: dict[str, Any],
+        local_axes: dict[str, int],
+        prior_rows: int | None,
+    ):
+        self.model, self.layout, self.mode, self.arguments = model, layout, mode, arguments
+        self.transforms, self.local_axes, self.prior_rows = transforms, local_axes, prior_rows
+        self.plate = model.plate
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        """Everything outside the plate, Jacobians included."""
+        args, kwargs = self.arguments.build(data)
+        if self.prior_rows is not None:
+            few = RowBlock(torch.arange(self.prior_rows), 0)
+            z, data = self.cut(z, data, few)
+            args, kwargs = self.rows(data, few.indices)
+        terms, jacobian = self._terms(z, args, kwargs, inside=False)
+        return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Everything inside the plate for some rows, local latents with their Jacobians included."""
+        terms, jacobian = self._terms(z, *self.rows(data, indices), inside=True)
+        return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Everything inside the plate, one sum for each row."""
+        by_site, jacobians = self._site_terms(z, *self.rows(data, indices), inside=True)
+        axes = {name: dim for name, (_, dim) in by_site.items()}
+        if any(dim is None for dim in axes.values()):
+            raise ValueError(f"pointwise values need a vectorised plate, got the sequential plate {self.plate!r}")
+        total = torch.zeros(len(indices), dtype=torch.float64)
+        for name, (term, dim) in by_site.items():
+            total = total + _sum_to_axis(term, dim, len(indices))
+            if name in jacobians:
+                batch = jacobians[name].reshape(term.shape + (-1,)).sum(-1)
+                total = total + _sum_to_axis(batch, dim, len(indices))
+        return total
+
+    def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows, the reserved keyword included."""
+        args, kwargs = self.arguments.build(data)
+        number = indices if self.mode == "index" else torch.arange(len(indices))
+        return args, {**kwargs, ROWS_KWARG: number}
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Local latents, and, where the data arguments are sliced, the data."""
+        local = {k: block.take(u, u.dim() + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
+        return local, self.arguments.take(block, data) if self.mode == "slice" else data
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """Zero for the local latents of other rows."""
+        full = dict(grad)
+        for name, axis in self.local_axes.items():
+            axis = z[name].dim() + axis
+            full[name] = torch.zeros_like(z[name]).index_copy(axis, block.indices.to(z[name].device), grad[name])
+        return full
+
+    def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
+        by_site, jacobians = self._site_terms(z, args, kwargs, inside)
+        zero = torch.zeros((), dtype=torch.float64)
+        return list(by_site.values()), sum((j.sum(dtype=torch.float64) for j in jacobians.values()), zero)
+
+    def _site_terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
+        with poutine.block(), pyro.validation_enabled(False):
+            model_trace = poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs)
+            by_site = site_terms(model_trace, self.plate, inside)
+        jacobians = {
+            name: -self.transforms[name].log_abs_det_jacobian(constrained[name], u)
+            for name, u in z.items()
+            if name in by_site
+        }
+        return by_site, jacobians
+
+
+class FunctionDensity:
+    """The log-density of a prior function and a likelihood function."""
+
+    plate = None
+
+    def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
+        self._log_prior, self._log_likelihood = log_prior, log_likelihood
+        self._treedef, self.layout = treedef, layout
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        return self._rows(z, data).sum(dtype=torch.float64)
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        values = self._rows(z, data)
+        if values.dim():
+            return values
+        return torch.stack([self._rows(z, tuple(x[i : i + 1] for x in data)) for i in range(len(indices))])
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        return z, tuple(block.take(x, 0) for x in data)
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        return grad
+
+    def _rows(self, z: Position, data: Data) -> Tensor:
+        return torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))
+
+
+class Arguments:
+    """A model's arguments, taken apart into tensors and the rest.
+
+    Args:
+        args: positional arguments.
+        kwargs: keyword arguments.
+        row_axes: for the path of each tensor that holds data rows, the axis they lie along.
+        model: where the names of positional arguments are read from; needed for messages only.
+
+    Attributes:
+        data: the tensors, in order.
+        axes: for each tensor, the axis of its rows, or None.
+        argument_names: names of the model's arguments.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        row_axes: dict[str, int] | None = None,
+        model: Callable[..., Any] | None = None,
+    ):
+        paths, self._treedef = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        self._is_tensor = [isinstance(leaf, Tensor) for _, leaf in paths]
+        self._others = [None if isinstance(leaf, Tensor) else leaf for _, leaf in paths]
+        self._paths = [path for path, leaf in paths if isinstance(leaf, Tensor)]
+        self.data: Data = tuple(leaf for _, leaf in paths if isinstance(leaf, Tensor))
+        self.axes = [(row_axes or {}).get(pytree.keystr(path)) for path in self._paths]
+        self.argument_names = argument_names(model, len(args), kwargs)
+
+    def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put ``data`` back into its places among the arguments."""
+        tensors = iter(data)
+        places = zip(self._is_tensor, self._others, strict=True)
+        return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
+
+    def take(self, block: RowBlock, data: Data) -> Data:
+        """``data`` with every tensor that holds rows cut to some of them."""
+        return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
+
+    def replace(self, data: Data) -> Arguments:
+        """The same arguments with other tensors."""
+        arguments = copy.copy(self)
+        arguments.data = data
+        return arguments
+
+    def named_arrays(self) -> list[tuple[str, Tensor]]:
+        """Each tensor with the argument's name and the path inside it, for messages."""
+        return [
+            (self._argument_of(path) + pytree.keystr(path[2:]), x)
+            for path, x in zip(self._paths, self.data, strict=True)
+        ]
+
+    def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
+        """Which tensors hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
+
+        Raises:
+            ValueError: when a named argument does not have N rows along its axis.
+        """
+        found = {}
+        for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
+            if data_axes is None:
+                axis = 0 if x.dim() and x.shape[0] == num_rows else None
+            else:
+                axis = data_axes.get(self._argument_of(path))
+                check_row_axis(name, tuple(x.shape), axis, num_rows)
+            if axis is not None:
+                found[pytree.keystr(path)] = axis
+        return found
+
+    def _argument_of(self, path: Any) -> str:
+        group, place = path[0].idx, path[1]
+        return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _sum_to_axis(x: Tensor, axis: int, size: int) -> Tensor:
+    """Sum over every axis of ``x`` but one."""
+    x = x.expand(torch.broadcast_shapes(x.shape, (size,) + (1,) * (-axis - 1)))
+    return x.movedim(axis, 0).reshape(size, -1).sum(1, dtype=torch.float64)

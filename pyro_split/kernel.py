@@ -1,0 +1,232 @@
+"""What Pyro's ``MCMC`` asks of a kernel, met once for every split kernel.
+
+The object holds the arguments, how the model divides, and one chain's state; the same object runs every
+sequential chain, so ``cleanup`` forgets the chain and ``setup`` starts afresh.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pyro_split.adaptation import AdaptationSettings
+from pyro_split.densities import Position
+from pyro_split.potential import SplitPotential
+from pyro_split.splitting import ModelSplit
+from split_common.checks import (
+    check_callable,
+    check_choice,
+    check_finite_start,
+    check_inverse_mass_matrix,
+    check_mass_blocks,
+    check_positive_float,
+    check_positive_int,
+    check_probability,
+    check_sites,
+)
+from split_common.subsets import SUBSET_ORDERS
+
+INIT_TRIES = 100
+STATISTICS = (
+    "diverging",
+    "energy",
+    "potential_energy",
+    "accept_prob",
+    "num_steps",
+    "num_grads",
+    "step_size",
+)
+
+
+class SplitKernel(MCMCKernel):
+    """Base of the split kernels: splitting, starting points, statistics, pickling.
+
+    A concrete kernel says how one chain starts (:meth:`_start`) and moves (:meth:`_transition`).
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        step_size: float = 1.0,
+        inverse_mass_matrix: Any = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        jit_compile: bool = True,
+    ):
+        self.model = check_callable("model", model) if not isinstance(model, SplitPotential) else None
+        self._potential = model if isinstance(model, SplitPotential) else None
+        self._num_subsets = check_positive_int("num_subsets", num_subsets)
+        if self._potential is not None:
+            self._num_subsets = self._potential.num_subsets
+        self._plate, self._data_axes = plate, data_axes
+        self._subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
+        self._init_strategy = check_callable("init_strategy", init_strategy)
+        self._jit_compile = bool(jit_compile)
+        check_mass_blocks("full_mass", full_mass)
+        self._settings = AdaptationSettings(
+            step_size=check_positive_float("step_size", step_size),
+            inverse_mass_matrix=inverse_mass_matrix,
+            adapt_step_size=bool(adapt_step_size),
+            adapt_mass_matrix=bool(adapt_mass_matrix),
+            full_mass=full_mass,
+            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
+            find_heuristic_step_size=bool(find_heuristic_step_size),
+        )
+        self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
+        self._split: ModelSplit | None = None
+        self._split_of: list[Any] = []
+        self._bound: SplitPotential | None = self._potential
+        self._forget_chain()
+        super().__init__()
+
+    @abstractmethod
+    def _start(self, potential: SplitPotential, z: Position) -> Any:
+        """The state of one chain at its starting point."""
+
+    @abstractmethod
+    def _transition(self, potential: SplitPotential, state: Any) -> Any:
+        """One iteration of the chain."""
+
+    @abstractmethod
+    def _recompute(self, potential: SplitPotential, state: Any, z: Position) -> Any:
+        """``state`` moved to ``z``."""
+
+    @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self._num_subsets
+
+    @property
+    def initial_params(self) -> Position | None:
+        """Unconstrained values the chain starts from."""
+        return self._initial_params
+
+    @initial_params.setter
+    def initial_params(self, params: Position) -> None:
+        self._initial_params = params
+
+    def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:
+        """Split and check the model, then find a starting point unless one was given.
+
+        Raises:
+            ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
+                of the wrong shape, or a starting point where the density is not finite.
+        """
+        self._warmup_steps = warmup_steps
+        potential = self._split_model(args, kwargs)
+        if self._initial_params is None:
+            self._initial_params = self._find_start(potential, args, kwargs)
+        z = {name: u.detach().clone() for name, u in self._initial_params.items()}
+        sizes = {name: u.numel() for name, u in z.items()}
+        if self._split is not None:
+            check_sites("initial_params", sizes, self._split.site_sizes)
+        check_mass_blocks("full_mass", self._settings.full_mass, sizes)
+        check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.full_mass)
+        check_finite_start(np.asarray(float(potential.energies(z).sum())))
+        self._initial_params = z
+        self._state = self._start(potential, z)
+
+    def sample(self, params: Position) -> Position:
+        """One iteration from ``params``, a dict of unconstrained values; returns a new dict."""
+        if self._state is None or self._bound is None:
+            raise RuntimeError("setup must be called before sample")
+        if any(params[name] is not u for name, u in self._state.z.items()):
+            self._state = self._recompute(self._bound, self._state, dict(params))
+        self._t += 1
+        self._state = state = self._transition(self._bound, self._state)
+        sampling = self._t > self._warmup_steps
+        self._mean_accept_prob += (state.accept_prob - self._mean_accept_prob) / (
+            self._t - self._warmup_steps if sampling else self._t
+        )
+        if sampling:
+            for name, values in self._statistics.items():
+                values.append(getattr(state, name))
+        return dict(state.z)
+
+    def logging(self) -> OrderedDict[str, str]:
+        """What the progress bar shows."""
+        return OrderedDict(
+            [
+                ("step size", f"{self._state.step_size:.2e}"),
+                ("steps", f"{self._state.num_steps}"),
+                ("acc. prob", f"{self._mean_accept_prob:.3f}"),
+            ]
+        )
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Divergent draws, mean acceptance, and every statistic as a list with one entry per draw."""
+        diverging = self._statistics["diverging"]
+        return {
+            "divergences": [draw for draw, diverged in enumerate(diverging) if diverged],
+            "acceptance rate": self._mean_accept_prob,
+            **{name: list(values) for name, values in self._statistics.items()},
+        }
+
+    def cleanup(self) -> None:
+        """Forget the chain, so that the next one starts afresh."""
+        self._forget_chain()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what ``setup`` finds again; traced functions do not pickle."""
+        state = self.__dict__.copy()
+        state.update(_split=None, _split_of=[], _state=None, _adapter=None, _bound=self._potential)
+        return state
+
+    def _forget_chain(self) -> None:
+        self._t, self._warmup_steps = 0, 0
+        self._mean_accept_prob = 0.0
+        self._statistics: dict[str, list[Any]] = {name: [] for name in STATISTICS}
+        self._initial_params: Position | None = None
+        self._state: Any = None
+        self._adapter: Any = None
+
+    def _split_model(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """Find and check the split, once for the same arguments: sequential chains come here one by one."""
+        if self._potential is not None:
+            return self._potential
+        leaves = pytree.tree_leaves((list(args), kwargs))
+        same = len(leaves) == len(self._split_of) and all(a is b for a, b in zip(leaves, self._split_of, strict=True))
+        if self._bound is None or not same:
+            assert self.model is not None
+            self._split = ModelSplit.find(
+                self.model,
+                args,
+                kwargs,
+                num_subsets=self._num_subsets,
+                plate=self._plate,
+                data_axes=self._data_axes,
+                subset_order=self._subset_order,
+                init_strategy=self._init_strategy,
+                jit_compile=self._jit_compile,
+            )
+            self._split_of, self._bound = leaves, self._split.bind(args, kwargs)
+            self.transforms = self._split.transforms
+        return self._bound
+
+    def _find_start(self, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""
+        if self._split is None:
+            raise ValueError("initial_params must be given for a kernel made from a SplitPotential, got None")
+        for _ in range(INIT_TRIES):
+            z = self._split.initial_position(args, kwargs)
+            if torch.isfinite(potential.energies(z).sum()):
+                break
+        return z

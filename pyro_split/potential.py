@@ -1,0 +1,195 @@
+r"""A potential as a sum over subsets of the data rows, and the gradient of each subset.
+
+.. math:: U(z) = \sum_{m=1}^M U_m(z), \qquad U_m(z) = -\tfrac1M \log p(z) - \ell_m(z),
+
+with :math:`\ell_m` the log-likelihood of the rows in subset m (local latents, factors and Jacobians inside the
+data plate go with their rows) and :math:`p(z)` everything outside the plate. The sum is exact for every M,
+also where M does not divide N.
+
+Evaluating :math:`U_m` takes the memory of one subset, whose rows are cut out as views where they are contiguous.
+The model is traced once for each size of subset (there are at most two), not replayed at every gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pyro_split.capture import ValueAndGrad
+from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
+from split_common.checks import check_callable, check_lengths
+from split_common.subsets import SubsetLayout
+
+
+class SplitPotential:
+    """A potential energy that is a sum over subsets of the data.
+
+    Made by :func:`split_model` from a Pyro model, or by :meth:`from_functions` from two functions. A position
+    ``z`` is a dict of unconstrained values by site name. Values are differentiable by autograd; the gradients
+    returned by the ``_and_grad`` methods take the memory of one subset.
+
+    Attributes:
+        num_subsets: M.
+        plate: name of the data plate; None for a potential made from functions.
+        plate_size: N, the number of rows.
+        subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+    """
+
+    def __init__(self, density: Density, data: Data, jit_compile: bool = True):
+        self._density, self._data, self._jit_compile = density, data, jit_compile
+        self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
+        self._sites: tuple[str, ...] = ()
+
+    @classmethod
+    def from_functions(
+        cls,
+        log_prior: Callable[[Position], Tensor],
+        log_likelihood: Callable[[Position, Any], Tensor],
+        data: Any,
+        num_subsets: int,
+        *,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+    ) -> SplitPotential:
+        """Make a split potential without a probabilistic program.
+
+        Args:
+            log_prior: ``log_prior(z)``, a scalar.
+            log_likelihood: ``log_likelihood(z, batch)`` for some rows of ``data``: one value per row, shape
+                (n,), or their sum, a scalar.
+            data: tensor or nested container of tensors; axis 0 of each is the rows, N of them.
+            num_subsets: M, from 1 to N.
+            subset_order: "sequential" or "shuffled".
+            jit_compile: trace the functions once and keep their tensor operations.
+
+        Returns:
+            The potential; pass it to a kernel in place of a model.
+
+        Raises:
+            ValueError: for tensors of unequal length, no rows, or M outside 1 to N.
+
+        Example:
+            >>> import torch
+            >>> potential = SplitPotential.from_functions(
+            ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, torch.ones(10), 3
+            ... )
+            >>> potential.subset_sizes, float(potential.potential({"mu": torch.tensor(1.0)}))
+            ((4, 3, 3), 0.5)
+        """
+        check_callable("log_prior", log_prior)
+        check_callable("log_likelihood", log_likelihood)
+        leaves, treedef = pytree.tree_flatten(data)
+        leaves = [torch.as_tensor(leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
+        if not leaves:
+            raise ValueError("data must hold at least one tensor, got none")
+        layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        return cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+
+    @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self._density.layout.num_subsets
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        return self._density.plate
+
+    @property
+    def plate_size(self) -> int:
+        """N, the number of rows."""
+        return self._density.layout.num_rows
+
+    @property
+    def subset_sizes(self) -> tuple[int, ...]:
+        """Rows in each subset."""
+        return self._density.layout.sizes
+
+    def potential(self, z: Position) -> Tensor:
+        """U(z), a float64 scalar."""
+        subsets = (self.subset_log_likelihood(z, m) for m in range(self.num_subsets))
+        return -sum(subsets, self.log_prior(z))
+
+    def log_prior(self, z: Position) -> Tensor:
+        """Log-density of everything outside the data plate, Jacobians included; a float64 scalar."""
+        return self._density.prior(z, self._data)
+
+    def subset_potential(self, z: Position, m: int) -> Tensor:
+        """U_m(z), a float64 scalar; ``m`` from 0 to M - 1."""
+        return -self.log_prior(z) / self.num_subsets - self.subset_log_likelihood(z, m)
+
+    def subset_log_likelihood(self, z: Position, m: int) -> Tensor:
+        """Log-likelihood of the rows in subset ``m``, a float64 scalar."""
+        block = self._block(m)
+        return self._density.likelihood(*self._density.cut(z, self._data, block), block.indices)
+
+    def potential_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
+        total, grad = torch.zeros((), dtype=torch.float64), {name: torch.zeros_like(u) for name, u in z.items()}
+        for m in range(self.num_subsets):
+            value, subset_grad = self.subset_potential_and_grad(z, m)
+            total, grad = total + value, {name: grad[name] + subset_grad[name] for name in z}
+        return total, grad
+
+    def subset_potential_and_grad(self, z: Position, m: int) -> tuple[Tensor, Position]:
+        """U_m(z) and its gradient, a dict like ``z``."""
+        block, share = self._block(m), 1.0 / self.num_subsets
+        prior, likelihood = self._compiled(z)
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
+        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        return -(share * prior_value + value), {name: total[name] for name in z}
+
+    def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
+        """Log-likelihood of single rows.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+
+        Returns:
+            Shape (n,): all that the model says inside the plate about each row, local latents included, so
+            that the values of all rows add up to the subsets' log-likelihoods.
+        """
+        block = RowBlock(torch.as_tensor(indices))
+        return self._density.pointwise(*self._density.cut(z, self._data, block), block.indices)
+
+    def energies(self, z: Position) -> Tensor:
+        """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
+        prior, likelihood = self._compiled(z)
+        terms = [prior.value(*self._inputs(z, self._data))]
+        for block in self._blocks:
+            terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
+        return -torch.stack([term.to("cpu") for term in terms])
+
+    def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
+        """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""
+        sites = tuple(sorted(z))
+        if self._sites != sites:
+            self._sites, density, num_sites = sites, self._density, len(sites)
+
+            def prior(*tensors: Tensor) -> Tensor:
+                return density.prior(dict(zip(sites, tensors, strict=False)), tensors[num_sites:])
+
+            def likelihood(*tensors: Tensor) -> Tensor:
+                z_cut = dict(zip(sites, tensors, strict=False))
+                return density.likelihood(z_cut, tensors[num_sites:-1], tensors[-1])
+
+            self._prior = ValueAndGrad(prior, num_sites, self._jit_compile)
+            self._likelihood = ValueAndGrad(likelihood, num_sites, self._jit_compile)
+        return self._prior, self._likelihood
+
+    def _inputs(self, z: Position, data: Data) -> tuple[Tensor, ...]:
+        return (*(z[name] for name in self._sites), *data)
+
+    def _block(self, m: int) -> RowBlock:
+        if not 0 <= m < self.num_subsets:
+            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        return self._blocks[m]

@@ -1,0 +1,152 @@
+"""Running a model on some rows of its data plate, and reading off what each site contributes.
+
+The user's model is never rewritten. A handler answers the plate's question "which rows?", so the model itself
+evaluates exactly those rows; log-probabilities are then read site by site from the trace, each belonging to the
+prior (outside the plate) or to the rows (inside it: observations, local latents with their Jacobians, factors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.distributions import Unit
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.subsample_messenger import SubsampleMessenger, _Subsample
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+ROWS_KWARG = "_rows_of_data_plate"
+
+
+class SelectRows(Messenger):
+    """Answers the data plate with given row indices, without the N/B scaling of stochastic methods.
+
+    Args:
+        plate: name of the data plate.
+        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample.
+    """
+
+    def __init__(self, plate: str, indices: Tensor | None):
+        super().__init__()
+        self.plate, self.indices = plate, indices
+
+    def __enter__(self) -> SelectRows:
+        """Let the plate take any number of rows: Pyro itself holds a plate to its ``subsample_size``."""
+        self._subsample = subsample = SubsampleMessenger._subsample
+
+        def any_number(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any) -> Any:
+            return subsample(name, size, None if name == self.plate else subsample_size, *rest)
+
+        SubsampleMessenger._subsample = staticmethod(any_number)  # type: ignore[method-assign]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        """Restore Pyro's own rule."""
+        SubsampleMessenger._subsample = staticmethod(self._subsample)  # type: ignore[method-assign]
+        return super().__exit__(*error)
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if isinstance(msg["fn"], _Subsample):
+            if msg["name"] == self.plate:
+                msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+            return
+        frame = plate_frame(msg, self.plate)
+        if frame is not None and frame.size != frame.full_size:
+            msg["scale"] = msg["scale"] * (frame.size / frame.full_size)
+
+
+class RowSelectableModel:
+    """The user's model, with a reserved keyword for the rows to run it on.
+
+    The keyword lets Pyro's own preparation (transforms, initialisation) drive it. A class at module level, so
+    that kernels pickle.
+    """
+
+    def __init__(self, model: Callable[..., Any], plate: str):
+        self.model, self.plate = model, plate
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model."""
+        indices = kwargs.pop(ROWS_KWARG, None)
+        with SelectRows(self.plate, indices):
+            return self.model(*args, **kwargs)
+
+
+class Site(NamedTuple):
+    """What the splitter needs to know of one sample site."""
+
+    name: str
+    observed: bool
+    is_factor: bool
+    discrete: bool
+    plates: dict[str, int | None]  # name of each enclosing plate -> its dim, None for a sequential one
+    batch_ndim: int
+
+
+class ModelSites(NamedTuple):
+    """The sample sites of a model and the full size of each plate."""
+
+    sites: list[Site]
+    plate_sizes: dict[str, int]
+
+    @property
+    def candidates(self) -> list[str]:
+        """Plates that hold observations, or, where nothing is observed, factors."""
+        observed = [site for site in self.sites if site.observed]
+        holders = [site for site in observed if not site.is_factor] or observed
+        return list(dict.fromkeys(name for site in holders for name in site.plates))
+
+
+def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
+    """Trace ``model`` for its sites, without computing where that can be done: shapes only, no memory taken."""
+    try:
+        with pyro.get_param_store().scope(), FakeTensorMode(allow_non_fake_inputs=True):
+            return _describe(model, args, kwargs)
+    except Exception:  # not every model runs on shapes alone; its own faults come up again here
+        with torch.no_grad():
+            return _describe(model, args, kwargs)
+
+
+def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
+    with poutine.block(), pyro.validation_enabled(False):
+        model_trace = poutine.trace(model).get_trace(*args, **kwargs)
+        nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
+        plate_sizes = {site["name"]: site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
+        sites = [_describe_site(site) for site in nodes if not isinstance(site["fn"], _Subsample)]
+        for site in nodes:
+            if site["is_observed"]:
+                site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
+        return ModelSites(sites, plate_sizes)
+
+
+def _describe_site(site: Any) -> Site:
+    fn, observed = site["fn"], site["is_observed"]
+    return Site(
+        name=site["name"],
+        observed=observed,
+        is_factor=isinstance(fn, Unit),
+        discrete=not observed and bool(fn.support.is_discrete),
+        plates={frame.name: frame.dim for frame in site["cond_indep_stack"]},
+        batch_ndim=len(fn.batch_shape),
+    )
+
+
+def plate_frame(site: Any, plate: str) -> Any:
+    """The frame of ``plate`` round a site, or None where the site lies outside it."""
+    return next((frame for frame in site["cond_indep_stack"] if frame.name == plate), None)
+
+
+def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Tensor, int | None]]:
+    """Log-probabilities of the sites inside (or outside) the data plate, with the dim (negative) of the rows."""
+    frames = {
+        name: plate_frame(site, plate)
+        for name, site in model_trace.nodes.items()
+        if site["type"] == "sample" and not isinstance(site["fn"], _Subsample)
+    }
+    chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
+    model_trace.compute_log_prob(lambda name, site: name in chosen)
+    return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}

@@ -1,0 +1,380 @@
+r"""Hamiltonian Monte Carlo whose integrator visits the data subset by subset.
+
+Target: the full posterior, exactly. With H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p the transition draws p ~ N(0, M), runs
+L steps of a schedule (:mod:`split_common.schedule`), flips p, and accepts with probability
+min(1, exp(H(z, p) - H(z', p'))) where H is that of *all* the data. Each step preserves volume; for a palindromic
+schedule steps-then-flip is its own inverse, for an order drawn uniformly it is undone by the reversed order,
+which is drawn as often. Either way the transition satisfies detailed balance with respect to exp(-H), whatever
+the step size. Splitting changes the energy error, and so the acceptance, never the target.
+
+An order of subsets drawn independently of the state (``subset_permutation="per_trajectory"``) keeps this true
+for the symmetric schedule as well.
+
+Reference:
+    Cobb and Jalaian (2021), Scaling Hamiltonian Monte Carlo Inference for Bayesian Neural Networks with
+    Symmetric Splitting, UAI. Neal (1995), Bayesian Learning for Neural Networks, section 3.5.1.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
+
+from pyro_split.adaptation import Adapter
+from pyro_split.densities import Position
+from pyro_split.integrators import Integrator, IntegratorState, Velocity
+from pyro_split.kernel import SplitKernel
+from pyro_split.potential import SplitPotential
+from pyro_split.trajectories import fixed_length, kinetic_change, metropolis, steps_of_length
+from split_common.checks import check_choice, resolve_length
+from split_common.schedule import Schedule, naive, randomised, symmetric
+
+SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+DEFAULT_TRAJECTORY_LENGTH = math.pi / 2
+
+
+class SplitHMCState(NamedTuple):
+    """State of the chain.
+
+    Attributes:
+        z: the draw, a dict of unconstrained values by site.
+        force: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
+        energies: the terms of the potential at ``z`` in float64, shape (M + 1,).
+        potential_energy: U(z).
+        energy: H at the end of the transition.
+        num_steps: steps of the last trajectory.
+        num_grads: subset gradients of the last trajectory.
+        accept_prob: acceptance probability of the last trajectory.
+        diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
+        step_size: step size of the last trajectory.
+    """
+
+    z: Position
+    force: Position | None
+    energies: Tensor
+    potential_energy: float
+    energy: float
+    num_steps: int
+    num_grads: int
+    accept_prob: float
+    diverging: bool
+    step_size: float
+
+
+class Proposal(NamedTuple):
+    """How one transition moves, before anything adapts.
+
+    Attributes:
+        num_steps: a fixed number of steps, or None.
+        trajectory_length: a fixed length in time, or None; exactly one of the two is given.
+        draws_order: whether the order of subsets is drawn for each trajectory.
+    """
+
+    num_steps: int | None
+    trajectory_length: float | None
+    draws_order: bool
+
+
+def transition(
+    state: SplitHMCState,
+    potential: SplitPotential,
+    integrator: Integrator,
+    adapter: Adapter,
+    proposal: Proposal,
+    in_warmup: bool,
+) -> SplitHMCState:
+    """One iteration of split HMC at the adapter's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        potential: the target's potential.
+        integrator: the schedule, with the adapter's metric.
+        adapter: step size and metric.
+        proposal: length and order of the trajectory.
+        in_warmup: whether this is a warm-up iteration.
+
+    Returns:
+        The next state.
+    """
+    schedule = integrator.schedule
+    p = adapter.draw_momentum()
+    order, force = list(range(schedule.num_subsets)), state.force
+    if proposal.draws_order:
+        order = torch.randperm(schedule.num_subsets).tolist()
+        force = integrator.opening_force(state.z, order)
+    if proposal.trajectory_length is not None:
+        num_steps, step_size = steps_of_length(proposal.trajectory_length, adapter.step_size, in_warmup)
+    else:
+        num_steps, step_size = proposal.num_steps or 0, adapter.step_size
+
+    end = fixed_length(integrator, IntegratorState(state.z, p, force), step_size, num_steps, order)
+    energies = potential.energies(end.z)
+    energy_change = float((energies - state.energies).sum()) + kinetic_change(integrator.velocity, end.p, p)
+    decision = metropolis(energy_change, lambda: float(torch.rand(())))
+
+    z, force, p = state.z, state.force, p
+    if decision.accepted:
+        z, p, force = end.z, end.p, end.force if state.force is not None else None
+    else:
+        energies = state.energies
+    potential_energy = float(energies.sum())
+    at_rest = {name: torch.zeros_like(u) for name, u in p.items()}
+    return SplitHMCState(
+        z=z,
+        force=force,
+        energies=energies,
+        potential_energy=potential_energy,
+        energy=potential_energy + kinetic_change(integrator.velocity, p, at_rest),
+        num_steps=num_steps,
+        num_grads=num_steps * schedule.grads_per_step + proposal.draws_order * schedule.opening_grads,
+        accept_prob=decision.accept_prob,
+        diverging=decision.diverging,
+        step_size=step_size,
+    )
+
+
+class SplitHMC(SplitKernel):
+    """Base of the split HMC kernels, which differ by their schedule and by nothing else.
+
+    For a schedule of your own, subclass and write its rows::
+
+        class MySplitHMC(SplitHMC):
+            def _schedule(self, num_subsets):
+                return Schedule("mine", rows_of_mine(num_subsets), Reversal.PALINDROMIC)
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        step_size: step size, or where its adaptation starts.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: π/2, a quarter turn in the
+            adapted metric, where the end point of a normal target is independent of the start.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+
+    Raises:
+        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
+            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+    """
+
+    _subset_permutation = "fixed"
+
+    @abstractmethod
+    def _schedule(self, num_subsets: int) -> Schedule:
+        """The rows of one step."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+    ):
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+        self._num_steps, self._trajectory_length = resolve_length(
+            num_steps, trajectory_length, DEFAULT_TRAJECTORY_LENGTH
+        )
+        self._rows = self._schedule(self._num_subsets)
+
+    @property
+    def _proposal(self) -> Proposal:
+        drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
+        return Proposal(self._num_steps, self._trajectory_length, drawn)
+
+    def _integrator(self, potential: SplitPotential, velocity: Velocity) -> Integrator:
+        def subset_grad(z: Position, m: int) -> Position:
+            return potential.subset_potential_and_grad(z, m)[1]
+
+        return Integrator(self._rows, subset_grad, velocity)
+
+    def _start(self, potential: SplitPotential, z: Position) -> SplitHMCState:
+        energies = potential.energies(z)
+        self._adapter = Adapter(self._settings, self._warmup_steps, z, potential, partial(self._integrator, potential))
+        energy = float(energies.sum())
+        return SplitHMCState(
+            z=z,
+            force=self._kept_force(potential, z),
+            energies=energies,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=0,
+            num_grads=0,
+            accept_prob=0.0,
+            diverging=False,
+            step_size=self._adapter.step_size,
+        )
+
+    def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
+        integrator = self._integrator(potential, self._adapter.velocity)
+        in_warmup = self._t <= self._warmup_steps
+        state = transition(state, potential, integrator, self._adapter, self._proposal, in_warmup)
+        self._adapter.update(self._t, state.accept_prob, state.z)
+        return state
+
+    def _recompute(self, potential: SplitPotential, state: SplitHMCState, z: Position) -> SplitHMCState:
+        energies = potential.energies(z)
+        return state._replace(
+            z=z,
+            energies=energies,
+            potential_energy=float(energies.sum()),
+            force=self._kept_force(potential, z),
+        )
+
+    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+        if self._proposal.draws_order:
+            return None
+        return self._integrator(potential, self._adapter.velocity).opening_force(z, range(self._num_subsets))
+
+
+class SymmetricSplitHMC(SplitHMC):
+    """Symmetric split HMC: up through the subsets and back down, with a drift between any two.
+
+    Second order, and the best acceptance of the three at one step size. A trajectory of L steps costs
+    L(2M - 2) subset gradients: two data passes a step for large M, one for M = 2. M = 1 is plain HMC.
+
+    Args:
+        model: see :class:`SplitHMC`, also for every argument not listed here.
+        num_subsets: M.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
+            trajectory, at the cost of one more subset gradient.
+
+    Example:
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> from pyro.infer import MCMC
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), warmup_steps=50, num_samples=50, disable_progbar=True)
+        >>> mcmc.run(torch.linspace(-1.0, 3.0, 20))
+        >>> mcmc.get_samples()["mu"].shape
+        torch.Size([50])
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        subset_permutation: str = "fixed",
+    ):
+        self._subset_permutation = check_choice("subset_permutation", subset_permutation, SUBSET_PERMUTATIONS)
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            num_steps=num_steps,
+            trajectory_length=trajectory_length,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return symmetric(num_subsets)
+
+
+class NaiveSplitHMC(SplitHMC):
+    """Plain HMC in the memory of one subset: leapfrog, its gradient summed subset by subset.
+
+    The same draws as plain HMC up to rounding. A trajectory of L steps costs LM subset gradients, L data
+    passes. For the arguments see :class:`SplitHMC`.
+
+    Example:
+        >>> kernel = NaiveSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
+        >>> kernel.num_subsets
+        4
+    """
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return naive(num_subsets)
+
+
+class RandomisedSplitHMC(SplitHMC):
+    """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
+
+    First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
+    subset gradients, two data passes a step. For the arguments see :class:`SplitHMC`.
+
+    Example:
+        >>> kernel = RandomisedSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
+        >>> kernel.num_subsets
+        4
+    """
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return randomised(num_subsets)

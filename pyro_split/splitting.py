@@ -1,0 +1,228 @@
+"""How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
+
+The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyro
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+from pyro.infer.mcmc.util import initialize_model
+
+from pyro_split.densities import Arguments, ModelDensity, Position, RowBlock
+from pyro_split.exactness import check_exact
+from pyro_split.potential import SplitPotential
+from pyro_split.rows import ModelSites, RowSelectableModel, describe_model
+from split_common.checks import (
+    ModelNotSplittableError,
+    NoFiniteStartError,
+    check_data_axes,
+    check_lengths,
+    check_no_discrete,
+    choose_plate,
+    neither_mode_splits,
+    no_finite_start,
+    raise_if_unequal,
+)
+from split_common.subsets import SubsetLayout, warn_if_sorted
+
+
+def split_model(
+    model: Callable[..., Any],
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: dict[str, Any] | None = None,
+    *,
+    num_subsets: int,
+    plate: str | None = None,
+    data_axes: dict[str, int | None] | None = None,
+    subset_order: str = "sequential",
+    init_strategy: Callable[..., Any] = init_to_uniform,
+    jit_compile: bool = True,
+) -> SplitPotential:
+    """Divide a Pyro model's potential over subsets of its data plate, and check that the sum is exact.
+
+    Args:
+        model: a Pyro model whose likelihood sits in a plate over the data rows.
+        model_args: its positional arguments.
+        model_kwargs: its keyword arguments.
+        num_subsets: M, from 1 to N.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
+        init_strategy: where to look for a point to check at.
+        jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
+
+    Returns:
+        The potential, bound to these arguments.
+
+    Raises:
+        ValueError: for M outside 1 to N, no data plate or several, an unknown plate, discrete latent sites,
+            data of unequal length or without rows, or a log-density that is nowhere finite.
+        ModelNotSplittableError: when the sum over subsets is not the model's own potential.
+
+    Example:
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> potential = split_model(model, (torch.arange(10.0),), num_subsets=3)
+        >>> potential.plate, potential.subset_sizes
+        ('data', (4, 3, 3))
+    """
+    model_kwargs = model_kwargs or {}
+    split = ModelSplit.find(
+        model,
+        model_args,
+        model_kwargs,
+        num_subsets=num_subsets,
+        plate=plate,
+        data_axes=data_axes,
+        subset_order=subset_order,
+        init_strategy=init_strategy,
+        jit_compile=jit_compile,
+    )
+    return split.bind(model_args, model_kwargs)
+
+
+class ModelSplit:
+    """How one model, on data of one shape, divides over subsets. Holds no data.
+
+    Attributes:
+        layout: rows of each subset.
+        transforms: for each latent site, the host's transform to unconstrained values.
+        site_sizes: number of unconstrained values at each latent site.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        row_axes: dict[str, int],
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+        prior_rows: int | None,
+    ):
+        self.layout, self.mode = layout, mode
+        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._jit_compile, self._prior_rows = jit_compile, prior_rows
+        self._local_axes: dict[str, int] = {}
+        self.transforms: dict[str, Any] = {}
+        self.site_sizes: dict[str, int] = {}
+
+    @classmethod
+    def find(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+    ) -> ModelSplit:
+        """Find the split of a model, and check it; the arguments are those of :func:`split_model`."""
+        arguments = Arguments(args, kwargs, model=model)
+        check_data_axes(data_axes, arguments.argument_names)
+        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
+        sites = _describe(model, arguments)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        check_no_discrete([site.name for site in sites.sites if site.discrete])
+        layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
+        warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
+        row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        failures: dict[str, Exception] = {}
+        for mode, prior_rows in _ways(bool(row_axes), jit_compile):
+            row_model = RowSelectableModel(model, plate)
+            split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
+            try:
+                split._prepare(sites, args, kwargs)
+            except NoFiniteStartError:
+                raise
+            except (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError) as error:
+                failures[mode] = error
+            else:
+                return split
+        raise neither_mode_splits(failures)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """The potential for given arguments."""
+        density = self._density(args, kwargs)
+        return SplitPotential(density, density.arguments.data, self._jit_compile)
+
+    def initial_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A point with a finite density on some rows, drawn from torch's generator."""
+        return self._initialize(self._density(args, kwargs))[0]
+
+    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return ModelDensity(
+            self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
+        )
+
+    def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
+        self._local_axes = dict.fromkeys(local, 0)
+        z, self.transforms = self._initialize(self._density(args, kwargs))
+        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
+        self._local_axes = {
+            name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
+            for name, site in local.items()
+        }
+        self.site_sizes = {name: u.numel() for name, u in z.items()}
+        density = self._density(args, kwargs)
+        check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
+
+    def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
+        """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
+        rows = torch.arange(self.layout.num_rows) if self._local_axes else torch.as_tensor(self.layout.rows(0))
+        data = density.arguments.data
+        if self.mode == "slice":
+            data = density.arguments.take(RowBlock(rows), data)
+        args, kwargs = density.rows(data, rows)
+        try:
+            with pyro.validation_enabled(False):
+                z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
+        except ValueError as error:
+            if "valid initial params" not in str(error):
+                raise
+            columns = [(name, x.detach().cpu().numpy()) for name, x in density.arguments.named_arrays()]
+            raise no_finite_start(columns) from error
+        return {name: u.detach() for name, u in z.items()}, transforms
+
+
+def _ways(has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
+    """Ways to select rows, in the order they are tried, each with the rows the prior is evaluated on.
+
+    A traced prior drops the likelihood's operations, so it is given all the rows. Replayed, it would compute
+    them, so one row is tried first: enough unless something outside the plate depends on the data.
+    """
+    prior_rows: list[int | None] = [None] if jit_compile else [1, None]
+    return [(mode, rows) for mode in (("slice", "index") if has_rows else ("index",)) for rows in prior_rows]
+
+
+def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
+    """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
+    observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
+    return [(name, x.detach().cpu().numpy()) for name, x in arguments.named_arrays() if name in observed]
+
+
+def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:
+    """Trace the model; where it fails on data of unequal length, say so."""
+    try:
+        return describe_model(model, *arguments.build(arguments.data))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim()}, error)
+        raise

@@ -1,0 +1,75 @@
+r"""Where a trajectory ends, and which of its points is taken.
+
+Fixed length: L steps, then the end point is accepted with probability min(1, exp(H - H')), else the start is
+kept. The map (steps, then flip of the momentum) preserves volume and is its own inverse, or, for an order drawn
+with its reverse, is proposed as often as its inverse; so exp(-H) is invariant.
+
+The decision rests on the *change* of energy, taken subset by subset in float64, and for the kinetic energy in
+the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
+
+Reference:
+    Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, sections 3 and 5.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from pyro_split.densities import Position
+from pyro_split.integrators import Integrator, IntegratorState, Velocity
+
+MAX_ENERGY_CHANGE = 1000.0
+MAX_WARMUP_STEPS = 1024
+
+
+def fixed_length(
+    integrator: Integrator, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
+) -> IntegratorState:
+    """The end of a trajectory of ``num_steps`` steps."""
+    state = start
+    for _ in range(num_steps):
+        state = integrator.step(state, step_size, order)
+    return state
+
+
+def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool) -> tuple[int, float]:
+    """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
+
+    In warm-up, while the step size may still be far too small, at most ``MAX_WARMUP_STEPS`` are taken.
+    """
+    num_steps = math.ceil(trajectory_length / step_size)
+    if in_warmup and num_steps > MAX_WARMUP_STEPS:
+        return MAX_WARMUP_STEPS, step_size
+    return num_steps, trajectory_length / num_steps
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
+    """K(new) - K(old) without the cancellation of two large numbers."""
+    speed = velocity({name: new[name] + old[name] for name in new})
+    products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
+    return float(sum(product.sum(dtype=torch.float64) for product in products))
+
+
+class Decision(NamedTuple):
+    """An accept-reject decision.
+
+    Attributes:
+        accepted: whether the end point is taken.
+        accept_prob: with what probability.
+        diverging: whether the energy error was infinite, undefined or above 1000.
+    """
+
+    accepted: bool
+    accept_prob: float
+    diverging: bool
+
+
+def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
+    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
+    energy_change = math.inf if math.isnan(energy_change) else energy_change
+    accept_prob = math.exp(-max(energy_change, 0.0))
+    return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)
