@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -102,8 +102,17 @@ class ModelDensity:
         local_axes: dict[str, int],
     ):
         self.model, self.layout, self.mode = model, layout, mode
-        self.arguments, self.local_axes = arguments, local_axes
+        # without the data: compiled functions outlive them, and must not keep them alive
+        self.arguments, self.local_axes = arguments.replace(()), local_axes
         self.plate = model.plate
+        self._key = (model, layout, mode, arguments.signature, tuple(local_axes.items()))
+
+    def __hash__(self) -> int:
+        """Compiled functions are kept by density: one bound anew to like arguments finds them again."""
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ModelDensity) and self._key == other._key
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
@@ -173,7 +182,12 @@ class Arguments:
         self.data: Data = tuple(jnp.asarray(leaf) for _, leaf in paths if _is_array(leaf))
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
         self.argument_names = argument_names(model, len(args), kwargs)
-        self._num_positional = len(args)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """All but the arrays; equal for arguments that a compiled function can tell apart by their arrays alone."""
+        others = tuple(other if isinstance(other, Hashable) else id(other) for other in self._others)
+        return self._treedef, tuple(self._is_array), others, tuple(self.axes)
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put ``data`` back into its places among the arguments."""

@@ -16,7 +16,7 @@ import numpy as np
 from jax import random
 from numpyro.infer.util import potential_energy
 
-from numpyro_split.densities import ModelDensity, Position, RowBlock
+from numpyro_split.densities import Data, ModelDensity, Position, RowBlock
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import describe_model
 from split_common.checks import compare_split
@@ -29,11 +29,12 @@ JITTER = 0.1
 logger = logging.getLogger(__name__)
 
 
-def check_exact(density: ModelDensity, z: Position) -> None:
+def check_exact(density: ModelDensity, data: Data, z: Position) -> None:
     """Raise unless the subsets of ``density`` add up to the model.
 
     Args:
-        density: the split model, bound to concrete data.
+        density: the split model.
+        data: its data arrays, concrete.
         z: a point with a finite density; the check is made near it.
 
     Raises:
@@ -41,51 +42,34 @@ def check_exact(density: ModelDensity, z: Position) -> None:
     """
     point = _jitter(z)
     num_rows = density.layout.num_rows
-    data = density.arguments.data
     if num_rows <= ROW_BUDGET:
         logger.info("split checked on all %d rows: energy and gradient", num_rows)
-        args, kwargs = density.arguments.build(data)
-        _compare(density, SplitPotential(density, data), args, kwargs, point, z)
-    elif _takes_size_from_arguments(density):
+        _compare(density, data, point, z)
+    elif _takes_size_from_arguments(density, data):
         logger.info("split checked on a sample of %d of %d rows: energy and gradient", ROW_BUDGET, num_rows)
-        sample, block = sample_rows(density)
-        args, kwargs = sample.arguments.build(sample.arguments.data)
-        potential = SplitPotential(sample, sample.arguments.data)
-        _compare(sample, potential, args, kwargs, density.local(point, block), density.local(z, block))
+        rows = np.sort(np.random.default_rng(0).choice(num_rows, ROW_BUDGET, replace=False))
+        block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
+        sample = ModelDensity(density.model, layout, density.mode, density.arguments, density.local_axes)
+        _compare(sample, density.arguments.take(block, data), density.local(point, block), density.local(z, block))
     else:
         logger.info("split checked on all %d rows, on the host: energy only (the model fixes their number)", num_rows)
-        _compare_energy(density, point)
+        _compare_energy(density, data, point)
 
 
-def sample_rows(density: ModelDensity) -> tuple[ModelDensity, RowBlock]:
-    """The same model on a random sample of rows, in a few subsets of unequal size."""
-    rows = np.sort(np.random.default_rng(0).choice(density.layout.num_rows, ROW_BUDGET, replace=False))
-    block = RowBlock(jnp.asarray(rows))
-    layout = SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
-    arguments = density.arguments.replace(density.arguments.take(block, density.arguments.data))
-    return ModelDensity(density.model, layout, density.mode, arguments, density.local_axes), block
-
-
-def _takes_size_from_arguments(density: ModelDensity) -> bool:
+def _takes_size_from_arguments(density: ModelDensity, data: Data) -> bool:
     """Whether the untouched model, on fewer rows, has a smaller plate."""
     if density.mode == "index":
         return False
-    few = RowBlock(jnp.arange(2))
-    args, kwargs = density.arguments.build(density.arguments.take(few, density.arguments.data))
+    args, kwargs = density.arguments.build(density.arguments.take(RowBlock(jnp.arange(2)), data))
     try:
         return describe_model(density.model.model, args, kwargs).plate_sizes[density.plate] == 2
     except (TypeError, ValueError, IndexError):
         return False
 
 
-def _compare(
-    density: ModelDensity,
-    potential: SplitPotential,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    point: Position,
-    fallback: Position,
-) -> None:
+def _compare(density: ModelDensity, data: Data, point: Position, fallback: Position) -> None:
+    args, kwargs = density.arguments.build(data)
+    potential = SplitPotential(density, data)
     whole_fn = jax.jit(jax.value_and_grad(lambda z: potential_energy(density.model, args, kwargs, z)))
     whole, whole_grad = whole_fn(point)
     if not jnp.isfinite(whole):
@@ -96,17 +80,18 @@ def _compare(
     compare_split(float(whole), np.asarray(energies), _flat(whole_grad), _flat(split_grad))
 
 
-def _compare_energy(density: ModelDensity, point: Position) -> None:
-    args, kwargs = density.arguments.build(density.arguments.data)
+def _compare_energy(density: ModelDensity, data: Data, point: Position) -> None:
+    args, kwargs = density.arguments.build(data)
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         whole = jax.jit(lambda z: potential_energy(density.model, args, kwargs, z))(point)
-    energies = SplitPotential(density, density.arguments.data).energies(point).value
-    compare_split(float(whole), np.asarray(energies))
+    compare_split(float(whole), np.asarray(SplitPotential(density, data).energies(point).value))
 
 
 def _jitter(z: Position) -> Position:
     keys = random.split(random.key(1), max(len(z), 1))
-    return {name: u + JITTER * random.normal(key, u.shape, u.dtype) for key, (name, u) in zip(keys, z.items(), strict=False)}
+    return {
+        name: u + JITTER * random.normal(key, u.shape, u.dtype) for key, (name, u) in zip(keys, z.items(), strict=False)
+    }
 
 
 def _flat(tree: Any) -> np.ndarray:

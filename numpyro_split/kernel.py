@@ -152,8 +152,8 @@ class SplitKernel(MCMCKernel):
         else:
             z = jax.tree.map(jnp.asarray, init_params)
         self._check_sites(z, single)
-        start = partial(self._start, potential)
-        state = start(z, key_chain) if single else jax.vmap(start)(z, key_chain)
+        start = self._compiled_start(num_warmup)
+        state = (start if single else jax.vmap(start, (None, 0, 0)))(potential, z, key_chain)
         state = state._replace(data_fingerprint=_like_chains(data_fingerprint(potential), state))
         if not isinstance(state.potential_energy, jax.core.Tracer):
             check_finite_start(np.asarray(state.potential_energy))
@@ -199,13 +199,18 @@ class SplitKernel(MCMCKernel):
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``init`` finds again."""
         state = self.__dict__.copy()
-        state.update(_split=None, _split_of=None, _sample_fn=None)
+        state.update(_split=None, _split_of=[], _sample_fn=None, _starts={})
         return state
 
     def _forget_model(self) -> None:
         self._split: ModelSplit | None = None
         self._split_of: list[Any] = []
         self._sample_fn: Callable[..., Any] | None = None
+        self._starts: dict[int, Callable[..., Any]] = {}
+
+    def _compiled_start(self, num_warmup: int) -> Callable[..., Any]:
+        """:meth:`_start`, compiled once for chains that start one by one."""
+        return self._starts.setdefault(num_warmup, jax.jit(self._start))
 
     def _split_model(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find and check the split, once for the same arguments: sequential chains come here one by one."""
@@ -246,9 +251,17 @@ class SplitKernel(MCMCKernel):
             finite = jnp.isfinite(jnp.sum(energy.value, axis=-1))
             if isinstance(finite, jax.core.Tracer) or np.all(finite):
                 break
-            again = jax.vmap(random.fold_in, (0, None))(rng_key, attempt) if finite.ndim else random.fold_in(rng_key, attempt)
+            again = (
+                jax.vmap(random.fold_in, (0, None))(rng_key, attempt)
+                if finite.ndim
+                else random.fold_in(rng_key, attempt)
+            )
             z_new = self._split.initial_position(again, args, kwargs)
-            z = jax.tree.map(lambda old, new: jnp.where(finite.reshape(finite.shape + (1,) * (old.ndim - finite.ndim)), old, new), z, z_new)
+            z = jax.tree.map(
+                lambda old, new: jnp.where(finite.reshape(finite.shape + (1,) * (old.ndim - finite.ndim)), old, new),
+                z,
+                z_new,
+            )
         return z
 
     def _check_sites(self, z: Position, single: bool) -> None:

@@ -19,7 +19,7 @@ from jax import random
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import ModelInfo, _transforms_from_trace, initialize_model, transform_fn
 
-from numpyro_split.densities import Arguments, ModelDensity, Position, RowBlock
+from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import ModelSites, RowSelectableModel, describe_model
@@ -155,12 +155,17 @@ class ModelSplit:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments, which may be traced."""
-        density = self._density(args, kwargs)
-        return SplitPotential(density, density.arguments.data)
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return SplitPotential(self._density(arguments), arguments.data)
 
     def initial_position(self, rng_key: jax.Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
-        """A point with a finite density on some rows; a batch of points for a batch of keys."""
-        return self._initialize(rng_key, self._density(args, kwargs)).param_info.z
+        """A point with a finite density on some rows, if one is found; a batch of points for a batch of keys."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return self._draw(rng_key, self._density(arguments), arguments.data)
+
+    @partial(jax.jit, static_argnums=(0, 2))
+    def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
+        return self._initialize(rng_key, density, data).param_info.z
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
@@ -176,15 +181,20 @@ class ModelSplit:
             return self.postprocess_fn(args, kwargs)
         return partial(transform_fn, self._transforms.inv_transforms)
 
-    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
-        arguments = Arguments(args, kwargs, self._row_axes)
+    def _density(self, arguments: Arguments) -> ModelDensity:
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes)
 
     def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
-        info = self._initialize(random.key(0), self._density(args, kwargs))
+        arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        try:
+            info = self._initialize(random.key(0), self._density(arguments), arguments.data)
+        except RuntimeError as error:
+            if "valid initial parameters" not in str(error):
+                raise
+            raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
         z = info.param_info.z
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
@@ -196,31 +206,27 @@ class ModelSplit:
         self._model.values = {
             name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
         }
-        density = self._density(args, kwargs)
-        if any(isinstance(x, jax.core.Tracer) for x in density.arguments.data):
-            warnings.warn("the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2)
+        if any(isinstance(x, jax.core.Tracer) for x in arguments.data):
+            warnings.warn(
+                "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
+            )
             return
-        check_exact(density, z)
+        check_exact(self._density(arguments), arguments.data, z)
 
-    def _initialize(self, rng_key: jax.Array, density: ModelDensity) -> ModelInfo:
+    def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        data = density.arguments.data
         everything = RowBlock(jnp.arange(self.layout.num_rows))
         block = everything if self._local_axes else RowBlock(jnp.asarray(self.layout.rows(0)))
         args, kwargs = density.rows(data, block)
-        try:
-            return initialize_model(
-                rng_key,
-                self._model,
-                init_strategy=self._init_strategy,
-                dynamic_args=True,
-                model_args=args,
-                model_kwargs=kwargs,
-            )
-        except RuntimeError as error:
-            if "valid initial parameters" not in str(error):
-                raise
-            raise no_finite_start([(name, np.asarray(x)) for name, x in density.arguments.named_arrays()]) from error
+        return initialize_model(
+            rng_key,
+            self._model,
+            init_strategy=self._init_strategy,
+            dynamic_args=True,
+            model_args=args,
+            model_kwargs=kwargs,
+            validate_grad=False,  # gradients are looked at by the exactness check
+        )
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:

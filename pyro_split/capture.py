@@ -90,4 +90,7 @@ class ValueAndGrad:
             if not value.requires_grad:
                 return [value, *(torch.zeros_like(x) for x in arguments)]
             grads = torch.autograd.grad(value, arguments, allow_unused=True)
-        return [value.detach(), *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True))]
+        return [
+            value.detach(),
+            *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True)),
+        ]

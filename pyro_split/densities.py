@@ -54,7 +54,7 @@ class Density(Protocol):
     plate: str | None
 
     def prior(self, z: Position, data: Data) -> Tensor:
-        """log p(z), a float64 scalar."""
+        """Log p(z), a float64 scalar."""
         ...
 
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
@@ -155,7 +155,9 @@ class ModelDensity:
         zero = torch.zeros((), dtype=torch.float64)
         return list(by_site.values()), sum((j.sum(dtype=torch.float64) for j in jacobians.values()), zero)
 
-    def _site_terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def _site_terms(
+        self, z: Position, args: Any, kwargs: Any, inside: bool
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
         with poutine.block(), pyro.validation_enabled(False):
             model_trace = poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
-from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pyro_split.adaptation import AdaptationSettings

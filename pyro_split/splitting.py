@@ -166,7 +166,7 @@ class ModelSplit:
         return self._initialize(self._density(args, kwargs))[0]
 
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
-        arguments = Arguments(args, kwargs, self._row_axes)
+        arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
         return ModelDensity(
             self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
         )

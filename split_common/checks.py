@@ -141,7 +141,9 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
     """
     if requested is not None:
         if requested not in sizes:
-            raise ValueError(f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}")
+            raise ValueError(
+                f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"
+            )
         return requested
     if not candidates:
         raise ValueError(
@@ -221,7 +223,9 @@ def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartEr
     for name, x in arrays:
         if np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
             where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
-            return NoFiniteStartError(f"data argument {name!r} must not make the log-density NaN, got NaN at {list(where)}")
+            return NoFiniteStartError(
+                f"data argument {name!r} must not make the log-density NaN, got NaN at {list(where)}"
+            )
     return NoFiniteStartError(
         "the model's log-density and its gradient must be finite at the start, got no such point in 100 tries; "
         "check the model, or give init_strategy or initial parameters"

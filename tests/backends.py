@@ -1,0 +1,141 @@
+"""The two frameworks under common names, so that a test is written once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class NumPyroBackend:
+    name = "numpyro"
+
+    def __init__(self):
+        import jax
+        import jax.numpy as jnp
+        import numpyro
+        import numpyro.distributions as dist
+
+        import numpyro_split
+
+        self.ppl, self.dist, self.np, self.split = numpyro, dist, jnp, numpyro_split
+        self._jax = jax
+
+    def array(self, x, dtype=None):
+        return self.np.asarray(np.asarray(x), dtype=dtype)
+
+    def to_numpy(self, x):
+        return np.asarray(x)
+
+    def set_precision(self, bits):
+        self._jax.config.update("jax_enable_x64", bits == 64)
+
+    def normal(self, rng, shape, dtype=None):
+        return self.array(rng.normal(size=shape), dtype)
+
+    def host_potential_and_grad(self, model, args, kwargs, z):
+        """The host's own potential of the untouched model, and its gradient."""
+        from numpyro.infer.util import potential_energy
+
+        return self._jax.value_and_grad(lambda z: potential_energy(model, args, kwargs, z))(z)
+
+    def run(self, kernel, *args, num_warmup=10, num_samples=10, seed=0, num_chains=1, init_params=None, **options):
+        from numpyro.infer import MCMC
+
+        options = {"progress_bar": False, "chain_method": "vectorized", **options}
+        mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, **options)
+        mcmc.run(self._jax.random.key(seed), *args, init_params=init_params)
+        return mcmc
+
+    def statistics(self, mcmc):
+        """Every statistic by name, shape (chains, draws)."""
+        return {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+
+    def integrator(self, schedule, subset_grad, inverse_mass):
+        from numpyro_split.integrators import Integrator
+
+        return Integrator(schedule, subset_grad, lambda p: {k: inverse_mass * v for k, v in p.items()})
+
+    def integrate(self, integrator, z, p, step_size, num_steps, order):
+        """A trajectory, from plain arrays to plain arrays."""
+        from numpyro_split.integrators import IntegratorState
+        from numpyro_split.trajectories import fixed_length
+
+        def run(z, p):
+            state = IntegratorState({"x": z}, {"x": p}, integrator.opening_force({"x": z}, order))
+            end = fixed_length(integrator, state, step_size, num_steps, order)
+            return end.z["x"], end.p["x"]
+
+        order = self.np.asarray(order)
+        end = self._jax.jit(run)(self.array(z), self.array(p))
+        return tuple(np.asarray(x) for x in end)
+
+
+class PyroBackend:
+    name = "pyro"
+
+    def __init__(self):
+        import pyro
+        import pyro.distributions as dist
+        import torch
+
+        import pyro_split
+
+        self.ppl, self.dist, self.np, self.split = pyro, dist, torch, pyro_split
+        pyro.clear_param_store()
+
+    def array(self, x, dtype=None):
+        tensor = self.np.as_tensor(np.asarray(x))
+        if dtype is not None:
+            return tensor.to(dtype)
+        return tensor.to(self.np.get_default_dtype()) if tensor.is_floating_point() else tensor
+
+    def to_numpy(self, x):
+        return x.detach().numpy()
+
+    def set_precision(self, bits):
+        self.np.set_default_dtype(self.np.float64 if bits == 64 else self.np.float32)
+
+    def normal(self, rng, shape, dtype=None):
+        return self.array(rng.normal(size=shape), dtype)
+
+    def host_potential_and_grad(self, model, args, kwargs, z):
+        from pyro.infer.mcmc.util import initialize_model
+        from pyro.ops.integrator import potential_grad
+
+        potential_fn = initialize_model(model, args, kwargs, initial_params=z)[1]
+        grad, value = potential_grad(potential_fn, {k: v.clone() for k, v in z.items()})
+        return value, grad
+
+    def run(self, kernel, *args, num_warmup=10, num_samples=10, seed=0, num_chains=1, init_params=None, **options):
+        from pyro.infer import MCMC
+
+        self.ppl.set_rng_seed(seed)
+        mcmc = MCMC(
+            kernel,
+            num_samples,
+            num_warmup,
+            num_chains=num_chains,
+            initial_params=init_params,
+            disable_progbar=True,
+            **options,
+        )
+        mcmc.run(*args)
+        return mcmc
+
+    def statistics(self, mcmc):
+        from pyro_split.kernel import STATISTICS
+
+        return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in STATISTICS}
+
+    def integrator(self, schedule, subset_grad, inverse_mass):
+        from pyro_split.integrators import Integrator
+
+        return Integrator(schedule, subset_grad, lambda p: {k: inverse_mass * v for k, v in p.items()})
+
+    def integrate(self, integrator, z, p, step_size, num_steps, order):
+        from pyro_split.integrators import IntegratorState
+        from pyro_split.trajectories import fixed_length
+
+        z, p, order = {"x": self.array(z)}, {"x": self.array(p)}, [int(m) for m in order]
+        state = IntegratorState(z, p, integrator.opening_force(z, order))
+        end = fixed_length(integrator, state, step_size, num_steps, order)
+        return end.z["x"].numpy(), end.p["x"].numpy()

@@ -1,0 +1,133 @@
+"""Four posteriors of posteriordb, each written once for both packages from its Stan definition.
+
+Data and reference moments are in ``data/posteriordb``. Two things differ from the Stan programs, neither of them
+in the posterior:
+
+* rows are prepared outside the model (logarithms, lags, products), so that they can be divided;
+* where Stan's regression coefficients b have flat priors, w = R b is sampled, with X = QR the design matrix and
+  the columns of Q of squared length N. A flat prior stays flat under a linear map, so the draws of b = R⁻¹ w
+  follow the same posterior, and w is nearly uncorrelated.
+
+``mask(False)`` sets a log density to 0: the flat prior over a distribution's support, in both packages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+DATA = Path(__file__).parent / "data" / "posteriordb"
+Draws = dict[str, np.ndarray]
+
+
+class Posterior(NamedTuple):
+    """A model with reference moments.
+
+    Attributes:
+        model: for a backend, a model of the data, whose likelihood is in ``plate("data", N)``.
+        data: its arguments, arrays of N rows.
+        parameters: from draws of the model's sites, shape (chains, draws, ...), to draws of Stan's parameters.
+        reference: for each of Stan's parameters, ``mean``, ``sd`` and ``mcse_mean`` of the reference draws.
+    """
+
+    model: Callable[[Any], Callable[..., None]]
+    data: tuple[np.ndarray, ...]
+    parameters: Callable[[Draws], Draws]
+    reference: dict[str, dict[str, float]]
+
+
+def kidscore_interaction() -> Posterior:
+    """kidiq: test score of 434 children by mother's schooling and IQ; flat coefficients, sigma ~ Cauchy⁺(0, 2.5)."""
+    data, reference = _load("kidiq-kidscore_interaction")
+    hs, iq = data["mom_hs"], data["mom_iq"]
+    X = np.stack([np.ones_like(iq), hs, iq, hs * iq], axis=1)
+    return _flat_regression(X, data["kid_score"], lambda lib: lib.dist.HalfCauchy(lib.array(2.5)), reference)
+
+
+def logmesquite_logvash() -> Posterior:
+    """mesquite: log weight of the leaves of 46 bushes by five measurements; everything flat, sigma on (0, ∞)."""
+    data, reference = _load("mesquite-logmesquite_logvash")
+    d1, d2, height = data["diam1"], data["diam2"], data["total_height"]
+    volume, area, shape = np.log(d1 * d2 * data["canopy_height"]), np.log(d1 * d2), np.log(d1 / d2)
+    X = np.stack([np.ones_like(d1), volume, area, shape, np.log(height), data["group"]], axis=1)
+    return _flat_regression(
+        X, np.log(data["weight"]), lambda lib: lib.dist.HalfNormal(lib.array(1.0)).mask(False), reference
+    )
+
+
+def ar_k() -> Posterior:
+    """arK: autoregression of order 5 on 195 time points; alpha, beta ~ N(0, 10), sigma ~ Cauchy⁺(0, 2.5)."""
+    data, reference = _load("arK-arK")
+    y, order = data["y"], int(data["K"])
+    lags = np.stack([y[order - k : -k] for k in range(1, order + 1)], axis=1)
+
+    def build(lib):
+        def model(lags, y):
+            alpha = lib.ppl.sample("alpha", lib.dist.Normal(lib.array(0.0), 10.0))
+            beta = lib.ppl.sample("beta", lib.dist.Normal(lib.array(np.zeros(order)), 10.0).to_event(1))
+            sigma = lib.ppl.sample("sigma", lib.dist.HalfCauchy(lib.array(2.5)))
+            with lib.ppl.plate("data", y.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(alpha + lags @ beta, sigma), obs=y)
+
+        return model
+
+    def parameters(draws):
+        return {"alpha": draws["alpha"], "sigma": draws["sigma"], **_numbered("beta", draws["beta"])}
+
+    return Posterior(build, (lags, y[order:]), parameters, reference)
+
+
+def eight_schools_noncentered() -> Posterior:
+    """eight_schools: theta = mu + tau N(0, 1), mu ~ N(0, 5), tau ~ Cauchy⁺(0, 5); a latent with an entry per row."""
+    data, reference = _load("eight_schools-eight_schools_noncentered")
+
+    def build(lib):
+        def model(y, sigma):
+            mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 5.0))
+            tau = lib.ppl.sample("tau", lib.dist.HalfCauchy(lib.array(5.0)))
+            with lib.ppl.plate("data", 8):
+                theta_trans = lib.ppl.sample("theta_trans", lib.dist.Normal(lib.array(0.0), 1.0))
+                lib.ppl.sample("y", lib.dist.Normal(theta_trans * tau + mu, sigma), obs=y)
+
+        return model
+
+    def parameters(draws):
+        mu, tau = draws["mu"], draws["tau"]
+        return {"mu": mu, "tau": tau, **_numbered("theta", draws["theta_trans"] * tau[..., None] + mu[..., None])}
+
+    return Posterior(build, (data["y"], data["sigma"]), parameters, reference)
+
+
+def _flat_regression(
+    X: np.ndarray, y: np.ndarray, sigma_prior: Callable[[Any], Any], reference: dict[str, dict[str, float]]
+) -> Posterior:
+    Q, R = np.linalg.qr(X)
+    Q, R = Q * len(y) ** 0.5, R / len(y) ** 0.5
+
+    def build(lib):
+        def model(Q, y):
+            w = lib.ppl.sample("w", lib.dist.Normal(lib.array(np.zeros(Q.shape[1])), 1.0).to_event(1).mask(False))
+            sigma = lib.ppl.sample("sigma", sigma_prior(lib))
+            with lib.ppl.plate("data", y.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(Q @ w, sigma), obs=y)
+
+        return model
+
+    def parameters(draws):
+        return {"sigma": draws["sigma"], **_numbered("beta", draws["w"] @ np.linalg.inv(R).T)}
+
+    return Posterior(build, (Q, y), parameters, reference)
+
+
+def _numbered(name: str, draws: np.ndarray) -> Draws:
+    """Components under Stan's names, counted from 1."""
+    return {f"{name}[{i + 1}]": draws[..., i] for i in range(draws.shape[-1])}
+
+
+def _load(name: str) -> tuple[dict[str, np.ndarray], dict[str, dict[str, float]]]:
+    content = json.loads((DATA / f"{name}.json").read_text())
+    return {key: np.asarray(value, dtype=float) for key, value in content["data"].items()}, content["reference"]

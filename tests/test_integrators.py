@@ -1,0 +1,153 @@
+"""Every schedule's integrator: reversible, volume-preserving, of its order, and the same in both packages.
+
+The target is nonlinear and its subsets differ: U_m(x) = ½ a_m |x - c_m|² + ¼ b_m Σ x⁴ + sin terms, on three
+coordinates.
+"""
+
+import numpy as np
+import pytest
+
+from split_common.schedule import naive, randomised, symmetric
+from tests.backends import NumPyroBackend, PyroBackend
+
+DIM = 3
+NUM_SUBSETS = 4
+BUILDERS = [symmetric, naive, randomised]
+INVERSE_MASS = np.array([1.0, 0.5, 2.0])
+
+
+def coefficients(num_subsets):
+    rng = np.random.default_rng(3)
+    return {
+        "a": rng.uniform(0.2, 1.0, num_subsets),
+        "c": rng.normal(size=(num_subsets, DIM)),
+        "b": rng.uniform(0.0, 0.3, num_subsets),
+    }
+
+
+def subset_potential(x, m, k):
+    return 0.5 * k["a"][m] * np.sum((x - k["c"][m]) ** 2) + 0.25 * k["b"][m] * np.sum(x**4) + np.sin(x[0] * x[1] + m)
+
+
+def potential(x, num_subsets=NUM_SUBSETS):
+    k = coefficients(num_subsets)
+    return sum(subset_potential(x, m, k) for m in range(num_subsets))
+
+
+def subset_grad(lib, num_subsets=NUM_SUBSETS):
+    """∇U_m by hand, for a traced or a plain m."""
+    k = {name: lib.array(value) for name, value in coefficients(num_subsets).items()}
+
+    def grad(z, m):
+        x = z["x"]
+        swapped = lib.np.stack([x[1], x[0], 0.0 * x[2]])
+        coupling = lib.np.cos(x[0] * x[1] + m) * swapped
+        return {"x": k["a"][m] * (x - k["c"][m]) + k["b"][m] * x**3 + coupling}
+
+    return grad
+
+
+def hamiltonian(z, p, num_subsets=NUM_SUBSETS):
+    return potential(z, num_subsets) + 0.5 * np.sum(INVERSE_MASS * p**2)
+
+
+def flow(lib, build, num_subsets=NUM_SUBSETS):
+    integrator = lib.integrator(build(num_subsets), subset_grad(lib, num_subsets), lib.array(INVERSE_MASS))
+
+    def run(z, p, step_size, num_steps, order=None):
+        order = np.arange(num_subsets) if order is None else np.asarray(order)
+        return lib.integrate(integrator, z, p, step_size, num_steps, order)
+
+    return run
+
+
+def start(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=DIM), rng.normal(size=DIM)
+
+
+@pytest.mark.parametrize("num_subsets", [1, 2, 4, 7])
+@pytest.mark.parametrize("build", BUILDERS)
+def test_trajectory_returns_after_a_flip(lib, build, num_subsets):
+    run, (z, p) = flow(lib, build, num_subsets), start()
+    order = np.arange(num_subsets) if build is not randomised else np.random.default_rng(1).permutation(num_subsets)
+    z_end, p_end = run(z, p, 0.1, 8, order)
+    back = order[::-1] if build is randomised else order
+    z_back, p_back = run(z_end, -p_end, 0.1, 8, back)
+    np.testing.assert_allclose(z_back, z, atol=1e-10, rtol=0)
+    np.testing.assert_allclose(-p_back, p, atol=1e-10, rtol=0)
+
+
+def test_one_random_order_does_not_undo_itself(lib):
+    """Negative control: the randomised schedule needs the reversed order."""
+    run, (z, p) = flow(lib, randomised), start()
+    z_end, p_end = run(z, p, 0.1, 8)
+    assert np.abs(run(z_end, -p_end, 0.1, 8)[0] - z).max() > 1e-3
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_volume_is_preserved(lib, build):
+    run, (z, p) = flow(lib, build), start()
+    x, h = np.concatenate([z, p]), 1e-6
+
+    def end(x):
+        return np.concatenate(run(x[:DIM], x[DIM:], 0.2, 5))
+
+    jacobian = np.stack([(end(x + h * e) - end(x - h * e)) / (2 * h) for e in np.eye(2 * DIM)], axis=1)
+    assert abs(np.linalg.det(jacobian) - 1) < 1e-7
+
+
+@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1)])
+def test_order_of_the_energy_error(lib, build, order):
+    """Slope of log |ΔH| against log ε over a fixed time, its median over starting points."""
+    run, step_sizes, slopes = flow(lib, build), 0.4 / 2.0 ** np.arange(4, 8), []
+    for seed in range(7):
+        z, p = start(seed)
+        errors = [
+            abs(hamiltonian(*run(z, p, step_size, round(1.6 / step_size))) - hamiltonian(z, p))
+            for step_size in step_sizes
+        ]
+        slopes.append(np.polyfit(np.log(step_sizes), np.log(errors), 1)[0])
+    assert abs(np.median(slopes) - order) < 0.2
+
+
+@pytest.mark.parametrize("num_subsets", [1, 2, 5])
+@pytest.mark.parametrize("build", BUILDERS)
+def test_the_packages_agree_on_a_trajectory(build, num_subsets):
+    z, p = start()
+    order = np.random.default_rng(5).permutation(num_subsets)
+    ends = [flow(lib, build, num_subsets)(z, p, 0.1, 10, order) for lib in (NumPyroBackend(), PyroBackend())]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("build", [symmetric, naive])
+def test_one_subset_is_the_hosts_leapfrog(build):
+    from numpyro.infer.hmc_util import velocity_verlet
+
+    lib, (z, p) = NumPyroBackend(), start()
+    x0, a = np.zeros(DIM), lib.array([1.0, 2.0, 3.0])
+    _, update = velocity_verlet(
+        lambda x: 0.5 * (a * (x - x0) ** 2).sum() + 0.25 * (x**4).sum(), lambda m, p: 0.5 * (m * p * p).sum()
+    )
+    state = velocity_verlet(lambda x: 0.5 * (a * (x - x0) ** 2).sum() + 0.25 * (x**4).sum(), None)[0](
+        lib.array(z), lib.array(p)
+    )
+    for _ in range(5):
+        state = update(0.1, lib.array(INVERSE_MASS), state)
+    integrator = lib.integrator(build(1), lambda z, m: {"x": a * (z["x"] - x0) + z["x"] ** 3}, lib.array(INVERSE_MASS))
+    end = lib.integrate(integrator, z, p, 0.1, 5, [0])
+    np.testing.assert_allclose(end[0], state.z, atol=1e-12, rtol=0)
+    np.testing.assert_allclose(end[1], state.r, atol=1e-12, rtol=0)
+
+
+def test_naive_splitting_is_leapfrog_on_the_sum(lib):
+    """The same points, up to rounding, as one subset that holds all the data."""
+    z, p = start()
+    whole = subset_grad(lib)
+
+    def summed(z, m):
+        return {"x": sum(whole(z, k)["x"] for k in range(NUM_SUBSETS))}
+
+    one = lib.integrator(symmetric(1), summed, lib.array(INVERSE_MASS))
+    expected = lib.integrate(one, z, p, 0.1, 10, [0])
+    np.testing.assert_allclose(flow(lib, naive)(z, p, 0.1, 10), expected, atol=1e-12, rtol=0)

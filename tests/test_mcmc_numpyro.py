@@ -1,0 +1,324 @@
+"""Split kernels inside NumPyro's ``MCMC``: every chain method, resuming, new data, pickling, ArviZ."""
+
+import pickle
+import warnings
+
+import arviz as az
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax import random
+from numpyro.infer import HMC, MCMC, Predictive
+
+from numpyro_split import (
+    NaiveSplitHMC,
+    RandomisedSplitHMC,
+    SplitPotential,
+    SymmetricSplitHMC,
+    split_model,
+    to_inference_data,
+)
+
+KERNELS = [SymmetricSplitHMC, NaiveSplitHMC, RandomisedSplitHMC]
+slow = pytest.mark.slow
+
+
+def model(X, y=None):
+    b = numpyro.sample("b", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+    s = numpyro.sample("s", dist.HalfNormal(1.0))
+    with numpyro.plate("data", X.shape[0]):
+        mean = numpyro.deterministic("mean", X @ b)
+        numpyro.sample("y", dist.Normal(mean, s), obs=y)
+
+
+def make_data(seed=0, slope=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(30, 2))
+    return jnp.asarray(X), jnp.asarray(slope * X[:, 0] + 0.3 * rng.normal(size=30))
+
+
+def run(kernel=None, *, num_warmup=60, num_samples=40, num_chains=2, key=0, args=None, **options):
+    kernel = kernel or SymmetricSplitHMC(model, num_subsets=4)
+    options = {"progress_bar": False, "chain_method": "vectorized", **options}
+    mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, **options)
+    mcmc.run(random.key(key), *(args or make_data()))
+    return mcmc
+
+
+@pytest.fixture(scope="module")
+def standard():
+    """Two vectorised chains, for the tests that only look at the result."""
+    jax.config.update("jax_enable_x64", True)
+    return run(num_samples=100)
+
+
+@pytest.mark.parametrize(
+    "chain_method",
+    ["parallel", pytest.param("sequential", marks=slow), pytest.param(jax.vmap, marks=slow)],
+    ids=["parallel", "sequential", "vmap"],
+)
+def test_chain_methods_give_the_same_draws(chain_method, standard):
+    expected = standard.get_samples(group_by_chain=True)["b"][:, :40]
+    draws = run(chain_method=chain_method).get_samples(group_by_chain=True)["b"]
+    assert draws.shape == (2, 40, 2)
+    np.testing.assert_allclose(draws, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit_model_args", [pytest.param(False, marks=slow), True])
+def test_new_data_on_the_same_object(jit_model_args):
+    mcmc = run(num_chains=1, jit_model_args=jit_model_args, num_samples=200)
+    mcmc.run(random.key(1), *make_data(seed=1, slope=-2.0))
+    b = np.asarray(mcmc.get_samples()["b"][:, 0])
+    assert abs(b.mean() + 2.0) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("chain_method", "num_chains", "jit_model_args"),
+    [("sequential", 1, True), pytest.param("vectorized", 2, False), pytest.param("sequential", 2, False, marks=slow)],
+)
+def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains, jit_model_args):
+    """A cached potential of other data would freeze the chain where it was."""
+    kernel = SymmetricSplitHMC(model, num_subsets=4, step_size=0.02, num_steps=20, adapt_step_size=False)
+    mcmc = run(kernel, num_chains=num_chains, chain_method=chain_method, jit_model_args=jit_model_args)
+    mcmc.post_warmup_state = mcmc.last_state
+    new = make_data(seed=1, slope=-1.0)
+    mcmc.run(random.key(1), *new)
+    assert abs(np.asarray(mcmc.get_samples()["b"])[-10:, 0].mean() + 1.0) < 0.3
+    state = jax.tree.map(lambda x: x[0] if num_chains == 2 else x, mcmc.last_state)
+    expected = split_model(model, new, num_subsets=4).potential(state.z)
+    np.testing.assert_allclose(float(state.potential_energy), float(expected), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [KERNELS[0], *(pytest.param(kernel, marks=slow) for kernel in KERNELS[1:])])
+def test_resuming_continues_the_chain(kernel):
+    args = make_data()
+    kernel = kernel(model, num_subsets=4, num_steps=3)
+    whole = run(kernel, num_chains=1, num_samples=20, args=args).get_samples()["b"]
+    mcmc = run(kernel, num_chains=1, num_samples=10, args=args)
+    first = mcmc.get_samples()["b"]
+    mcmc.post_warmup_state = mcmc.last_state
+    mcmc.run(mcmc.last_state.rng_key, *args)
+    np.testing.assert_allclose(np.concatenate([first, mcmc.get_samples()["b"]]), whole, atol=1e-8)
+
+
+def test_warmup_then_run_skips_warmup():
+    mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=10, progress_bar=False)
+    mcmc.warmup(random.key(0), *make_data(), collect_warmup=True)
+    assert mcmc.get_samples()["b"].shape == (60, 2)
+    mcmc.run(random.key(1), *make_data())
+    assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
+
+
+@pytest.mark.parametrize("after_run", [pytest.param(False, marks=slow), True])
+def test_pickled_kernel_goes_on(after_run):
+    mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=20, progress_bar=False)
+    args = make_data()
+    if after_run:
+        mcmc.run(random.key(0), *args)
+    loaded = pickle.loads(pickle.dumps(mcmc))
+    if after_run:
+        loaded.post_warmup_state = loaded.last_state
+        mcmc.post_warmup_state = mcmc.last_state
+    mcmc.run(random.key(1), *args)
+    loaded.run(random.key(1), *args)
+    np.testing.assert_allclose(loaded.get_samples()["b"], mcmc.get_samples()["b"], atol=1e-8)
+
+
+def test_thinning_and_extra_fields():
+    mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=20, num_samples=20, thinning=4, progress_bar=False)
+    mcmc.run(random.key(0), *make_data(), extra_fields=("adapt_state.step_size", "z.s", "mean_accept_prob"))
+    fields = mcmc.get_extra_fields()
+    assert fields["adapt_state.step_size"].shape == fields["z.s"].shape == (5,)
+    assert mcmc.get_samples()["b"].shape == (5, 2)
+
+
+@pytest.mark.parametrize("key", [random.key(0), random.PRNGKey(0)], ids=["typed", "raw"])
+def test_both_kinds_of_keys(key):
+    mcmc = MCMC(
+        SymmetricSplitHMC(model, num_subsets=4), num_warmup=5, num_samples=5, num_chains=2, chain_method="vectorized"
+    )
+    mcmc.progress_bar = False
+    mcmc.run(key, *make_data())
+    assert mcmc.get_samples()["b"].shape == (10, 2)
+
+
+def test_no_key_is_used_twice():
+    """In a transition; NumPyro's own initialisation uses its key twice."""
+    kernel, args = SymmetricSplitHMC(model, num_subsets=4, subset_permutation="per_trajectory"), make_data()
+    state = kernel.init(random.key(0), 5, None, model_args=args, model_kwargs={})
+    with jax.debug_key_reuse(True):
+        jax.jit(lambda state: kernel.sample(state, args, {}))(state)
+
+
+def test_progress_bar_and_summary_say_something(capsys, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    mcmc = run(num_chains=1, num_warmup=10, num_samples=10, progress_bar=True)
+    assert "steps of size" in capsys.readouterr().err
+    mcmc.print_summary()
+    printed = capsys.readouterr().out
+    assert "b[0]" in printed
+    assert "Number of divergences" in printed
+
+
+def test_predictive(standard):
+    X, _ = make_data()
+    draws = Predictive(model, standard.get_samples())(random.key(0), X)
+    assert draws["y"].shape == (200, 30)
+
+
+def test_deterministic_sites_have_all_rows(standard):
+    assert standard.get_samples()["mean"].shape == (200, 30)
+
+
+def test_arviz_gets_everything_as_it_comes(standard):
+    for idata in (az.from_numpyro(standard, log_likelihood=False), to_inference_data(standard)):
+        expected = {"diverging", "energy", "lp", "acceptance_rate", "n_steps", "num_grads", "step_size"}
+        assert expected <= set(idata.sample_stats)
+        assert idata.posterior["b"].shape == (2, 100, 2)
+        assert np.all(np.isfinite(az.bfmi(idata)))
+        assert np.all(np.asarray(az.rhat(idata)["b"]) < 1.2)
+        assert np.all(np.asarray(az.ess(idata)["b"]) > 10)
+
+
+def test_arviz_plots(standard):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    idata = to_inference_data(standard)
+    az.plot_energy(idata)
+    az.plot_trace(idata, var_names=["b"], divergences="bottom")
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize(("kernel", "per_step"), [(SymmetricSplitHMC, 6), (NaiveSplitHMC, 4), (RandomisedSplitHMC, 8)])
+def test_gradients_are_counted(kernel, per_step):
+    """``num_grads`` against a counter in the model's own backward pass."""
+    counted = []
+
+    @jax.custom_vjp
+    def tick(x):
+        return x
+
+    def backward(_, g):
+        jax.debug.callback(lambda: counted.append(1))
+        return (g,)
+
+    tick.defvjp(lambda x: (x, None), backward)
+
+    def counting_model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(tick(mu), 1.0), obs=y)
+
+    y = jnp.arange(10.0)
+    kernel = kernel(counting_model, num_subsets=4, num_steps=5, step_size=0.1, adapt_step_size=False)
+    state = kernel.init(random.key(0), 0, None, model_args=(y,), model_kwargs={})
+    sample = jax.jit(lambda state: kernel.sample(state, (y,), {}))
+    sample(state)
+    jax.effects_barrier()
+    counted.clear()
+    state = sample(state)
+    jax.effects_barrier()
+    assert len(counted) == int(state.num_grads) == 5 * per_step
+
+
+def test_a_drawn_order_opens_each_trajectory_afresh():
+    kernel = SymmetricSplitHMC(model, num_subsets=4, num_steps=5, subset_permutation="per_trajectory")
+    mcmc = run(kernel, num_chains=1)
+    assert set(np.asarray(mcmc.get_extra_fields()["num_grads"])) == {5 * 6 + 1}
+
+
+def test_naive_splitting_draws_what_plain_hmc_would():
+    """The same transition whatever M: only rounding differs."""
+    draws = [
+        run(NaiveSplitHMC(model, num_subsets=m, num_steps=4), num_chains=1, num_warmup=20).get_samples()["b"]
+        for m in (1, 7)
+    ]
+    np.testing.assert_allclose(draws[0], draws[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dense_mass", [[("b",)], pytest.param(True, marks=slow), pytest.param(False, marks=slow)])
+def test_mass_matrices_adapt(dense_mass):
+    kernel = SymmetricSplitHMC(model, num_subsets=4, dense_mass=dense_mass)
+    mcmc = run(kernel, num_warmup=150, num_chains=1)
+    adapted = jax.tree.leaves(mcmc.last_state.adapt_state.inverse_mass_matrix)
+    assert max(np.abs(m - np.eye(m.shape[0])).max() if m.ndim == 2 else np.abs(m - 1).max() for m in adapted) > 0.5
+
+
+def test_given_mass_matrix_and_step_size_stay():
+    kernel = SymmetricSplitHMC(
+        model,
+        num_subsets=4,
+        step_size=0.05,
+        num_steps=3,
+        inverse_mass_matrix=jnp.array([1.0, 2.0, 3.0]),
+        adapt_step_size=False,
+        adapt_mass_matrix=False,
+    )
+    mcmc = run(kernel, num_chains=1)
+    assert set(np.asarray(mcmc.get_extra_fields()["step_size"])) == {0.05}
+    (matrix,) = jax.tree.leaves(mcmc.last_state.adapt_state.inverse_mass_matrix)
+    np.testing.assert_allclose(matrix, [1.0, 2.0, 3.0])
+
+
+def test_divergences_are_rejections_not_exceptions():
+    kernel = SymmetricSplitHMC(model, num_subsets=4, step_size=50.0, num_steps=5, adapt_step_size=False)
+    mcmc = run(kernel, num_chains=1, num_warmup=0)
+    fields = mcmc.get_extra_fields()
+    assert np.all(fields["diverging"])
+    assert np.all(np.asarray(fields["accept_prob"]) == 0)
+    assert np.all(np.isfinite(mcmc.get_samples()["b"]))
+
+
+def test_kernel_of_a_split_potential():
+    y = jnp.linspace(-1.0, 3.0, 20)
+    potential = SplitPotential.from_functions(
+        lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, y, num_subsets=3
+    )
+    mcmc = MCMC(SymmetricSplitHMC(potential), num_warmup=100, num_samples=300, progress_bar=False)
+    mcmc.run(random.key(0), init_params={"mu": jnp.array(0.0)})
+    assert abs(np.asarray(mcmc.get_samples()["mu"]).mean() - 20 / 21) < 0.1
+    assert mcmc.sampler.num_subsets == 3
+
+
+def test_one_compilation_serves_all_iterations():
+    traces = []
+
+    def counting(X, y):
+        traces.append(1)
+        model(X, y)
+
+    kernel, args = SymmetricSplitHMC(counting, num_subsets=4), make_data()
+    state = kernel.init(random.key(0), 0, None, model_args=args, model_kwargs={})
+    sample = jax.jit(lambda state: kernel.sample(state, args, {}))
+    state = sample(state)
+    count = len(traces)
+    for _ in range(3):
+        state = sample(state)
+    assert len(traces) == count
+
+
+def test_runs_as_a_block_of_gibbs():
+    """NumPyro's composite kernel asks for refresh, wrap_model and get_constrain_fn."""
+    from numpyro.infer.gibbs import Gibbs
+
+    blocks = [
+        (SymmetricSplitHMC(model, num_subsets=4, num_steps=3, find_heuristic_step_size=False), ["b"]),
+        (HMC(model, num_steps=3, trajectory_length=None), ["s"]),
+    ]
+    mcmc = run(Gibbs(blocks), num_chains=1, num_warmup=200, num_samples=300, chain_method="sequential")
+    assert abs(np.asarray(mcmc.get_samples()["b"])[:, 0].mean() - 1.0) < 0.2
+
+
+def test_sorted_labels_are_warned_of():
+    X, y = make_data()
+    with pytest.warns(UserWarning, match="subset_order='shuffled'"):
+        run(args=(X, jnp.sort(y)), num_chains=1, num_warmup=2, num_samples=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = SymmetricSplitHMC(model, num_subsets=4, subset_order="shuffled")
+        run(kernel, args=(X, jnp.sort(y)), num_chains=1, num_warmup=2, num_samples=2)

@@ -1,0 +1,86 @@
+"""The two packages have the same rooms and names, stand alone, and depend downwards only."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
+WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
+LAYERS = [
+    {"kernel", "split_hmc", "inference_data"},
+    {"trajectories", "adaptation"},
+    {"integrators"},
+    {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
+]
+
+
+def files(package):
+    return {path.name for path in (ROOT / package).glob("*.py")} - ONLY_IN[package]
+
+
+def test_same_rooms():
+    assert files("numpyro_split") == files("pyro_split")
+
+
+def test_same_public_names():
+    import numpyro_split
+    import pyro_split
+
+    assert numpyro_split.__all__ == pyro_split.__all__
+
+
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC", "split_model"])
+def test_same_arguments_and_defaults(name):
+    import numpyro_split
+    import pyro_split
+
+    def signature(package):
+        parameters = inspect.signature(getattr(package, name)).parameters.values()
+        return {
+            WORDS.get(p.name, p.name): p.default
+            for p in parameters
+            if p.name not in ("jit_compile", "init_strategy")  # the second defaults to each host's own
+        }
+
+    assert signature(numpyro_split) == signature(pyro_split)
+
+
+@pytest.mark.parametrize(
+    ("package", "foreign"), [("numpyro_split", ["torch", "pyro"]), ("pyro_split", ["jax", "numpyro"])]
+)
+def test_importing_one_never_imports_the_other(package, foreign):
+    code = f"import sys, {package}; print([m for m in {foreign} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_common_parts_name_no_framework():
+    for path in (ROOT / "split_common").glob("*.py"):
+        assert not imported(path) & {"jax", "numpyro", "torch", "pyro"}, path.name
+
+
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_layers_point_downwards(package):
+    depth = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+    for path in (ROOT / package).glob("*.py"):
+        for line in imported(path, package):
+            if path.stem in depth and line in depth:
+                assert depth[line] >= depth[path.stem], f"{path.name} imports {line}"
+
+
+def imported(path, package=None):
+    """Top-level packages a file imports, or the rooms of ``package`` that it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        for name in names:
+            head, _, rest = name.partition(".")
+            found.add(rest.split(".")[0] if package and head == package else head)
+    return found

@@ -1,0 +1,73 @@
+"""The algebra of schedules, in exact fractions."""
+
+from fractions import Fraction
+
+import pytest
+
+from split_common.schedule import Reversal, Row, Schedule, naive, randomised, symmetric
+
+HALF = Fraction(1, 2)
+SIZES = [1, 2, 3, 7, 20]
+
+
+@pytest.mark.parametrize("num_subsets", SIZES)
+@pytest.mark.parametrize("build", [symmetric, naive, randomised])
+def test_kicks_of_each_subset_and_drifts_sum_to_one(build, num_subsets):
+    schedule = build(num_subsets)
+    for subset in range(num_subsets):
+        assert sum(row.kick for row in schedule.rows if row.subset == subset) == 1
+    assert sum(row.drift for row in schedule.rows) == 1
+    assert schedule.num_subsets == num_subsets
+
+
+@pytest.mark.parametrize("num_subsets", SIZES)
+def test_gradients_of_a_step(num_subsets):
+    assert symmetric(num_subsets).grads_per_step == max(2 * num_subsets - 2, 1)
+    assert naive(num_subsets).grads_per_step == num_subsets
+    assert randomised(num_subsets).grads_per_step == 2 * num_subsets
+    assert symmetric(num_subsets).opening_grads == 1
+    assert naive(num_subsets).opening_grads == num_subsets
+    assert randomised(num_subsets).opening_grads == 0
+
+
+def test_symmetric_is_algorithm_1_with_equal_neighbours_merged():
+    quarter = Fraction(1, 4)
+    assert symmetric(3).rows == (
+        Row(0, HALF, quarter),
+        Row(1, HALF, quarter),
+        Row(2, Fraction(1), quarter),
+        Row(1, HALF, quarter),
+        Row(0, HALF, Fraction(0)),
+    )
+
+
+def test_one_subset_is_leapfrog():
+    leapfrog = (Row(0, HALF, Fraction(1)), Row(0, HALF, Fraction(0)))
+    assert symmetric(1).rows == naive(1).rows == randomised(1).rows == leapfrog
+
+
+@pytest.mark.parametrize(
+    ("rows", "reversal", "message"),
+    [
+        ([], Reversal.PALINDROMIC, "at least one row"),
+        ([(0, HALF, 1)], Reversal.PALINDROMIC, "kicks of each subset must sum to 1, got 1/2 for subset 0"),
+        ([(0, HALF, HALF), (0, HALF, 0)], Reversal.PALINDROMIC, "drifts must sum to 1, got 1/2"),
+        ([(1, HALF, 1), (1, HALF, 0)], Reversal.PALINDROMIC, "got 0 for subset 0"),
+        ([(0, 1, HALF), (1, 1, HALF)], Reversal.PALINDROMIC, "must read the same backwards"),
+        ([(0, 1, HALF), (1, 1, HALF)], Reversal.RANDOM_ORDER, "subsets in the opposite order"),
+    ],
+)
+def test_rows_that_are_no_step_are_refused(rows, reversal, message):
+    with pytest.raises(ValueError, match=message):
+        Schedule("faulty", rows, reversal)
+
+
+def test_a_non_palindromic_order_is_not_taken_for_a_palindrome():
+    with pytest.raises(ValueError, match="must read the same backwards"):
+        Schedule("fixed order", randomised(3).rows, Reversal.PALINDROMIC)
+
+
+@pytest.mark.parametrize("num_subsets", [0, -1, 2.0, True])
+def test_number_of_subsets_is_checked(num_subsets):
+    with pytest.raises(ValueError, match="num_subsets must be a whole number of at least 1"):
+        symmetric(num_subsets)

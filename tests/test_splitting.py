@@ -1,0 +1,272 @@
+"""Sum over subsets and its gradient against the host's own potential, model shape by model shape."""
+
+import numpy as np
+import pytest
+
+from split_common.checks import ModelNotSplittableError
+from tests import models
+
+
+def unwrapped(build, lib):
+    """The model for the host's potential: the host itself refuses a subsampled plate, so give it the whole one."""
+    if build is models.subsampled_plate:
+        return models.indexed_arguments(lib)[0]
+    return build(lib)[0]
+
+
+def position(lib, shapes, seed=0):
+    """An arbitrary point."""
+    rng = np.random.default_rng(seed)
+    return {name: lib.array(rng.normal(size=shape)) for name, shape in shapes.items()}
+
+
+def unconstrained_shapes(lib, model, args, kwargs=None):
+    if lib.name == "numpyro":
+        import jax
+        from numpyro.infer.util import initialize_model
+
+        info = initialize_model(jax.random.key(0), model, model_args=args, model_kwargs=kwargs or {})
+        return {name: np.shape(u) for name, u in info.param_info.z.items()}
+    from pyro.infer.mcmc.util import initialize_model
+
+    z = initialize_model(model, args, kwargs or {})[0]
+    return {name: tuple(u.shape) for name, u in z.items()}
+
+
+def flat(lib, z):
+    return np.concatenate([lib.to_numpy(z[name]).ravel() for name in sorted(z)])
+
+
+def needs_plate(build):
+    several = (models.second_plate_of_another_size, models.second_plate_of_the_same_size, models.nested_plates)
+    return "data" if build in several or build in models.UNSPLITTABLE else None
+
+
+def compare(lib, build, num_subsets, tolerance, **options):
+    """Value and gradient, summed over subsets, against the host's."""
+    model, args = build(lib)
+    host_model = unwrapped(build, lib)
+    potential = lib.split.split_model(model, args, num_subsets=num_subsets, plate=needs_plate(build), **options)
+    z = position(lib, unconstrained_shapes(lib, host_model, args))
+    whole, whole_grad = lib.host_potential_and_grad(host_model, args, {}, z)
+    value, grad = potential.potential_and_grad(z)
+    np.testing.assert_allclose(float(value), float(whole), rtol=tolerance)
+    scale = np.abs(flat(lib, whole_grad)).max()
+    np.testing.assert_allclose(flat(lib, grad), flat(lib, whole_grad), rtol=0, atol=tolerance * scale)
+    return potential, z, float(whole)
+
+
+@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+def test_subsets_add_up_to_the_hosts_potential(lib, build):
+    potential, z, whole = compare(lib, build, 4, 1e-10)
+    assert potential.subset_sizes == (4, 4, 4, 3)
+    assert (potential.plate, potential.plate_size, potential.num_subsets) == ("data", 15, 4)
+    pointwise = lib.to_numpy(potential.pointwise_log_likelihood(z, lib.array(np.arange(15))))
+    assert pointwise.shape == (15,)
+    np.testing.assert_allclose(-float(potential.log_prior(z)) - pointwise.sum(), whole, rtol=1e-9)
+
+
+def test_parts_add_up_one_by_one(lib):
+    potential, z, whole = compare(lib, models.local_latents_and_factors, 4, 1e-10)
+    parts = [float(potential.subset_potential(z, m)) for m in range(4)]
+    np.testing.assert_allclose(sum(parts), whole, rtol=1e-10)
+    likelihood = sum(float(potential.subset_log_likelihood(z, m)) for m in range(4))
+    np.testing.assert_allclose(-float(potential.log_prior(z)) - likelihood, whole, rtol=1e-10)
+    np.testing.assert_allclose(float(potential.potential(z)), whole, rtol=1e-10)
+    summed = sum(flat(lib, potential.subset_potential_and_grad(z, m)[1]) for m in range(4))
+    np.testing.assert_allclose(summed, flat(lib, potential.potential_and_grad(z)[1]), atol=1e-10)
+    with pytest.raises(ValueError, match="m must lie from 0 to 3, got 4"):
+        potential.subset_potential(z, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_subsets", [1, 2, 3, 5, 7, 15])
+@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+def test_subsets_add_up_for_every_number_of_subsets(lib, build, num_subsets):
+    compare(lib, build, num_subsets, 1e-10)
+
+
+@pytest.mark.parametrize("build", [models.closure_indexed, models.local_latents_and_factors])
+@pytest.mark.parametrize("num_subsets", [1, 15])
+def test_extreme_numbers_of_subsets(lib, build, num_subsets):
+    compare(lib, build, num_subsets, 1e-10)
+
+
+FLOAT32 = [models.plate_from_shape, models.closure_indexed, models.nested_plates]
+
+
+@pytest.mark.parametrize(
+    "build",
+    FLOAT32 + [pytest.param(build, marks=pytest.mark.slow) for build in models.SPLITTABLE if build not in FLOAT32],
+    ids=lambda build: build.__name__,
+)
+def test_subsets_add_up_in_float32(lib, build):
+    lib.set_precision(32)
+    compare(lib, build, 4, 1e-5)
+
+
+@pytest.mark.parametrize("build", [models.closure_indexed, models.local_latents_and_factors])
+def test_shuffled_subsets_add_up(lib, build):
+    potential, *_ = compare(lib, build, 4, 1e-10, subset_order="shuffled")
+    assert potential.subset_sizes == (4, 4, 4, 3)
+
+
+@pytest.mark.parametrize("build", models.UNSPLITTABLE, ids=lambda build: build.__name__)
+def test_models_that_do_not_divide_are_refused(lib, build):
+    model, args = build(lib)
+    with pytest.raises(ModelNotSplittableError):
+        lib.split.split_model(model, args, num_subsets=4, plate="data")
+
+
+def test_the_refusal_names_both_numbers(lib):
+    model, args = models.statistic_of_all_rows(lib)
+    with pytest.raises(
+        ModelNotSplittableError, match=r"must equal the model's own potential, got [\d.]+ against [\d.]+"
+    ):
+        lib.split.split_model(model, args, num_subsets=4)
+
+
+def test_replayed_model_is_the_traced_one():
+    """Pyro: the kept trace gives what the handlers give."""
+    import torch
+
+    from tests.backends import PyroBackend
+
+    lib = PyroBackend()
+    for build in models.SPLITTABLE:
+        model, args = build(lib)
+        plate = needs_plate(build)
+        z = position(lib, unconstrained_shapes(lib, unwrapped(build, lib), args))
+        traced, replayed = (
+            lib.split.split_model(model, args, num_subsets=4, plate=plate, jit_compile=jit) for jit in (True, False)
+        )
+        torch.testing.assert_close(traced.energies(z), replayed.energies(z), rtol=1e-12, atol=0)
+        for m in (0, 3):
+            a, b = (potential.subset_potential_and_grad(z, m)[1] for potential in (traced, replayed))
+            np.testing.assert_allclose(flat(lib, a), flat(lib, b), rtol=0, atol=1e-11)
+
+
+def test_values_are_differentiable(lib):
+    """The gradient of ``potential`` by the framework is that of ``potential_and_grad``."""
+    model, args = models.local_latents_and_factors(lib)
+    z = position(lib, unconstrained_shapes(lib, model, args))
+    potential = lib.split.split_model(model, args, num_subsets=4)
+    grad = flat(lib, potential.potential_and_grad(z)[1])
+    if lib.name == "numpyro":
+        import jax
+
+        by_framework = flat(lib, jax.grad(potential.potential)(z))
+    else:
+        z = {name: u.clone().requires_grad_() for name, u in z.items()}
+        potential.potential(z).backward()
+        by_framework = flat(lib, {name: u.grad for name, u in z.items()})
+    np.testing.assert_allclose(by_framework, grad, atol=1e-10, rtol=0)
+
+
+def test_energies_are_the_terms_of_the_potential(lib):
+    model, args = models.plate_from_shape(lib)
+    z = position(lib, unconstrained_shapes(lib, model, args))
+    potential = lib.split.split_model(model, args, num_subsets=4)
+    energies = potential.energies(z)
+    terms = np.asarray(energies.value) if lib.name == "numpyro" else energies.numpy()
+    expected = [-float(potential.log_prior(z))] + [-float(potential.subset_log_likelihood(z, m)) for m in range(4)]
+    np.testing.assert_allclose(terms, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("per_row", [True, False], ids=["values per row", "their sum"])
+@pytest.mark.parametrize("num_subsets", [1, 3, 4, 10])
+def test_potential_from_functions(lib, num_subsets, per_row):
+    y = lib.array(np.random.default_rng(0).normal(size=10))
+
+    def log_likelihood(z, batch):
+        values = -0.5 * (batch["y"] - z["mu"]) ** 2
+        return values if per_row else values.sum()
+
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * z["mu"] ** 2, log_likelihood, {"y": y}, num_subsets
+    )
+    z = {"mu": lib.array(0.3)}
+    value, grad = potential.potential_and_grad(z)
+    data = lib.to_numpy(y)
+    assert potential.plate is None
+    np.testing.assert_allclose(float(value), 0.045 + 0.5 * np.sum((data - 0.3) ** 2), rtol=1e-12)
+    np.testing.assert_allclose(float(grad["mu"]), 0.3 - np.sum(data - 0.3), rtol=1e-12)
+    pointwise = potential.pointwise_log_likelihood(z, lib.array(np.array([2, 5])))
+    np.testing.assert_allclose(lib.to_numpy(pointwise), -0.5 * (data[[2, 5]] - 0.3) ** 2, rtol=1e-12)
+
+
+def large(lib, closed_over):
+    rng = np.random.default_rng(0)
+    X = lib.array(rng.normal(size=(5000, 2)))
+    y = lib.array(rng.normal(size=5000))
+
+    def model(X, y):
+        b = models.coefficients(lib, size=2)
+        with lib.ppl.plate("data", 5000 if closed_over else X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ b, 1.0), obs=y)
+
+    return model, (X, y)
+
+
+@pytest.mark.parametrize(("closed_over", "message"), [(False, "a sample of 2048 of 5000"), (True, "energy only")])
+def test_large_data_are_checked_in_little_memory(lib, caplog, closed_over, message):
+    model, args = large(lib, closed_over)
+    with caplog.at_level("INFO"):
+        lib.split.split_model(model, args, num_subsets=6)
+    assert any(message in record.getMessage() for record in caplog.records)
+
+
+def test_large_data_that_do_not_divide_are_refused(lib):
+    rng = np.random.default_rng(0)
+    X, y = lib.array(rng.normal(size=(5000, 2))), lib.array(rng.normal(size=5000))
+
+    def model(X, y):
+        b = models.coefficients(lib, size=2)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((X - X.mean(0)) @ b, 1.0), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="against"):
+        lib.split.split_model(model, (X, y), num_subsets=6)
+
+
+def test_data_axes_name_what_holds_rows(lib):
+    """A square matrix has N rows by accident; naming the arguments tells it apart."""
+    rng = np.random.default_rng(0)
+    transposed, y = lib.array(rng.normal(size=(3, 15))), lib.array(rng.normal(size=15))
+    metric = lib.array(np.eye(15))
+
+    def model(Xt, y, metric):
+        b = models.coefficients(lib)
+        lib.ppl.factor("metric", -0.01 * metric.sum() * (b**2).sum())
+        with lib.ppl.plate("data", Xt.shape[1]):
+            lib.ppl.sample("y", lib.dist.Normal(b @ Xt, 1.0), obs=y)
+
+    args = (transposed, y, metric)
+    potential = lib.split.split_model(model, args, num_subsets=4, data_axes={"Xt": 1, "y": 0, "metric": None})
+    z = {"b": lib.array(rng.normal(size=3))}
+    whole, _ = lib.host_potential_and_grad(model, args, {}, z)
+    np.testing.assert_allclose(float(potential.potential(z)), float(whole), rtol=1e-10)
+
+
+def test_float32_sums_survive_a_million_rows(lib):
+    """Energy differences of a float32 model of 10⁶ rows, against float64: naive sums are off by tenths."""
+    rng = np.random.default_rng(0)
+    y64 = rng.normal(size=1_000_000)
+
+    def change(bits):
+        lib.set_precision(bits)
+        dtype = {"numpyro": "float32", "pyro": getattr(lib.np, "float32", None)}[lib.name] if bits == 32 else None
+        potential = lib.split.SplitPotential.from_functions(
+            lambda z: -0.5 * z["mu"] ** 2,
+            lambda z, y: -0.5 * (y - z["mu"]) ** 2,
+            lib.array(y64.astype("f4"), dtype),
+            10,
+        )
+        old, new = (potential.energies({"mu": lib.array(np.float32(mu), dtype)}) for mu in (0.25, 0.2505))
+        if lib.name == "numpyro":
+            from numpyro_split.energies import difference
+
+            return float(difference(new, old))
+        return float((new - old).sum())
+
+    assert abs(change(32) - change(64)) < 0.02
