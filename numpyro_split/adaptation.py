@@ -77,7 +77,8 @@ class Adapter:
         self._potential, self._integrator_for = potential, integrator_for
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
         dense = settings.dense_mass
-        self._init, self._update = warmup_adapter(
+        host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
+        self._init, self._update = host_adapter(
             num_warmup,
             find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
             adapt_step_size=settings.adapt_step_size,

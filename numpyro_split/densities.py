@@ -25,7 +25,11 @@ class Density(Protocol):
     """A log-density whose likelihood divides over rows; pure in the position and the data arrays."""
 
     layout: SubsetLayout
-    plate: str | None
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        ...
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms of log p(z)."""
@@ -104,7 +108,6 @@ class ModelDensity:
         self.model, self.layout, self.mode = model, layout, mode
         # without the data: compiled functions outlive them, and must not keep them alive
         self.arguments, self.local_axes = arguments.replace(()), local_axes
-        self.plate = model.plate
         self._key = (model, layout, mode, arguments.signature, tuple(local_axes.items()))
 
     def __hash__(self) -> int:
@@ -113,6 +116,11 @@ class ModelDensity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModelDensity) and self._key == other._key
+
+    @property
+    def plate(self) -> str:
+        """Name of the data plate."""
+        return self.model.plate
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
@@ -237,16 +245,18 @@ class Arguments:
 class FunctionDensity:
     """The log-density of a prior function and a likelihood function."""
 
-    plate = None
+    plate: str | None = None
 
     def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
         self._treedef, self.layout = treedef, layout
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """The prior function."""
         return [jnp.asarray(self._log_prior(z))]
 
     def subset(self, z: Position, data: Data, m: jax.Array) -> list[jax.Array]:
+        """The likelihood function on the rows of subset ``m``."""
         block = subset_block(self.layout, m)
         values = self._rows(z, data, block)
         if values.ndim:
@@ -262,6 +272,7 @@ class FunctionDensity:
         return [lax.switch(branch, branches)]
 
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """The likelihood function row by row."""
         values = self._rows(z, data, RowBlock(indices))
         if values.ndim:
             return values

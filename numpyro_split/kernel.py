@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
+from jax.core import Tracer
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
@@ -155,7 +156,7 @@ class SplitKernel(MCMCKernel):
         start = self._compiled_start(num_warmup)
         state = (start if single else jax.vmap(start, (None, 0, 0)))(potential, z, key_chain)
         state = state._replace(data_fingerprint=_like_chains(data_fingerprint(potential), state))
-        if not isinstance(state.potential_energy, jax.core.Tracer):
+        if not isinstance(state.potential_energy, Tracer):
             check_finite_start(np.asarray(state.potential_energy))
         self._sample_fn = self.sample  # tells MCMC that init need not be called again
         return state
@@ -194,7 +195,8 @@ class SplitKernel(MCMCKernel):
 
     def get_diagnostics_str(self, state: Any) -> str:
         """What the progress bar shows."""
-        return f"{int(state.num_steps)} steps of size {float(state.step_size):.2e}. acc. prob={float(state.mean_accept_prob):.2f}"
+        acceptance = float(state.mean_accept_prob)
+        return f"{int(state.num_steps)} steps of size {float(state.step_size):.2e}. acc. prob={acceptance:.2f}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``init`` finds again."""
@@ -230,7 +232,7 @@ class SplitKernel(MCMCKernel):
             subset_order=self._subset_order,
             init_strategy=self._init_strategy,
         )
-        self._split_of = [] if any(isinstance(x, jax.core.Tracer) for x in leaves) else leaves
+        self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         if self._potential is not None:
@@ -247,21 +249,13 @@ class SplitKernel(MCMCKernel):
             raise ValueError("init_params must be given for a kernel made from a SplitPotential, got None")
         z = self._split.initial_position(rng_key, args, kwargs)
         for attempt in range(INIT_TRIES):
-            energy = potential.energies(z) if is_prng_key(rng_key) else jax.vmap(potential.energies)(z)
-            finite = jnp.isfinite(jnp.sum(energy.value, axis=-1))
-            if isinstance(finite, jax.core.Tracer) or np.all(finite):
+            energies = potential.energies(z) if is_prng_key(rng_key) else jax.vmap(potential.energies)(z)
+            finite = jnp.isfinite(jnp.sum(energies.value, axis=-1))
+            if isinstance(finite, Tracer) or np.all(finite):
                 break
-            again = (
-                jax.vmap(random.fold_in, (0, None))(rng_key, attempt)
-                if finite.ndim
-                else random.fold_in(rng_key, attempt)
-            )
-            z_new = self._split.initial_position(again, args, kwargs)
-            z = jax.tree.map(
-                lambda old, new: jnp.where(finite.reshape(finite.shape + (1,) * (old.ndim - finite.ndim)), old, new),
-                z,
-                z_new,
-            )
+            fold_in = jax.vmap(random.fold_in, (0, None)) if finite.ndim else random.fold_in
+            fresh = self._split.initial_position(fold_in(rng_key, attempt), args, kwargs)
+            z = jax.tree.map(partial(_where_chain, finite), z, fresh)
         return z
 
     def _check_sites(self, z: Position, single: bool) -> None:
@@ -279,7 +273,7 @@ class SplitKernel(MCMCKernel):
 def data_fingerprint(potential: SplitPotential) -> jax.Array:
     """A 32-bit digest of the data arrays, by which a resumed state knows data that are not its own."""
     arrays = [x for x in jax.tree.leaves(potential) if not jnp.issubdtype(x.dtype, jax.dtypes.extended)]
-    if any(isinstance(x, jax.core.Tracer) for x in arrays):
+    if any(isinstance(x, Tracer) for x in arrays):
         return _digest(arrays)
     with jax.ensure_compile_time_eval():
         return _digest(arrays)
@@ -304,3 +298,8 @@ def _over_chains(transition: Callable[[Any], Any], state: Any) -> Any:
 
 def _like_chains(value: jax.Array, state: Any) -> jax.Array:
     return jnp.broadcast_to(value, jnp.shape(state.i))
+
+
+def _where_chain(keep: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:
+    """``old`` where a chain keeps it, else ``new``."""
+    return jnp.where(keep.reshape(keep.shape + (1,) * (old.ndim - keep.ndim)), old, new)

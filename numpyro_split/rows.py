@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 from jax import random
+from jax.core import Tracer
 from numpyro.distributions import Unit
 from numpyro.handlers import seed, trace
 from numpyro.primitives import Messenger
@@ -119,7 +120,7 @@ def _describe_site(site: dict[str, Any]) -> Site:
         discrete=not observed and bool(fn.support.is_discrete),
         plates={frame.name: frame.dim for frame in site["cond_indep_stack"]},
         batch_ndim=len(fn.batch_shape),
-        value=None if isinstance(site["value"], jax.core.Tracer) else site["value"],
+        value=None if isinstance(site["value"], Tracer) else site["value"],
     )
 
 

@@ -118,7 +118,7 @@ def transition(
     if proposal.draws_order:
         order = random.permutation(key_order, order)
         force = integrator.opening_force(state.z, order)
-    if proposal.num_steps is None:
+    if proposal.trajectory_length is not None:
         num_steps, step_size = steps_of_length(proposal.trajectory_length, adapted.step_size, in_warmup)
     else:
         num_steps, step_size = jnp.array(proposal.num_steps), adapted.step_size

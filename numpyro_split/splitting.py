@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from jax.core import Tracer
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import ModelInfo, _transforms_from_trace, initialize_model, transform_fn
 
@@ -206,7 +207,7 @@ class ModelSplit:
         self._model.values = {
             name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
         }
-        if any(isinstance(x, jax.core.Tracer) for x in arguments.data):
+        if any(isinstance(x, Tracer) for x in arguments.data):
             warnings.warn(
                 "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
             )

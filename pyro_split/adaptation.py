@@ -58,7 +58,8 @@ class Adapter:
     ):
         self._settings, self._warmup_steps = settings, warmup_steps
         self._potential, self._integrator_for, self._z = potential, integrator_for, z
-        self._host = WarmupAdapter(
+        host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
+        self._host = host_adapter(
             settings.step_size,
             adapt_step_size=settings.adapt_step_size,
             adapt_mass_matrix=settings.adapt_mass_matrix,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pyro
 import torch
@@ -64,7 +65,8 @@ class ValueAndGrad:
         evaluate = self._evaluate_grad if with_grad else self._evaluate
         try:
             with pyro.validation_enabled(False):
-                graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+                traced = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+            graph = cast("torch.fx.GraphModule", traced)
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             warnings.warn(

@@ -51,7 +51,11 @@ class Density(Protocol):
     """A log-density whose likelihood divides over rows; pure in the position and the data tensors."""
 
     layout: SubsetLayout
-    plate: str | None
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        ...
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Log p(z), a float64 scalar."""
@@ -100,7 +104,11 @@ class ModelDensity:
     ):
         self.model, self.layout, self.mode, self.arguments = model, layout, mode, arguments
         self.transforms, self.local_axes, self.prior_rows = transforms, local_axes, prior_rows
-        self.plate = model.plate
+
+    @property
+    def plate(self) -> str:
+        """Name of the data plate."""
+        return self.model.plate
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Everything outside the plate, Jacobians included."""
@@ -127,7 +135,7 @@ class ModelDensity:
         for name, (term, dim) in by_site.items():
             total = total + _sum_to_axis(term, dim, len(indices))
             if name in jacobians:
-                batch = jacobians[name].reshape(term.shape + (-1,)).sum(-1)
+                batch = jacobians[name].reshape(*term.shape, -1).sum(-1)
                 total = total + _sum_to_axis(batch, dim, len(indices))
         return total
 
@@ -173,28 +181,33 @@ class ModelDensity:
 class FunctionDensity:
     """The log-density of a prior function and a likelihood function."""
 
-    plate = None
+    plate: str | None = None
 
     def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
         self._treedef, self.layout = treedef, layout
 
     def prior(self, z: Position, data: Data) -> Tensor:
+        """The prior function."""
         return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """The likelihood function on some rows."""
         return self._rows(z, data).sum(dtype=torch.float64)
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """The likelihood function row by row."""
         values = self._rows(z, data)
         if values.dim():
             return values
         return torch.stack([self._rows(z, tuple(x[i : i + 1] for x in data)) for i in range(len(indices))])
 
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Data cut to some rows; a position has none."""
         return z, tuple(block.take(x, 0) for x in data)
 
     def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """The gradient as it is: a position has no rows."""
         return grad
 
     def _rows(self, z: Position, data: Data) -> Tensor:

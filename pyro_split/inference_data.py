@@ -30,7 +30,7 @@ def to_inference_data(mcmc: MCMC, **options: Any) -> Any:
         >>> from pyro_split import to_inference_data  # then: az.summary(to_inference_data(mcmc))
     """
     draws = {name: x.detach().cpu().numpy() for name, x in mcmc.get_samples(group_by_chain=True).items()}
-    by_chain = mcmc._diagnostics  # in the order of the chains; diagnostics() sorts their names as strings
+    by_chain: list[Any] = mcmc._diagnostics  # in the order of the chains; diagnostics() sorts their names as strings
     missing = [name for name in STATISTICS if name not in by_chain[0]]
     if missing:
         raise ValueError(f"mcmc must have been run with a kernel of pyro_split, got no statistics {missing}")

@@ -115,7 +115,7 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     with poutine.block(), pyro.validation_enabled(False):
         model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
-        plate_sizes = {site["name"]: site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
+        plate_sizes = {str(site["name"]): site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
         sites = [_describe_site(site) for site in nodes if not isinstance(site["fn"], _Subsample)]
         for site in nodes:
             if site["is_observed"]:

@@ -114,7 +114,7 @@ def mutual_information(probabilities: np.ndarray) -> np.ndarray:
 def _entropy(probabilities: np.ndarray) -> np.ndarray:
     """Entropy along the last axis, with 0 log 0 = 0."""
     logs = np.log(probabilities, where=probabilities > 0, out=np.zeros_like(probabilities))
-    return np.abs(np.sum(probabilities * logs, axis=-1))
+    return np.abs(np.sum(probabilities * logs, axis=-1))  # a sum of terms of at most 0; abs spares readers a -0.0
 
 
 def _checked(probabilities: np.ndarray) -> np.ndarray:

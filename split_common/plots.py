@@ -9,7 +9,7 @@ import numpy as np
 RIGHT_COLOUR, WRONG_COLOUR = "#2b6cb0", "#c05621"
 
 
-def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins: int = 24) -> Any:
+def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins: Any = 16) -> Any:
     """Draw histograms of the entropy of right and of wrong predictions, each scaled to shares of its own number.
 
     Where the probabilities are worth anything, wrong predictions lie to the right.
@@ -18,7 +18,7 @@ def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins
         entropy: entropy of each prediction in nats (see :func:`split_common.metrics.predictive_entropy`), shape (n,).
         is_right: whether each prediction is right, shape (n,).
         ax: Matplotlib axes; None makes a new figure.
-        bins: number of bins, shared by both histograms.
+        bins: number of bins from 0 to the largest entropy, or their edges; shared by both histograms.
 
     Returns:
         The axes.
@@ -42,7 +42,7 @@ def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins
         from matplotlib.figure import Figure
 
         ax = Figure(layout="constrained").add_subplot()
-    edges = np.linspace(0.0, max(float(entropy.max()), 1e-6), bins + 1)
+    edges = np.linspace(0.0, max(float(entropy.max()), 1e-6), bins + 1) if isinstance(bins, int) else bins
     for name, chosen, colour in (("right", is_right, RIGHT_COLOUR), ("wrong", ~is_right, WRONG_COLOUR)):
         values = entropy[chosen]
         label = f"{name}: {values.size}" + (f", median {np.median(values):.2f}" if values.size else "")

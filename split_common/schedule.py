@@ -25,7 +25,7 @@ References:
 from __future__ import annotations
 
 import enum
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,6 +35,8 @@ from split_common.checks import check_positive_int
 
 HALF = Fraction(1, 2)
 ZERO = Fraction(0)
+
+Kicks = dict[int, Fraction]
 
 
 class Reversal(enum.Enum):
@@ -131,7 +133,7 @@ class Schedule:
     def _check(self) -> None:
         if not self.rows:
             raise ValueError(f"schedule {self.name!r}: a step must have at least one row, got none")
-        kicks: Counter[int] = Counter()
+        kicks: defaultdict[int, Fraction] = defaultdict(Fraction)
         for row in self.rows:
             kicks[row.subset] += row.kick
         for subset in range(self.num_subsets):
@@ -219,17 +221,18 @@ def _merge_neighbours(rows: list[Row]) -> tuple[Row, ...]:
     return tuple(merged)
 
 
-def _kicks_and_drifts(rows: Iterable[Row]) -> list[Counter[int] | Fraction]:
+def _kicks_and_drifts(rows: Iterable[Row]) -> list[Kicks | Fraction]:
     """The step as kicks at one position (their order does not matter), drift, kicks, …, kicks."""
-    sequence: list[Counter[int] | Fraction] = [Counter()]
+    sequence: list[Kicks | Fraction] = []
+    here: Kicks = {}
     for row in rows:
-        sequence[-1][row.subset] += row.kick  # type: ignore[index, operator]
+        here[row.subset] = here.get(row.subset, ZERO) + row.kick
         if row.drift:
-            sequence += [row.drift, Counter()]
-    return sequence
+            sequence += [here, row.drift]
+            here = {}
+    return [*sequence, here]
 
 
-def _relabel(group: Counter[int] | Fraction, last: int) -> Counter[int] | Fraction:
-    if isinstance(group, Fraction):
-        return group
-    return Counter({last - subset: kick for subset, kick in group.items()})
+def _relabel(group: Kicks | Fraction, last: int) -> Kicks | Fraction:
+    """Count the subsets from the other end."""
+    return group if isinstance(group, Fraction) else {last - subset: kick for subset, kick in group.items()}

@@ -16,7 +16,7 @@ LENGTHS = {
     "numpyro": {"num_warmup": 500, "num_samples": 1500, "num_chains": 8},
     "pyro": {"num_warmup": 500, "num_samples": 3000},
 }
-SLOW = {("pyro", "kidscore_interaction"), ("pyro", "ar_k"), ("pyro", "eight_schools_noncentered")}
+SLOW = {("pyro", "kidscore_interaction"), ("pyro", "ar_k"), ("pyro", "logmesquite_logvash")}
 CASES = [
     pytest.param(backend, name, marks=[pytest.mark.slow] * ((backend.name, name) in SLOW), id=f"{backend.name}-{name}")
     for backend in (NumPyroBackend, PyroBackend)
