@@ -16,7 +16,8 @@ import numpyro
 from jax import random
 from jax.core import Tracer
 from numpyro.distributions import Unit
-from numpyro.handlers import seed, trace
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
 Trace = dict[str, dict[str, Any]]
@@ -97,7 +98,9 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     found: list[ModelSites] = []
 
     def run() -> None:
-        model_trace = trace(seed(model, random.key(0))).get_trace(*args, **kwargs)
+        # values as the host finds them, so that distributions which cannot be sampled (improper ones) will do
+        started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
+        model_trace = trace(started).get_trace(*args, **kwargs)
         plate_sizes = {k: site["args"][0] for k, site in model_trace.items() if site["type"] == "plate"}
         samples = [site for site in model_trace.values() if site["type"] == "sample"]
         for site in samples:  # plates inside control flow send no message of their own

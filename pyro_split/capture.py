@@ -65,8 +65,7 @@ class ValueAndGrad:
         evaluate = self._evaluate_grad if with_grad else self._evaluate
         try:
             with pyro.validation_enabled(False):
-                traced = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
-            graph = cast("torch.fx.GraphModule", traced)
+                graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             warnings.warn(
@@ -80,7 +79,8 @@ class ValueAndGrad:
         graph.recompile()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
-            return torch.jit.freeze(torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False).eval())
+            script = cast(torch.jit.ScriptModule, torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False))
+            return torch.jit.freeze(script.eval())
 
     def _evaluate(self, *tensors: Tensor) -> list[Tensor]:
         return [self._function(*tensors)]

@@ -51,13 +51,14 @@ def load_digits_split(test_fraction: float = 0.25, seed: int = 0, centre: bool =
     from sklearn.model_selection import train_test_split
 
     images, classes = load_digits(return_X_y=True)
-    x_train, x_test, y_train, y_test = train_test_split(
+    split: list[np.ndarray] = train_test_split(  # pyright: ignore[reportAssignmentType]
         (images / DIGITS_WHITE).astype(np.float32),
         classes.astype(np.int64),
         test_size=test_fraction,
         random_state=seed,
         stratify=classes,
     )
+    x_train, x_test, y_train, y_test = split
     if centre:
         mean = x_train.mean(axis=0)
         x_train, x_test = x_train - mean, x_test - mean

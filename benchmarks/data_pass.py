@@ -1,0 +1,87 @@
+"""Time of a data pass inside a split kernel, over that of a bare compiled gradient of the same model.
+
+Inside the kernel: one whole iteration, divided by the data passes in it (its subset gradients over M). Beside the
+gradients an iteration draws a momentum, kicks, drifts, decides, and evaluates the energy of the end point, a forward
+pass on all the data; a second column leaves that forward pass out. Bare: a gradient of the same log-density written
+by hand, on all rows at once, compiled. A third column compares with M bare gradients of N/M rows, whose working set
+fits a cache better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+from typing import Any
+
+from benchmarks.images import load_images
+from benchmarks.passes import Settings
+from benchmarks.report import add_common_options, chosen, save, verdict
+
+GOALS = {"numpyro": 1.10, "pyro": 1.25}
+NUM_ROWS = {"softmax": 48_000, "conv": 6_000}
+QUICK_ROWS = {"softmax": 2_000, "conv": 400}
+
+
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_common_options(parser)
+    parser.add_argument("--model", choices=["softmax", "conv", "both"], default="both")
+    parser.add_argument("--rows", type=int, help=f"number of images; default {NUM_ROWS}")
+    parser.add_argument("--num-steps", type=int, default=10, help="steps of a trajectory")
+    parser.add_argument("--repeats", type=int, default=15, help="rounds of measurement")
+    parser.add_argument("--threads", type=int, help="of PyTorch; take 1 where the machine has other work to do")
+    return parser.parse_args(arguments)
+
+
+def measure(framework: str, model: str, settings: Settings, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Time every kernel on one model in one framework."""
+    num_rows = options.rows or (QUICK_ROWS if options.quick else NUM_ROWS)[model]
+    images = load_images(options.data, num_rows)
+    side = importlib.import_module(f"benchmarks.{framework}_passes")
+    about = {"framework": framework, "model": model, "data": images.source, "num_rows": len(images.labels)}
+    timer = side.pass_timer(model, images, settings)
+    return [about | result | {"goal": GOALS[framework]} for result in timer.measure(settings)]
+
+
+def print_result(result: dict[str, Any]) -> None:
+    """One line of the table."""
+    columns = ("ratio", "ratio_without_end_point", "ratio_to_bare_subsets")
+    spreads = [
+        "{median:5.2f} [{minimum:.2f}, {quartile_1:.2f}-{quartile_3:.2f}]".format(**result[name]) for name in columns
+    ]
+    print(
+        f"{result['framework']:8s} {result['model']:8s} {result['kernel']:10s} {result['pass_ms']:8.1f} "
+        f"{result['bare_ms']:8.1f} {result['end_point_ms']:9.1f}  " + "  ".join(f"{text:25s}" for text in spreads),
+        verdict(result["ratio"]["median"], result["goal"]),
+        flush=True,
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print a table, and write JSON where asked."""
+    options = parse_options(arguments)
+    settings = Settings(
+        num_steps=options.num_steps, repeats=3 if options.quick else options.repeats, threads=options.threads
+    )
+    print(f"{platform.machine()}, {os.cpu_count()} cores; M = {settings.num_subsets}, L = {settings.num_steps}")
+    print("times in ms; ratios: median [minimum, quartiles] over rounds")
+    print(
+        f"{'framework':8s} {'model':8s}{'kernel':10s} {'pass':>8s} {'bare':>8s} {'end point':>9s}  "
+        f"{'pass / bare':25s}  {'... without end point':25s}  {'pass / M bare subsets':25s}"
+    )
+    results = []
+    for framework in chosen(options.framework, ("numpyro", "pyro")):
+        for model in chosen(options.model, ("softmax", "conv")):
+            found = measure(framework, model, settings, options)
+            for result in found:
+                print_result(result)
+            results += found
+    print("data:", "; ".join(dict.fromkeys(result["data"] for result in results)))
+    save(options.json, settings._asdict(), results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Handwritten digits for the benchmarks, or a stand-in of the same shape."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.shapes import NUM_CLASSES
+from split_common.datasets import DATA_VARIABLE, data_directory, load_mnist
+
+MNIST_MEAN, MNIST_SD = 0.1307, 0.3081  # of all pixels of the training images, in units of the brightest
+
+
+class Images(NamedTuple):
+    """Labelled images.
+
+    Attributes:
+        pixels: grey levels from 0 to 1, shape (N, 28, 28), float32.
+        labels: class of each image, shape (N,), int32.
+        source: what they are, for the reader of a table.
+    """
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    source: str
+
+    @property
+    def rows(self) -> np.ndarray:
+        """One flat row for each image, shape (N, 784)."""
+        return self.pixels.reshape(len(self.pixels), -1)
+
+
+def load_images(directory: str | None, num_rows: int) -> Images:
+    """The first training images of MNIST, or synthetic ones where no data directory is named.
+
+    Args:
+        directory: where ``mnist.npz`` lies; None reads the environment variable SPLIT_MCMC_DATA.
+        num_rows: how many images.
+    """
+    if not directory and not os.environ.get(DATA_VARIABLE):
+        return synthetic_images(num_rows)
+    mnist = load_mnist(data_directory(directory), flatten=False)
+    pixels, labels = mnist.x_train[:num_rows], mnist.y_train[:num_rows].astype(np.int32)
+    return Images(pixels, labels, f"MNIST, first {len(labels)} images")
+
+
+def synthetic_images(num_rows: int) -> Images:
+    """Noisy copies of ten sparse templates: the shape, range and share of dark pixels of MNIST."""
+    rng = np.random.default_rng(0)
+    templates = rng.random((NUM_CLASSES, 28, 28)) * (rng.random((NUM_CLASSES, 28, 28)) < 0.2)
+    labels = rng.integers(NUM_CLASSES, size=num_rows).astype(np.int32)
+    noise = rng.normal(0.0, 0.3, (num_rows, 28, 28)).astype(np.float32)
+    pixels = np.clip(templates.astype(np.float32)[labels] * (1 + noise), 0, 1)
+    return Images(pixels, labels, f"synthetic, {num_rows} images (no data directory given)")
