@@ -19,7 +19,7 @@ class Setting(NamedTuple):
     num_subsets: int = 10
     num_steps: int = 20
     step_size: float = 6e-4
-    prior_sd: float = 1.0
+    prior_sd: float = 0.1
     warmup: int = 40
     iterations: int = 30
     chains: int = 2

@@ -41,7 +41,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--num-steps", type=int, default=default.num_steps)
     parser.add_argument("--step-size", type=float, default=default.step_size)
     parser.add_argument("--prior-sd", type=float, default=default.prior_sd)
-    parser.add_argument("--scaling", choices=list(SCALINGS), default="standardised", help="of the inputs")
+    parser.add_argument("--scaling", choices=list(SCALINGS), default="centred", help="of the inputs")
     parser.add_argument("--warmup", type=int, help=f"iterations before the common start; default {default.warmup}")
     parser.add_argument("--iterations", type=int, help=f"of each chain; default {default.iterations}")
     parser.add_argument("--chains", type=int, help=f"default {default.chains}")
