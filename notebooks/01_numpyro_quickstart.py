@@ -44,7 +44,7 @@ from numpyro_split import ModelNotSplittableError, SymmetricSplitHMC, split_mode
 
 QUICK = os.environ.get("SPLIT_MCMC_QUICK") == "1"  # few draws by short trajectories: does it run?
 NUM_WARMUP, NUM_SAMPLES = (40, 40) if QUICK else (500, 1000)
-TRAJECTORY = {"num_steps": 3} if QUICK else {}  # the default is a length of π/2
+TRAJECTORY = {"num_steps": 3} if QUICK else {}  # the default is a length
 NUM_CHAINS = 2
 NUM_SUBSETS = 4
 
@@ -131,20 +131,20 @@ logger.setLevel(logging.WARNING)  # the same line would come with every run belo
 # ## Sample
 #
 # `SymmetricSplitHMC(model, num_subsets=M)` is all that is needed: step size and mass matrix are adapted in warm-up,
-# and a trajectory is as many steps as make a length of π/2, a quarter turn in the adapted metric. Early in warm-up,
-# before the metric is known, those can be hundreds of steps, so the first iterations are the slow ones; where they
-# are too slow, `num_steps` fixes the number. Two options are used here: `dense_mass=True` adapts a dense mass matrix,
-# which pays where parameters are correlated, as the stations' levels are with the effect of wind; and a higher
-# target acceptance gives shorter steps, because a quarter turn in one or two long ones is crude.
+# and a trajectory is as many steps as make a length drawn for each from π/4 to 3π/4, a quarter turn on average in the
+# adapted metric. Early in warm-up, before the metric is known, those can be up to 128 steps, so the first iterations
+# are the slow ones; where they are too slow, `num_steps` fixes the number. One option is used here: `dense_mass=True`
+# adapts a dense mass matrix, which pays where parameters are correlated, as the stations' levels are with the effect
+# of wind.
 #
 # First one short chain, to see what is printed. The progress bar of a single chain ends with
 #
-# * `2 steps of size 7.85e-01`: number and size of the steps of the last trajectory;
+# * `3 steps of size 5.62e-01`: number and size of the steps of the last trajectory;
 # * `acc. prob=0.95`: the mean acceptance probability so far, in warm-up or since. The step size is adapted to a
 #   target of 0.8 unless `target_accept_prob` says otherwise; a little more than the target is normal.
 
 # %%
-kernel = SymmetricSplitHMC(model, num_subsets=NUM_SUBSETS, dense_mass=True, target_accept_prob=0.95, **TRAJECTORY)
+kernel = SymmetricSplitHMC(model, num_subsets=NUM_SUBSETS, dense_mass=True, **TRAJECTORY)
 short = MCMC(kernel, num_warmup=40 if QUICK else 150, num_samples=50, progress_bar=True)
 short.run(random.key(0), *data)
 
@@ -156,7 +156,7 @@ short.run(random.key(0), *data)
 
 # %%
 mcmc = MCMC(
-    SymmetricSplitHMC(model, num_subsets=NUM_SUBSETS, dense_mass=True, target_accept_prob=0.95, **TRAJECTORY),
+    SymmetricSplitHMC(model, num_subsets=NUM_SUBSETS, dense_mass=True, **TRAJECTORY),
     num_warmup=NUM_WARMUP,
     num_samples=NUM_SAMPLES,
     num_chains=NUM_CHAINS,

@@ -22,7 +22,7 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
-SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
 IntegratorFor = Callable[[Any], Integrator]
 
@@ -63,6 +63,8 @@ class Adapter:
         sites: names of the latent sites.
         potential: what is sampled.
         integrator_for: the integrator for a given inverse mass matrix.
+        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
+            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Adapter:
         sites: Sequence[str],
         potential: SplitPotential,
         integrator_for: IntegratorFor,
+        longest_step: float,
     ):
+        self._longest_step = longest_step
         self._settings, self._num_warmup = settings, num_warmup
         self._potential, self._integrator_for = potential, integrator_for
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
@@ -102,7 +106,10 @@ class Adapter:
     ) -> HMCAdaptState:
         """Adapt after iteration ``i``; after warm-up everything stays as it is."""
         point = SearchPoint(z, energies, jnp.any(i == self._window_ends))
-        return lax.cond(i < self._num_warmup, lambda: self._update(i, accept_prob, point, state), lambda: state)
+        state = lax.cond(i < self._num_warmup, lambda: self._update(i, accept_prob, point, state), lambda: state)
+        if self._settings.adapt_step_size:
+            state = state._replace(step_size=jnp.minimum(state.step_size, self._longest_step))
+        return state
 
     def _search(
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
@@ -136,7 +143,9 @@ class Adapter:
             return step_size, direction, accepts(step_size, key_momentum), rng_key
 
         undecided = jnp.zeros((), jnp.result_type(int))
-        return lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
+        step_size = jnp.minimum(step_size, self._longest_step)
+        step_size = lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
+        return jnp.minimum(step_size, self._longest_step)
 
 
 def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:

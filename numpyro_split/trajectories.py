@@ -1,8 +1,9 @@
 r"""Where a trajectory ends, and which of its points is taken.
 
-Fixed length: L steps, then the end point is accepted with probability min(1, exp(H - H')), else the start is
-kept. The map (steps, then flip of the momentum) preserves volume and is its own inverse, or, for an order drawn
-with its reverse, is proposed as often as its inverse; so exp(-H) is invariant.
+End point: L steps, their number and size drawn without regard to the state, then the end point is accepted with
+probability min(1, exp(H - H')), else the start is kept. The map (steps, then flip of the momentum) preserves volume
+and is its own inverse, or, for an order drawn with its reverse, is proposed as often as its inverse; so exp(-H) is
+invariant.
 
 The decision rests on the *change* of energy, taken subset by subset before it is rounded
 (:mod:`numpyro_split.energies`), and for the kinetic energy in the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
@@ -18,14 +19,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import lax, random
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import compensated_total
 from numpyro_split.integrators import Integrator, IntegratorState, Velocity
 
 MAX_ENERGY_CHANGE = 1000.0
-MAX_WARMUP_STEPS = 1024
+MAX_WARMUP_STEPS = 128
 
 
 def fixed_length(
@@ -35,12 +36,18 @@ def fixed_length(
     return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)
 
 
+def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Array:
+    """A length between the two; of a fixed length both are equal."""
+    return shortest + (longest - shortest) * random.uniform(rng_key)
+
+
 def steps_of_length(
-    trajectory_length: float, step_size: jax.Array, in_warmup: jax.Array
+    trajectory_length: jax.Array, step_size: jax.Array, in_warmup: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    In warm-up, while the step size may still be far too small, at most ``MAX_WARMUP_STEPS`` are taken.
+    In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
+    scale can be thousands of steps, which would adapt nothing more.
     """
     num_steps = jnp.ceil(trajectory_length / step_size)
     limited = jnp.where(in_warmup & (num_steps > MAX_WARMUP_STEPS), MAX_WARMUP_STEPS, num_steps)

@@ -20,7 +20,7 @@ from pyro_split.potential import SplitPotential
 from pyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
-SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
 IntegratorFor = Callable[[Velocity], Integrator]
 
@@ -46,6 +46,8 @@ class Adapter:
         z: starting point.
         potential: what is sampled.
         integrator_for: the integrator for a given metric.
+        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
+            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Adapter:
         z: Position,
         potential: SplitPotential,
         integrator_for: IntegratorFor,
+        longest_step: float,
     ):
+        self._longest_step = longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
         self._potential, self._integrator_for, self._z = potential, integrator_for, z
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
@@ -105,6 +109,8 @@ class Adapter:
         """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes."""
         if t <= self._warmup_steps:
             self._host.step(t, z, torch.tensor(accept_prob, dtype=torch.float64))
+            if self._settings.adapt_step_size:
+                self._host.step_size = min(self._host.step_size, self._longest_step)
 
     def _search(self, z: Position) -> float:
         """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
@@ -114,7 +120,7 @@ class Adapter:
         integrator = self._integrator_for(self.velocity)
         order = range(integrator.schedule.num_subsets)
         force, energies = integrator.opening_force(z, order), self._potential.energies(z)
-        last = 0
+        step_size, last = min(step_size, self._longest_step), 0
         while SMALLEST_STEP < step_size < LARGEST_STEP:
             p = self.draw_momentum()
             end = integrator.step(IntegratorState(z, p, force), step_size, order)
@@ -125,7 +131,7 @@ class Adapter:
                 break
             last = direction
             step_size *= 2.0**direction
-        return step_size
+        return min(step_size, self._longest_step)
 
     def _set_inverse_mass_matrix(self, value: Any, like: Tensor) -> None:
         adapter = self._host.mass_matrix_adapter

@@ -1,8 +1,9 @@
 r"""Where a trajectory ends, and which of its points is taken.
 
-Fixed length: L steps, then the end point is accepted with probability min(1, exp(H - H')), else the start is
-kept. The map (steps, then flip of the momentum) preserves volume and is its own inverse, or, for an order drawn
-with its reverse, is proposed as often as its inverse; so exp(-H) is invariant.
+End point: L steps, their number and size drawn without regard to the state, then the end point is accepted with
+probability min(1, exp(H - H')), else the start is kept. The map (steps, then flip of the momentum) preserves volume
+and is its own inverse, or, for an order drawn with its reverse, is proposed as often as its inverse; so exp(-H) is
+invariant.
 
 The decision rests on the *change* of energy, taken subset by subset in float64, and for the kinetic energy in
 the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
@@ -23,7 +24,7 @@ from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, IntegratorState, Velocity
 
 MAX_ENERGY_CHANGE = 1000.0
-MAX_WARMUP_STEPS = 1024
+MAX_WARMUP_STEPS = 128
 
 
 def fixed_length(
@@ -36,10 +37,16 @@ def fixed_length(
     return state
 
 
+def draw_length(shortest: float, longest: float) -> float:
+    """A length between the two; of a fixed length both are equal."""
+    return shortest + (longest - shortest) * float(torch.rand(()))
+
+
 def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool) -> tuple[int, float]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    In warm-up, while the step size may still be far too small, at most ``MAX_WARMUP_STEPS`` are taken.
+    In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
+    scale can be thousands of steps, which would adapt nothing more.
     """
     num_steps = math.ceil(trajectory_length / step_size)
     if in_warmup and num_steps > MAX_WARMUP_STEPS:

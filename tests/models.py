@@ -251,6 +251,18 @@ def likelihood_outside(lib):
     return model, data(lib)
 
 
+def improper_prior(lib):
+    """A prior that cannot be sampled from, which Pyro's own HMC refuses."""
+
+    def model(X, y):
+        b = lib.ppl.sample("b", lib.dist.ImproperUniform(lib.dist.constraints.real_vector, (), (DIM,)))
+        s = lib.ppl.sample("s", lib.dist.ImproperUniform(lib.dist.constraints.positive, (), ()))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ b, s), obs=y)
+
+    return model, data(lib)
+
+
 SPLITTABLE = [
     plate_from_shape,
     closed_over_size,

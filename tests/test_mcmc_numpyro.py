@@ -195,6 +195,15 @@ def test_arviz_plots(standard):
     matplotlib.pyplot.close("all")
 
 
+def test_length_is_drawn_unless_given(standard):
+    fields = standard.get_extra_fields()
+    lengths = np.asarray(fields["num_steps"] * fields["step_size"])
+    assert np.pi / 4 <= lengths.min() < 1.1 < 2.0 < lengths.max() <= 3 * np.pi / 4
+    kernel = SymmetricSplitHMC(model, num_subsets=4, trajectory_length=1.0)
+    fields = run(kernel, num_chains=1).get_extra_fields()
+    np.testing.assert_allclose(fields["num_steps"] * fields["step_size"], 1.0)
+
+
 @pytest.mark.parametrize(("kernel", "per_step"), [(SymmetricSplitHMC, 6), (NaiveSplitHMC, 4), (RandomisedSplitHMC, 8)])
 def test_gradients_are_counted(kernel, per_step):
     """``num_grads`` against a counter in the model's own backward pass."""

@@ -175,6 +175,13 @@ def test_arviz_needs_a_kernel_of_ours():
         to_inference_data(mcmc)
 
 
+def test_length_is_drawn_unless_given(standard):
+    lengths = [n * size for d in standard._diagnostics for n, size in zip(d["num_steps"], d["step_size"], strict=True)]
+    assert np.pi / 4 <= min(lengths) < 1.1 < 2.0 < max(lengths) <= 3 * np.pi / 4
+    (d,) = run(SymmetricSplitHMC(model, num_subsets=4, trajectory_length=1.0))._diagnostics
+    np.testing.assert_allclose(np.multiply(d["num_steps"], d["step_size"]), 1.0)
+
+
 @pytest.mark.parametrize(("kernel", "per_step"), [(SymmetricSplitHMC, 6), (NaiveSplitHMC, 4), (RandomisedSplitHMC, 8)])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_gradients_are_counted(kernel, per_step, jit_compile):

@@ -2,7 +2,8 @@
 
 z compares our mean (or standard deviation) with the reference's, over the standard errors of both. A false alarm
 has probability 2.7e-5 a comparison (see :mod:`tests.statistics`); the two packages make 2 x 58 = 116, 0.31 %
-together. The seed is fixed, so what passes keeps passing on the same versions.
+together. The seed is fixed, the first of five tried (0 to 4), all of which pass; so what passes keeps passing on the
+same versions.
 """
 
 import itertools
@@ -13,16 +14,14 @@ from tests import posteriordb_models
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree, compare_with_reference
 
-pytestmark = pytest.mark.slow  # until its lengths are checked over several seeds
-
-NUMS_SUBSETS = {"kidscore_interaction": 8, "ar_k": 4, "logmesquite_logvash": 5, "eight_schools_noncentered": 3}
+NUMS_SUBSETS = {"kidscore_interaction": 3, "ar_k": 4, "logmesquite_logvash": 5, "eight_schools_noncentered": 3}
 # no search for a first step size, which takes as long to compile as sampling
-OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False}
+OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False, "target_accept_prob": 0.9}
 LENGTHS = {
-    "numpyro": {"num_warmup": 500, "num_samples": 1000, "num_chains": 8},
-    "pyro": {"num_warmup": 500, "num_samples": 3000},
+    "numpyro": {"num_warmup": 300, "num_samples": 1000, "num_chains": 8},
+    "pyro": {"num_warmup": 300, "num_samples": 3000},
 }
-SLOW = {("pyro", "kidscore_interaction"), ("pyro", "ar_k"), ("pyro", "logmesquite_logvash")}
+SLOW = {("pyro", "kidscore_interaction"), ("pyro", "ar_k")}
 CASES = [
     pytest.param(backend, name, id=f"{backend.name}-{name}", marks=[pytest.mark.slow] * is_slow)
     for backend, name in itertools.product([NumPyroBackend, PyroBackend], NUMS_SUBSETS)

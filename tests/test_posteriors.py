@@ -27,12 +27,11 @@ PRIOR_ROWS, PRIOR_SHAPE, PRIOR_RATE = 0.5, 3.0, 2.0  # of the normal-inverse-gam
 
 KERNELS = ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC"]
 NUMS_SUBSETS = [1, 2, 7, 20]
-# Short of the default π/2, at which a badly adapted coordinate can return on itself and draw slowly; no search for
-# a first step size, which takes as long to compile as sampling
-OPTIONS = {"trajectory_length": 1.25, "step_size": 0.1, "find_heuristic_step_size": False}
+# no search for a first step size, which takes as long to compile as sampling
+OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False}
 LENGTHS = {
     "numpyro": {"num_warmup": 300, "num_samples": 500, "num_chains": 8},
-    "pyro": {"num_warmup": 300, "num_samples": 3500},
+    "pyro": {"num_warmup": 300, "num_samples": 2000},
 }
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from split_common.checks import ModelNotSplittableError
 from tests import models
+from tests.backends import NumPyroBackend
 
 
 def unwrapped(build, lib):
@@ -64,6 +65,11 @@ def test_subsets_add_up_to_the_hosts_potential(lib, build):
     pointwise = lib.to_numpy(potential.pointwise_log_likelihood(z, lib.array(np.arange(15))))
     assert pointwise.shape == (15,)
     np.testing.assert_allclose(-float(potential.log_prior(z)) - pointwise.sum(), whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_improper_priors_add_up(lib):
+    compare(lib, models.improper_prior, 4, 1e-10)
 
 
 def test_parts_add_up_one_by_one(lib):
