@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 # Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
-# forgets the start. A fixed length could be half a turn in a badly scaled direction, and would only swap z with -z there.
+# forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
 DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
