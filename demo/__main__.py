@@ -10,7 +10,7 @@ from rich.console import Console
 from demo.settings import ITERATIONS, NUM_CHAINS, NUM_SUBSETS, QUICK_ITERATIONS
 from split_common.datasets import load_digits_split
 
-TABLE_WIDTH = 96  # narrower consoles (and pipes, taken for 80 columns) would cut the table
+TABLE_WIDTH = 100  # narrower consoles (and pipes, taken for 80 columns) would cut the table
 
 
 def main() -> None:

@@ -32,5 +32,5 @@ class Iterations:
 
 
 # Compiled loops make NumPyro's iterations cheap; Pyro's pay Python's price for each of their many small gradients
-ITERATIONS = {"NumPyro": Iterations(500, 500), "Pyro": Iterations(150, 100)}
+ITERATIONS = {"NumPyro": Iterations(500, 500), "Pyro": Iterations(200, 200)}
 QUICK_ITERATIONS = {"NumPyro": Iterations(20, 20), "Pyro": Iterations(10, 10)}

@@ -8,8 +8,10 @@ used are dropped: the prior's trace on all the data keeps nothing of the likelih
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import pyro
@@ -19,6 +21,18 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., Tensor]
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Run on shapes without PyTorch's log of what fails there; who catches the error says what matters."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class ValueAndGrad:
@@ -64,7 +78,7 @@ class ValueAndGrad:
     def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
         evaluate = self._evaluate_grad if with_grad else self._evaluate
         try:
-            with pyro.validation_enabled(False):
+            with pyro.validation_enabled(False), unlogged():
                 graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

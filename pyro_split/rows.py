@@ -19,6 +19,8 @@ from pyro.poutine.subsample_messenger import SubsampleMessenger, _Subsample
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from pyro_split.capture import unlogged
+
 ROWS_KWARG = "_rows_of_data_plate"
 
 
@@ -104,7 +106,7 @@ class ModelSites(NamedTuple):
 def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
     """Trace ``model`` for its sites, without computing where that can be done: shapes only, no memory taken."""
     try:
-        with pyro.get_param_store().scope(), FakeTensorMode(allow_non_fake_inputs=True):
+        with pyro.get_param_store().scope(), unlogged(), FakeTensorMode(allow_non_fake_inputs=True):
             return _describe(model, args, kwargs)
     except Exception:  # not every model runs on shapes alone; its own faults come up again here
         with torch.no_grad():

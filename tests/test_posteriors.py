@@ -31,7 +31,7 @@ NUMS_SUBSETS = [1, 2, 7, 20]
 OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False}
 LENGTHS = {
     "numpyro": {"num_warmup": 300, "num_samples": 500, "num_chains": 8},
-    "pyro": {"num_warmup": 300, "num_samples": 2000},
+    "pyro": {"num_warmup": 300, "num_samples": 3500},
 }
 
 
@@ -102,7 +102,7 @@ def compare(lib: Any, kernel: Any, target: Conjugate, **run_options: Any) -> lis
 
 IN_DEFAULT_SUITE = {
     ("SymmetricSplitHMC", 7, "regression"),
-    ("NaiveSplitHMC", 7, "normal"),
+    ("NaiveSplitHMC", 2, "normal"),
     ("RandomisedSplitHMC", 2, "normal"),
 }
 GRID = [
@@ -111,17 +111,13 @@ GRID = [
 ]
 
 
-# Pyro's part awaits a check of its lengths over several seeds before it joins the default suite
-@pytest.mark.parametrize(
-    "lib", [NumPyroBackend, pytest.param(PyroBackend, marks=pytest.mark.slow)], indirect=True, ids=["numpyro", "pyro"]
-)
 @pytest.mark.parametrize(("kernel", "num_subsets", "target"), GRID)
 def test_moments_are_exact(lib, kernel, num_subsets, target):
     """Means and variances agree with the closed form.
 
     A false alarm has probability 2.7e-5 a comparison (see :mod:`tests.statistics`): the whole grid makes
     2 packages x 3 kernels x 4 M x (6 + 4) = 240 comparisons, 0.65 % together; the default part 28, 0.08 %. The
-    seed is fixed, so what passes keeps passing on the same versions.
+    seed is fixed, the first of five tried (three in Pyro), so what passes keeps passing on the same versions.
     """
     target = TARGETS[target]()
     kernel = getattr(lib.split, kernel)(target.model(lib), num_subsets=num_subsets, **OPTIONS)
@@ -205,11 +201,16 @@ CONTROLS = {
     "fixed_order": partial(fix_order, num_subsets=4),
     "halved_kick": partial(halve_kick, num_subsets=4),
 }
-SLOW_CONTROLS = {("numpyro", "dropped"), ("pyro", "dropped"), ("pyro", "dropped_in_accept_step")}
+SLOW_CONTROLS = {
+    ("numpyro", "dropped"),
+    ("pyro", "dropped"),
+    ("pyro", "dropped_in_accept_step"),
+    ("pyro", "halved_kick"),
+}
 CONTROL_CASES = [
     pytest.param(backend, fault, id=f"{backend.name}-{fault}", marks=[pytest.mark.slow] * is_slow)
     for backend, fault in itertools.product([NumPyroBackend, PyroBackend], CONTROLS)
-    for is_slow in [backend.name == "pyro" or (backend.name, fault) in SLOW_CONTROLS]
+    for is_slow in [(backend.name, fault) in SLOW_CONTROLS]
 ]
 
 
