@@ -44,6 +44,7 @@ def trace_figure(outcomes: list[Outcome]) -> Figure:
         count = int(outcome.statistics["diverging"].sum())
         row[0].set_title(f"{MODEL_TITLES[outcome.model]}, {outcome.sampler}", fontsize=9)
         row[1].set_title(f"divergent draws (ticks on the axis): {count}", fontsize=9)
+        row[0].xaxis.set_major_locator(MaxNLocator(4))
         for ax in row:
             ax.tick_params(labelsize=8)
     axes[-1, 0].set_xlabel("mean log-probability of the right class (nats)", fontsize=8)

@@ -2,7 +2,7 @@
 
 A pass through Pyro's handlers costs about a millisecond, a subset's gradient often less. So value and gradient
 are traced once for each size of subset, on shapes alone (no memory is taken), into a flat list of tensor
-operations, which PyTorch's JIT then runs with each subset's rows as inputs. Operations whose results are not
+operations, which PyTorch's JIT, where it can, then runs with each subset's rows as inputs. Operations whose results are not
 used are dropped: the prior's trace on all the data keeps nothing of the likelihood.
 """
 
@@ -65,7 +65,7 @@ class ValueAndGrad:
                     self._traces[key] = self._trace(with_grad, tensors)
                 return self._traces[key](*tensors) if self._traced else self._replay(with_grad, tensors)
         except RuntimeError as error:
-            if not any(handles(error) for handles in _EXCEPTION_HANDLERS.values()):
+            if not _is_numerical(error):
                 raise
             # as the host does for singular matrices: a potential that is not a number is a rejection
             nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
@@ -93,8 +93,13 @@ class ValueAndGrad:
         graph.recompile()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
-            script = cast(torch.jit.ScriptModule, torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False))
-            return torch.jit.freeze(script.eval())
+            try:
+                script = torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False)
+            except RuntimeError as error:
+                if _is_numerical(error):
+                    raise
+                return graph  # some operations, such as a convolution's gradient, the JIT does not take
+            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval())
 
     def _evaluate(self, *tensors: Tensor) -> list[Tensor]:
         return [self._function(*tensors)]
@@ -110,3 +115,8 @@ class ValueAndGrad:
             value.detach(),
             *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True)),
         ]
+
+
+def _is_numerical(error: RuntimeError) -> bool:
+    """Whether the host takes an error for a matter of values, not of the program."""
+    return any(handles(error) for handles in _EXCEPTION_HANDLERS.values())

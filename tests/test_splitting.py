@@ -5,7 +5,7 @@ import pytest
 
 from split_common.checks import ModelNotSplittableError
 from tests import models
-from tests.backends import NumPyroBackend
+from tests.backends import NumPyroBackend, PyroBackend
 
 
 def unwrapped(build, lib):
@@ -130,6 +130,26 @@ def test_the_refusal_names_both_numbers(lib):
         ModelNotSplittableError, match=r"must equal the model's own potential, got [\d.]+ against [\d.]+"
     ):
         lib.split.split_model(model, args, num_subsets=4)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_a_convolution_is_traced_without_the_jit(lib, recwarn):
+    """PyTorch's JIT refuses the gradient of a convolution; the traced list of operations is run as it is."""
+
+    def model(x, y):
+        filters = lib.ppl.sample("filters", lib.dist.Normal(lib.np.zeros(2, 1, 3, 3), 1.0).to_event(4))
+        with lib.ppl.plate("data", x.shape[0]):
+            mean = lib.np.nn.functional.conv2d(x, filters).tanh().sum((1, 2, 3))
+            lib.ppl.sample("y", lib.dist.Normal(mean, 1.0), obs=y)
+
+    rng = np.random.default_rng(0)
+    args = lib.array(rng.normal(size=(7, 1, 5, 5))), lib.array(rng.normal(size=7))
+    z = {"filters": lib.array(rng.normal(size=(2, 1, 3, 3)))}
+    value, grad = lib.split.split_model(model, args, num_subsets=3).potential_and_grad(z)
+    whole, whole_grad = lib.host_potential_and_grad(model, args, {}, z)
+    np.testing.assert_allclose(float(value), float(whole), rtol=1e-10)
+    np.testing.assert_allclose(flat(lib, grad), flat(lib, whole_grad), rtol=1e-9)
+    assert not [w for w in recwarn if "replayed" in str(w.message)]
 
 
 def test_replayed_model_is_the_traced_one():
