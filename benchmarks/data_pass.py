@@ -13,6 +13,7 @@ import argparse
 import importlib
 import os
 import platform
+from itertools import product
 from typing import Any
 
 from benchmarks.images import load_images
@@ -20,16 +21,17 @@ from benchmarks.passes import Settings
 from benchmarks.report import add_common_options, chosen, save, verdict
 
 GOALS = {"numpyro": 1.10, "pyro": 1.25}
-NUM_ROWS = {"softmax": 48_000, "conv": 6_000}
-QUICK_ROWS = {"softmax": 2_000, "conv": 400}
+NUM_ROWS = {"softmax": 48_000, "conv": 6_000, "conv by lax": 6_000}
+QUICK_ROWS = {"softmax": 2_000, "conv": 400, "conv by lax": 400}
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_options(parser)
-    parser.add_argument("--model", choices=["softmax", "conv", "both"], default="both")
+    parser.add_argument("--model", choices=["softmax", "conv", "conv by lax", "both"], default="both")
     parser.add_argument("--rows", type=int, help=f"number of images; default {NUM_ROWS}")
+    parser.add_argument("--subsets", type=int, nargs="+", default=[10, 50], help="M, one or more")
     parser.add_argument("--num-steps", type=int, default=10, help="steps of a trajectory")
     parser.add_argument("--repeats", type=int, default=15, help="rounds of measurement")
     parser.add_argument("--threads", type=int, help="of PyTorch; take 1 where the machine has other work to do")
@@ -42,6 +44,7 @@ def measure(framework: str, model: str, settings: Settings, options: argparse.Na
     images = load_images(options.data, num_rows)
     side = importlib.import_module(f"benchmarks.{framework}_passes")
     about = {"framework": framework, "model": model, "data": images.source, "num_rows": len(images.labels)}
+    about["num_subsets"] = settings.num_subsets
     timer = side.pass_timer(model, images, settings)
     return [about | result | {"goal": GOALS[framework]} for result in timer.measure(settings)]
 
@@ -53,8 +56,9 @@ def print_result(result: dict[str, Any]) -> None:
         "{median:5.2f} [{minimum:.2f}, {quartile_1:.2f}-{quartile_3:.2f}]".format(**result[name]) for name in columns
     ]
     print(
-        f"{result['framework']:8s} {result['model']:8s} {result['kernel']:10s} {result['pass_ms']:8.1f} "
-        f"{result['bare_ms']:8.1f} {result['end_point_ms']:9.1f}  " + "  ".join(f"{text:25s}" for text in spreads),
+        "{framework:8s} {model:8s} {num_subsets:3d} {kernel:10s}".format(**result),
+        "{pass_ms:8.1f} {bare_ms:8.1f} {end_point_ms:9.1f} ".format(**result),
+        *(f"{text:26s}" for text in spreads),
         verdict(result["ratio"]["median"], result["goal"]),
         flush=True,
     )
@@ -63,24 +67,24 @@ def print_result(result: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print a table, and write JSON where asked."""
     options = parse_options(arguments)
-    settings = Settings(
-        num_steps=options.num_steps, repeats=3 if options.quick else options.repeats, threads=options.threads
-    )
-    print(f"{platform.machine()}, {os.cpu_count()} cores; M = {settings.num_subsets}, L = {settings.num_steps}")
+    repeats = 3 if options.quick else options.repeats
+    settings = [Settings(m, options.num_steps, repeats, options.threads) for m in options.subsets]
+    print(f"{platform.machine()}, {os.cpu_count()} cores; L = {options.num_steps}")
     print("times in ms; ratios: median [minimum, quartiles] over rounds")
     print(
-        f"{'framework':8s} {'model':8s}{'kernel':10s} {'pass':>8s} {'bare':>8s} {'end point':>9s}  "
-        f"{'pass / bare':25s}  {'... without end point':25s}  {'pass / M bare subsets':25s}"
+        f"{'framework':8s} {'model':8s} {'M':>3s} {'kernel':10s} {'pass':>8s} {'bare':>8s} {'end point':>9s}  "
+        f"{'pass / bare':26s} {'... without end point':26s} {'pass / M bare subsets':26s}"
     )
     results = []
-    for framework in chosen(options.framework, ("numpyro", "pyro")):
-        for model in chosen(options.model, ("softmax", "conv")):
-            found = measure(framework, model, settings, options)
-            for result in found:
-                print_result(result)
-            results += found
+    for framework, model, setting in product(
+        chosen(options.framework, ("numpyro", "pyro")), chosen(options.model, ("softmax", "conv")), settings
+    ):
+        found = measure(framework, model, setting, options)
+        for result in found:
+            print_result(result)
+        results += found
     print("data:", "; ".join(dict.fromkeys(result["data"] for result in results)))
-    save(options.json, settings._asdict(), results)
+    save(options.json, settings[0]._asdict() | {"num_subsets": options.subsets}, results)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpyro
@@ -13,6 +15,10 @@ from numpyro_split import NaiveSplitHMC, SymmetricSplitHMC, split_model
 
 VERSIONS = {"jax": jax.__version__, "numpyro": numpyro.__version__}
 KERNELS = {"symmetric": SymmetricSplitHMC, "naive": NaiveSplitHMC}
+OTHER_FORMS = {
+    "conv": ("conv by lax",),
+    "conv by lax": ("conv",),
+}  # of the same model, whose bare gradient may be the faster one
 
 
 def pass_timer(model_name: str, images: Images, settings: Settings) -> PassTimer:
@@ -22,10 +28,12 @@ def pass_timer(model_name: str, images: Images, settings: Settings) -> PassTimer
     y = jnp.asarray(images.labels)
     z = model.position()
     whole, part = jax.jit(jax.grad(model.potential)), slice(0, len(y) // settings.num_subsets)
+    others = {name: jax.jit(jax.grad(classifiers()[name].potential)) for name in OTHER_FORMS.get(model_name, ())}
     x_part, y_part = x[part], y[part]
     energies = jax.jit(split_model(model, (x, y), num_subsets=settings.num_subsets).energies)
     timer = PassTimer(
-        bare={"jit": lambda: _wait(whole(z, x, y))},
+        bare={"jit": lambda: _wait(whole(z, x, y))}
+        | {name: partial(lambda gradient: _wait(gradient(z, x, y)), gradient) for name, gradient in others.items()},
         bare_subset=lambda: _wait(whole(z, x_part, y_part)),
         end_point=lambda: _wait(energies(z)),
     )
