@@ -2,8 +2,8 @@
 
 A pass through Pyro's handlers costs about a millisecond, a subset's gradient often less. So value and gradient
 are traced once for each size of subset, on shapes alone (no memory is taken), into a flat list of tensor
-operations, which PyTorch's JIT, where it can, then runs with each subset's rows as inputs. Operations whose results are not
-used are dropped: the prior's trace on all the data keeps nothing of the likelihood.
+operations, which PyTorch's JIT, where it can, then runs with each subset's rows as inputs. Operations whose
+results are not used are dropped: the prior's trace on all the data keeps nothing of the likelihood.
 """
 
 from __future__ import annotations
