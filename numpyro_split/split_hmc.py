@@ -17,7 +17,6 @@ Reference:
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -37,10 +36,9 @@ from numpyro_split.integrators import Integrator, IntegratorState
 from numpyro_split.kernel import SplitKernel
 from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import draw_length, fixed_length, kinetic_change, metropolis, steps_of_length
-from split_common.checks import check_choice, resolve_length
+from split_common.checks import check_choice
 from split_common.schedule import Schedule, naive, randomised, symmetric
-
-SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
 
 
 class SplitHMCState(NamedTuple):
@@ -79,26 +77,6 @@ class SplitHMCState(NamedTuple):
     adapt_state: HMCAdaptState
     data_fingerprint: jax.Array
     rng_key: jax.Array
-
-
-class Proposal(NamedTuple):
-    """How one transition moves, before anything adapts.
-
-    Attributes:
-        num_steps: a fixed number of steps, or None.
-        trajectory_length: shortest and longest length in time, drawn uniformly between them for each trajectory;
-            or None. Exactly one of the two is given.
-        draws_order: whether the order of subsets is drawn for each trajectory.
-    """
-
-    num_steps: int | None
-    trajectory_length: tuple[float, float] | None
-    draws_order: bool
-
-    @property
-    def longest_step(self) -> float:
-        """What the step size is adapted to at most: the length of the shortest trajectory."""
-        return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
 
 def transition(

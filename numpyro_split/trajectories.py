@@ -24,9 +24,7 @@ from jax import lax, random
 from numpyro_split.densities import Position
 from numpyro_split.energies import compensated_total
 from numpyro_split.integrators import Integrator, IntegratorState, Velocity
-
-MAX_ENERGY_CHANGE = 1000.0
-MAX_WARMUP_STEPS = 128
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
 
 
 def fixed_length(

@@ -22,9 +22,7 @@ import torch
 
 from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, IntegratorState, Velocity
-
-MAX_ENERGY_CHANGE = 1000.0
-MAX_WARMUP_STEPS = 128
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
 
 
 def fixed_length(

@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-# Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
-# forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
-DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
     "is not what it seems (name the ones that hold rows with data_axes)"
@@ -70,21 +67,6 @@ def check_num_subsets(num_subsets: int, num_rows: int) -> int:
             f"num_subsets must be at most the number of rows in the data plate, {num_rows}, got {num_subsets}"
         )
     return num_subsets
-
-
-def resolve_length(num_steps: int | None, trajectory_length: float | None) -> tuple[int | None, Any]:
-    """Return ``num_steps`` and the shortest and longest length, one of the two None."""
-    if num_steps is not None and trajectory_length is not None:
-        raise ValueError(
-            "num_steps and trajectory_length must not both be given (the step size could not be adapted), "
-            f"got num_steps={num_steps!r} and trajectory_length={trajectory_length!r}"
-        )
-    if num_steps is not None:
-        return check_positive_int("num_steps", num_steps), None
-    if trajectory_length is not None:
-        length = check_positive_float("trajectory_length", trajectory_length)
-        return None, (length, length)
-    return None, DEFAULT_LENGTHS
 
 
 def check_inverse_mass_matrix(

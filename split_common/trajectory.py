@@ -1,0 +1,56 @@
+"""How long a trajectory is and in which order it visits the subsets, whichever framework integrates it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from split_common.checks import check_positive_float, check_positive_int
+
+# Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
+# forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
+DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
+MAX_WARMUP_STEPS = 128
+MAX_ENERGY_CHANGE = 1000.0
+SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+
+
+class Proposal(NamedTuple):
+    """How one transition moves, before anything adapts.
+
+    Attributes:
+        num_steps: a fixed number of steps, or None.
+        trajectory_length: shortest and longest length in time, drawn uniformly between them for each trajectory;
+            or None. Exactly one of the two is given.
+        draws_order: whether the order of subsets is drawn for each trajectory.
+    """
+
+    num_steps: int | None
+    trajectory_length: tuple[float, float] | None
+    draws_order: bool
+
+    @property
+    def longest_step(self) -> float:
+        """What the step size is adapted to at most: the length of the shortest trajectory."""
+        return math.inf if self.trajectory_length is None else self.trajectory_length[0]
+
+
+def resolve_length(
+    num_steps: int | None, trajectory_length: float | None
+) -> tuple[int | None, tuple[float, float] | None]:
+    """Return ``num_steps`` and the shortest and longest length, one of the two None.
+
+    Raises:
+        ValueError: when both are given, or one is out of range.
+    """
+    if num_steps is not None and trajectory_length is not None:
+        raise ValueError(
+            "num_steps and trajectory_length must not both be given (the step size could not be adapted), "
+            f"got num_steps={num_steps!r} and trajectory_length={trajectory_length!r}"
+        )
+    if num_steps is not None:
+        return check_positive_int("num_steps", num_steps), None
+    if trajectory_length is not None:
+        length = check_positive_float("trajectory_length", trajectory_length)
+        return None, (length, length)
+    return None, DEFAULT_LENGTHS
