@@ -6,6 +6,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -106,10 +107,13 @@ class Adapter:
     ) -> HMCAdaptState:
         """Adapt after iteration ``i``; after warm-up everything stays as it is."""
         point = SearchPoint(z, energies, jnp.any(i == self._window_ends))
-        state = lax.cond(i < self._num_warmup, lambda: self._update(i, accept_prob, point, state), lambda: state)
-        if self._settings.adapt_step_size:
-            state = state._replace(step_size=jnp.minimum(state.step_size, self._longest_step))
-        return state
+
+        def adapted() -> HMCAdaptState:
+            new = self._update(i, accept_prob, point, state)
+            longest = self._longest_step if self._settings.adapt_step_size else math.inf
+            return new._replace(step_size=jnp.minimum(new.step_size, longest))
+
+        return lax.cond(i < self._num_warmup, adapted, lambda: state)
 
     def _search(
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array

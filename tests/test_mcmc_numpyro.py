@@ -204,6 +204,12 @@ def test_length_is_drawn_unless_given(standard):
     np.testing.assert_allclose(fields["num_steps"] * fields["step_size"], 1.0)
 
 
+def test_without_warmup_the_step_size_stays():
+    """Nothing adapts then, so nothing bounds it either."""
+    mcmc = run(SymmetricSplitHMC(model, num_subsets=4, step_size=1.0), num_warmup=0, num_samples=3, num_chains=1)
+    assert float(mcmc.last_state.adapt_state.step_size) == 1.0
+
+
 @pytest.mark.parametrize(("kernel", "per_step"), [(SymmetricSplitHMC, 6), (NaiveSplitHMC, 4), (RandomisedSplitHMC, 8)])
 def test_gradients_are_counted(kernel, per_step):
     """``num_grads`` against a counter in the model's own backward pass."""

@@ -175,6 +175,14 @@ def test_arviz_needs_a_kernel_of_ours():
         to_inference_data(mcmc)
 
 
+def test_without_warmup_the_step_size_stays():
+    """Nothing adapts then, so nothing bounds it either."""
+    sizes = []
+    kernel = SymmetricSplitHMC(model, num_subsets=4, step_size=1.0)
+    run(kernel, warmup_steps=0, num_samples=3, hook_fn=lambda kernel, *_: sizes.append(kernel._adapter.step_size))
+    assert sizes == [1.0] * 3
+
+
 def test_length_is_drawn_unless_given(standard):
     lengths = [n * size for d in standard._diagnostics for n, size in zip(d["num_steps"], d["step_size"], strict=True)]
     assert np.pi / 4 <= min(lengths) < 1.1 < 2.0 < max(lengths) <= 3 * np.pi / 4

@@ -117,7 +117,8 @@ def test_moments_are_exact(lib, kernel, num_subsets, target):
 
     A false alarm has probability 2.7e-5 a comparison (see :mod:`tests.statistics`): the whole grid makes
     2 packages x 3 kernels x 4 M x (6 + 4) = 240 comparisons, 0.65 % together; the default part 28, 0.08 %. The
-    seed is fixed, the first of five tried (three in Pyro), so what passes keeps passing on the same versions.
+    seed is fixed, the first of five tried in NumPyro (in Pyro of three, at fewer draws, where two of 72 runs were
+    inconclusive), so what passes keeps passing on the same versions.
     """
     target = TARGETS[target]()
     kernel = getattr(lib.split, kernel)(target.model(lib), num_subsets=num_subsets, **OPTIONS)
