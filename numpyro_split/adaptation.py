@@ -19,7 +19,6 @@ from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, war
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator, IntegratorState
-from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -62,8 +61,7 @@ class Adapter:
         settings: what to adapt.
         num_warmup: number of warm-up iterations.
         sites: names of the latent sites.
-        potential: what is sampled.
-        integrator_for: the integrator for a given inverse mass matrix.
+        integrator_for: the integrator of what is sampled, for a given inverse mass matrix.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
@@ -73,13 +71,12 @@ class Adapter:
         settings: AdaptationSettings,
         num_warmup: int,
         sites: Sequence[str],
-        potential: SplitPotential,
         integrator_for: IntegratorFor,
         longest_step: float,
     ):
         self._longest_step = longest_step
         self._settings, self._num_warmup = settings, num_warmup
-        self._potential, self._integrator_for = potential, integrator_for
+        self._integrator_for = integrator_for
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
         dense = settings.dense_mass
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
@@ -130,8 +127,9 @@ class Adapter:
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
             p = momentum_generator(point.z, mass_matrix_sqrt, rng_key)
-            end = integrator.step(IntegratorState(point.z, p, force), step_size, order)
-            change = difference(self._potential.energies(end.z), point.energies)
+            energies = point.energies if integrator.schedule.closing_kick else None
+            end = integrator.step(IntegratorState(point.z, p, force, energies), step_size, order)
+            change = difference(integrator.energies(end), point.energies)
             change = change + kinetic_change(integrator.velocity, end.p, p)
             return jnp.where(-change > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)  # NaN counts as a rejection
 

@@ -68,6 +68,11 @@ def compensated_total(terms: list[jax.Array]) -> Compensated:
     return Compensated(*total)
 
 
+def compensated_add(a: Compensated, b: Compensated) -> Compensated:
+    """``a + b``, entry by entry."""
+    return Compensated(*_add(a, b))
+
+
 def difference(new: Compensated, old: Compensated) -> jax.Array:
     """Sum of ``new - old`` over all entries, each difference taken before the sum is rounded."""
     by_entry = (new.high - old.high) + (new.low - old.low)

@@ -49,8 +49,9 @@ def check_exact(density: ModelDensity, data: Data, z: Position) -> None:
         logger.info("split checked on a sample of %d of %d rows: energy and gradient", ROW_BUDGET, num_rows)
         rows = np.sort(np.random.default_rng(0).choice(num_rows, ROW_BUDGET, replace=False))
         block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
-        sample = ModelDensity(density.model, layout, density.mode, density.arguments, density.local_axes)
-        _compare(sample, density.arguments.take(block, data), density.local(point, block), density.local(z, block))
+        taken = density.arguments.take(block, data)
+        sample = ModelDensity(density.model, layout, density.mode, density.arguments.replace(taken), density.local_axes)
+        _compare(sample, taken, density.local(point, block), density.local(z, block))
     else:
         logger.info("split checked on all %d rows, on the host: energy only (the model fixes their number)", num_rows)
         _compare_energy(density, data, point)

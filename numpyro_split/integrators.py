@@ -6,6 +6,9 @@ reverses to, and why the target stays invariant, is in :mod:`split_common.schedu
 Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
 weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
 
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
+whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
+
 All rows run through one compiled body, the subset being data of a ``lax.scan``: compile time does not grow
 with M.
 """
@@ -13,17 +16,33 @@ with M.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from numpyro_split.densities import Position
+from numpyro_split.energies import Compensated
 from split_common.schedule import Row, Schedule
 
-SubsetGrad = Callable[[Position, jax.Array], Position]
 Velocity = Callable[[Position], Position]
+
+
+class Potential(Protocol):
+    """What an integrator asks of a potential (see :class:`~numpyro_split.SplitPotential`)."""
+
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """The prior's and subset m's terms of U(z), shape (2,), and the gradient of U_m, for a traced ``m``."""
+        ...
+
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        ...
+
+    def energies(self, z: Position) -> Compensated:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        ...
 
 
 class IntegratorState(NamedTuple):
@@ -34,11 +53,13 @@ class IntegratorState(NamedTuple):
         p: momentum, a dict like ``z``.
         force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
+        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
     """
 
     z: Position
     p: Position
     force: Position | None
+    energies: Compensated | None
 
 
 class Integrator:
@@ -46,22 +67,36 @@ class Integrator:
 
     Args:
         schedule: the rows of a step.
-        subset_grad: ``subset_grad(z, m)``, the gradient of U_m, for a traced ``m``.
+        potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
         velocity: ``velocity(p)``, the inverse mass matrix times the momentum.
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from numpyro_split import SplitPotential
         >>> from split_common.schedule import symmetric
-        >>> integrator = Integrator(symmetric(2), lambda z, m: {"x": 0.5 * z["x"]}, lambda p: p)
-        >>> order, z, p = jnp.arange(2), {"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}
-        >>> state = IntegratorState(z, p, integrator.opening_force(z, order))
-        >>> round(float(integrator.step(state, 0.1, order).z["x"]), 5)
+        >>> flat, normal = lambda z: 0.0, lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, jnp.ones(2), num_subsets=2)
+        >>> integrator, order = Integrator(symmetric(2), potential, lambda p: p), jnp.arange(2)
+        >>> start = integrator.start({"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
         0.995
     """
 
-    def __init__(self, schedule: Schedule, subset_grad: SubsetGrad, velocity: Velocity):
-        self.schedule, self._subset_grad, self.velocity = schedule, subset_grad, velocity
+    def __init__(self, schedule: Schedule, potential: Potential, velocity: Velocity):
+        self.schedule, self.potential, self.velocity = schedule, potential, velocity
         self._rows = _columns(schedule.evaluated_rows, schedule.closes)
+        self._keeps_energies = schedule.closing_kick is not None
+
+    def start(self, z: Position, p: Position, order: jax.Array) -> IntegratorState:
+        """The state that begins a trajectory at a point of which nothing is known.
+
+        Args:
+            z: position.
+            p: momentum.
+            order: which subset stands at each place of the schedule, shape (M,).
+        """
+        energies = self.potential.energies(z) if self._keeps_energies else None
+        return IntegratorState(z, p, self.opening_force(z, order), energies)
 
     def opening_force(self, z: Position, order: jax.Array) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
@@ -75,7 +110,8 @@ class Integrator:
         rows = _columns(self.schedule.opening, [True] * len(self.schedule.opening))
 
         def add_kick(force: Position, row: dict[str, jax.Array]) -> tuple[Position, None]:
-            return _add(force, self._subset_grad(z, order[row["subset"]]), row["kick"]), None
+            grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])[1]
+            return _add(force, grad, row["kick"]), None
 
         return lax.scan(add_kick, jax.tree.map(jnp.zeros_like, z), rows)[0]
 
@@ -83,31 +119,56 @@ class Integrator:
         """Advance by one step.
 
         Args:
-            state: where the step starts; ``force`` as :meth:`opening_force` or the last step left it.
-            step_size: the step size, a scalar.
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size, a scalar; negative to go back in time, for a palindromic schedule.
             order: which subset stands at each place of the schedule, shape (M,).
 
         Returns:
             Where the step ends, its ``force`` opening the next.
         """
-        z, p, force = state
+        z, p, force, _ = state
         if force is not None:
             p = _add(p, force, -step_size)
             z = _add(z, self.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             force = jax.tree.map(jnp.zeros_like, force)
 
-        def one_row(state: IntegratorState, row: dict[str, jax.Array]) -> tuple[IntegratorState, None]:
-            z, p, force = state
-            grad = self._subset_grad(z, order[row["subset"]])
+        def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
+            z, p, force = point
+            energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
             p = _add(p, grad, -step_size * row["kick"])
             z = lax.cond(
                 row["drift"] > 0, lambda z, p: _add(z, self.velocity(p), step_size * row["drift"]), lambda z, p: z, z, p
             )
             if force is not None:
                 force = _add(force, grad, row["kick"] * row["closes"])
-            return IntegratorState(z, p, force), None
+            return (z, p, force), energies if self._keeps_energies else None
 
-        return lax.scan(one_row, IntegratorState(z, p, force), self._rows)[0]
+        (z, p, force), by_row = lax.scan(one_row, (z, p, force), self._rows)
+        return IntegratorState(z, p, force, None if by_row is None else self._closing_energies(by_row, order))
+
+    def energies(self, state: IntegratorState) -> Compensated:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if kick is None or state.energies is None or state.force is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, jax.tree.map(lambda force: force / float(kick), state.force)
+
+    def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
+        """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
+        closing = range(self.schedule.closes.index(True), self.schedule.grads_per_step)
+        places = [self.schedule.evaluated_rows[i].subset for i in closing]
+
+        def collect(terms: jax.Array) -> jax.Array:
+            prior, by_place = terms[closing[0], 0], terms[closing[0] :, 1]
+            return (
+                jnp.zeros(len(places) + 1, terms.dtype).at[0].set(prior).at[order[jnp.array(places)] + 1].set(by_place)
+            )
+
+        return jax.tree.map(collect, by_row)
 
 
 def _columns(rows: Sequence[Row], closes: Sequence[bool]) -> dict[str, jax.Array]:

@@ -7,7 +7,8 @@ data plate go with their rows) and :math:`p(z)` everything outside the plate. Th
 also where M does not divide N.
 
 Evaluating :math:`U_m` takes the memory of one subset. Subsets are cut out by position inside the compiled
-function, so one trace serves all of them and compile time does not grow with M.
+function, so one trace serves all of them and compile time does not grow with M. A subset too large for a CPU's cache is
+evaluated in blocks (:data:`numpyro_split.densities.BLOCK_BYTES`), whose sum it is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from numpyro_split.densities import Data, Density, FunctionDensity, Position
-from numpyro_split.energies import Compensated, compensated_total
+from numpyro_split.energies import Compensated, compensated_add, compensated_total
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
 
@@ -110,8 +111,7 @@ class SplitPotential:
     @jax.jit
     def potential(self, z: Position) -> jax.Array:
         """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
-        subset = jax.checkpoint(lambda m: _total(self._density.subset(z, self._data, m)))
-        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
+        by_subset = lax.map(lambda m: self._subset_log_likelihood(z, m), jnp.arange(self.num_subsets))
         return -_total(self._density.prior(z, self._data)) - jnp.sum(by_subset)
 
     @jax.jit
@@ -142,6 +142,17 @@ class SplitPotential:
         return jax.value_and_grad(self._subset_potential)(z, self._subset_index(m))
 
     @jax.jit
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
+        share = 1.0 / self.num_subsets
+        prior, prior_grad = _energy_and_grad(lambda z: self._density.prior(z, self._data), z)
+        likelihood, grad = self._sum_over_blocks(
+            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z)
+        )
+        total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
+        return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
+
+    @jax.jit
     def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
         """Log-likelihood of single rows.
 
@@ -159,19 +170,48 @@ class SplitPotential:
     def energies(self, z: Position) -> Compensated:
         """The terms of U(z), shape (M + 1,): the prior's, then each subset's, summed without rounding error."""
         prior = compensated_total(self._density.prior(z, self._data))
-        by_subset = lax.map(
-            lambda m: compensated_total(self._density.subset(z, self._data, m)), jnp.arange(self.num_subsets)
-        )
+
+        def subset(m: jax.Array) -> Compensated:
+            terms = self._sum_over_blocks(lambda b: (compensated_total(self._density.block(z, self._data, m, b)), {}))
+            return terms[0]
+
+        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
         return jax.tree.map(lambda first, rest: -jnp.append(first, rest), prior, by_subset)
+
+    @jax.jit
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
+
+        def add_subset(total: Position, m: jax.Array) -> tuple[Position, Compensated]:
+            energies, grad = self.subset_energies_and_grad(z, m)
+            return jax.tree.map(jnp.add, total, grad), energies
+
+        grad, by_subset = lax.scan(add_subset, jax.tree.map(jnp.zeros_like, z), jnp.arange(self.num_subsets))
+        return jax.tree.map(lambda terms: jnp.append(terms[0, 0], terms[:, 1]), by_subset), grad
 
     @jax.jit
     def _subset_potential(self, z: Position, m: jax.Array) -> jax.Array:
         prior = _total(self._density.prior(z, self._data))
-        return -prior / self.num_subsets - _total(self._density.subset(z, self._data, m))
+        return -prior / self.num_subsets - self._subset_log_likelihood(z, m)
 
     @jax.jit
     def _subset_log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
-        return _total(self._density.subset(z, self._data, m))
+        block = jax.checkpoint(lambda b: _total(self._density.block(z, self._data, m, b)))
+        return jnp.sum(lax.map(block, jnp.arange(self._density.num_blocks)))
+
+    def _sum_over_blocks(
+        self, evaluate: Callable[[jax.Array | int], tuple[Compensated, Position]]
+    ) -> tuple[Compensated, Position]:
+        """Sum of an energy and a gradient over the blocks of a subset."""
+        if self._density.num_blocks == 1:
+            return evaluate(0)
+
+        def add_block(total: Any, b: jax.Array) -> tuple[Any, None]:
+            energy, grad = evaluate(b)
+            return (compensated_add(total[0], energy), jax.tree.map(jnp.add, total[1], grad)), None
+
+        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(evaluate, jnp.array(0)))
+        return lax.scan(add_block, zero, jnp.arange(self._density.num_blocks))[0]
 
     def _subset_index(self, m: int | jax.Array) -> jax.Array:
         if isinstance(m, int) and not 0 <= m < self.num_subsets:
@@ -186,6 +226,18 @@ class SplitPotential:
     def tree_unflatten(cls, density: Density, data: Data) -> SplitPotential:
         """Inverse of :meth:`tree_flatten`."""
         return cls(density, tuple(data))
+
+
+def _energy_and_grad(log_density: Callable[[Position], list[jax.Array]], z: Position) -> tuple[Compensated, Position]:
+    """Minus the sum of the terms of a log-density, without rounding error, and its gradient."""
+
+    def energy(z: Position) -> tuple[jax.Array, Compensated]:
+        terms = log_density(z)
+        compensated = compensated_total([lax.stop_gradient(term) for term in terms])
+        return -_total(terms), jax.tree.map(jnp.negative, compensated)
+
+    (_, compensated), grad = jax.value_and_grad(energy, has_aux=True)(z)
+    return compensated, grad
 
 
 def _total(terms: list[jax.Array]) -> jax.Array:

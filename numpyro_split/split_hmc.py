@@ -79,15 +79,12 @@ class SplitHMCState(NamedTuple):
     rng_key: jax.Array
 
 
-def transition(
-    state: SplitHMCState, potential: SplitPotential, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array
-) -> SplitHMCState:
+def transition(state: SplitHMCState, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array) -> SplitHMCState:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 
     Args:
         state: where the chain is.
-        potential: the target's potential.
-        integrator: the schedule, with the state's metric.
+        integrator: the schedule on the target's potential, with the state's metric.
         proposal: length and order of the trajectory.
         in_warmup: whether this is a warm-up iteration.
 
@@ -109,8 +106,9 @@ def transition(
         num_steps, step_size = jnp.array(proposal.num_steps), adapted.step_size
 
     p = momentum_generator(state.z, adapted.mass_matrix_sqrt, key_momentum)
-    end = fixed_length(integrator, IntegratorState(state.z, p, force), step_size, num_steps, order)
-    energies = potential.energies(end.z)
+    start = IntegratorState(state.z, p, force, state.energies if schedule.closing_kick else None)
+    end = fixed_length(integrator, start, step_size, num_steps, order)
+    energies = integrator.energies(end)
     energy_change = difference(energies, state.energies) + kinetic_change(integrator.velocity, end.p, p)
     decision = metropolis(energy_change, partial(random.uniform, key_accept))
 
@@ -221,16 +219,13 @@ class SplitHMC(SplitKernel):
         return Proposal(self._num_steps, self._trajectory_length, drawn)
 
     def _integrator(self, potential: SplitPotential, inverse_mass_matrix: Any) -> Integrator:
-        def subset_grad(z: Position, m: jax.Array) -> Position:
-            return potential.subset_potential_and_grad(z, m)[1]
-
         velocity = partial(euclidean_kinetic_energy._kinetic_grad, inverse_mass_matrix)
-        return Integrator(self._rows, subset_grad, velocity)
+        return Integrator(self._rows, potential, velocity)
 
     def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
         integrator_for = partial(self._integrator, potential)
         longest_step = self._proposal.longest_step
-        return Adapter(self._settings, self._num_warmup, tuple(z), potential, integrator_for, longest_step)
+        return Adapter(self._settings, self._num_warmup, tuple(z), integrator_for, longest_step)
 
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> SplitHMCState:
         key_adapt, key_chain = random.split(rng_key)
@@ -258,7 +253,7 @@ class SplitHMC(SplitKernel):
     def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
         integrator = self._integrator(potential, state.adapt_state.inverse_mass_matrix)
         in_warmup = state.i < self._num_warmup
-        moved = transition(state, potential, integrator, self._proposal, in_warmup)
+        moved = transition(state, integrator, self._proposal, in_warmup)
         adapt_state = self._adapter(potential, moved.z).update(
             state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
         )

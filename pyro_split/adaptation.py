@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, IntegratorState, Velocity
-from pyro_split.potential import SplitPotential
 from pyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -44,8 +43,7 @@ class Adapter:
         settings: what to adapt.
         warmup_steps: number of warm-up iterations.
         z: starting point.
-        potential: what is sampled.
-        integrator_for: the integrator for a given metric.
+        integrator_for: the integrator of what is sampled, for a given metric.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
@@ -55,13 +53,12 @@ class Adapter:
         settings: AdaptationSettings,
         warmup_steps: int,
         z: Position,
-        potential: SplitPotential,
         integrator_for: IntegratorFor,
         longest_step: float,
     ):
         self._longest_step = longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
-        self._potential, self._integrator_for, self._z = potential, integrator_for, z
+        self._integrator_for, self._z = integrator_for, z
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
         self._host = host_adapter(
             settings.step_size,
@@ -119,12 +116,13 @@ class Adapter:
             return step_size
         integrator = self._integrator_for(self.velocity)
         order = range(integrator.schedule.num_subsets)
-        force, energies = integrator.opening_force(z, order), self._potential.energies(z)
+        force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
         step_size, last = min(step_size, self._longest_step), 0
         while SMALLEST_STEP < step_size < LARGEST_STEP:
             p = self.draw_momentum()
-            end = integrator.step(IntegratorState(z, p, force), step_size, order)
-            change = float((self._potential.energies(end.z) - energies).sum())
+            start = IntegratorState(z, p, force, energies if integrator.schedule.closing_kick else None)
+            end = integrator.step(start, step_size, order)
+            change = float((integrator.energies(end) - energies).sum())
             change += kinetic_change(self.velocity, end.p, p)
             direction = 1 if -change > math.log(SEARCH_ACCEPT_PROB) else -1  # NaN counts as a rejection
             if last and direction != last:

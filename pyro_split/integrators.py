@@ -5,20 +5,40 @@ reverses to, and why the target stays invariant, is in :mod:`split_common.schedu
 
 Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
 weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
+whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 
 from pyro_split.densities import Position
+from pyro_split.potential import collect_energies
 from split_common.schedule import Schedule
 
-SubsetGrad = Callable[[Position, int], Position]
 Velocity = Callable[[Position], Position]
+
+
+class Potential(Protocol):
+    """What an integrator asks of a potential (see :class:`~pyro_split.SplitPotential`)."""
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """The prior's and subset m's terms of U(z), and the gradient of U_m."""
+        ...
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        ...
+
+    def energies(self, z: Position) -> Tensor:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        ...
 
 
 class IntegratorState(NamedTuple):
@@ -29,11 +49,13 @@ class IntegratorState(NamedTuple):
         p: momentum, a dict like ``z``.
         force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
+        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
     """
 
     z: Position
     p: Position
     force: Position | None
+    energies: Tensor | None
 
 
 class Integrator:
@@ -41,22 +63,36 @@ class Integrator:
 
     Args:
         schedule: the rows of a step.
-        subset_grad: ``subset_grad(z, m)``, the gradient of U_m.
+        potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
         velocity: ``velocity(p)``, the inverse mass matrix times the momentum.
 
     Example:
         >>> import torch
+        >>> from pyro_split import SplitPotential
         >>> from split_common.schedule import symmetric
-        >>> integrator = Integrator(symmetric(2), lambda z, m: {"x": 0.5 * z["x"]}, lambda p: p)
-        >>> order, z, p = [0, 1], {"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}
-        >>> state = IntegratorState(z, p, integrator.opening_force(z, order))
-        >>> round(float(integrator.step(state, 0.1, order).z["x"]), 5)
+        >>> flat, normal = lambda z: torch.tensor(0.0), lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, torch.ones(2), num_subsets=2)
+        >>> integrator, order = Integrator(symmetric(2), potential, lambda p: p), [0, 1]
+        >>> start = integrator.start({"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
         0.995
     """
 
-    def __init__(self, schedule: Schedule, subset_grad: SubsetGrad, velocity: Velocity):
-        self.schedule, self._subset_grad, self.velocity = schedule, subset_grad, velocity
+    def __init__(self, schedule: Schedule, potential: Potential, velocity: Velocity):
+        self.schedule, self.potential, self.velocity = schedule, potential, velocity
         self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
+        self._keeps_energies = schedule.closing_kick is not None
+
+    def start(self, z: Position, p: Position, order: Sequence[int]) -> IntegratorState:
+        """The state that begins a trajectory at a point of which nothing is known.
+
+        Args:
+            z: position.
+            p: momentum.
+            order: which subset stands at each place of the schedule, M numbers.
+        """
+        energies = self.potential.energies(z) if self._keeps_energies else None
+        return IntegratorState(z, p, self.opening_force(z, order), energies)
 
     def opening_force(self, z: Position, order: Sequence[int]) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
@@ -69,33 +105,47 @@ class Integrator:
             return None
         force = {name: torch.zeros_like(u) for name, u in z.items()}
         for row in self.schedule.opening:
-            force = _add(force, self._subset_grad(z, order[row.subset]), float(row.kick))
+            force = _add(force, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick))
         return force
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step.
 
         Args:
-            state: where the step starts; ``force`` as :meth:`opening_force` or the last step left it.
-            step_size: the step size.
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size; negative to go back in time, for a palindromic schedule.
             order: which subset stands at each place of the schedule, M numbers.
 
         Returns:
             Where the step ends, its ``force`` opening the next. No tensor of ``state`` is changed.
         """
-        z, p, force = state
+        z, p, force, _ = state
         if force is not None:
             p = _add(p, force, -step_size)
             z = _add(z, self.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             force = {name: torch.zeros_like(u) for name, u in z.items()}
+        closing: dict[int, tuple[Tensor, Tensor]] = {}
         for row, closes in self._rows:
-            grad = self._subset_grad(z, order[row.subset])
+            terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
             p = _add(p, grad, -step_size * float(row.kick))
             if row.drift:
                 z = _add(z, self.velocity(p), step_size * float(row.drift))
             if force is not None and closes:
                 force = _add(force, grad, float(row.kick))
-        return IntegratorState(z, p, force)
+                closing[order[row.subset]] = terms
+        energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
+        return IntegratorState(z, p, force, energies)
+
+    def energies(self, state: IntegratorState) -> Tensor:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if kick is None or state.energies is None or state.force is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, {name: force / float(kick) for name, force in state.force.items()}
 
 
 def _add(x: Position, y: Position, scale: float) -> Position:

@@ -12,7 +12,7 @@ The model is traced once for each size of subset (there are at most two), not re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -138,6 +138,11 @@ class SplitPotential:
 
     def subset_potential_and_grad(self, z: Position, m: int) -> tuple[Tensor, Position]:
         """U_m(z) and its gradient, a dict like ``z``."""
+        energies, grad = self.subset_energies_and_grad(z, m)
+        return energies[0] / self.num_subsets + energies[1], grad
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
         block, share = self._block(m), 1.0 / self.num_subsets
         prior, likelihood = self._compiled(z)
         prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
@@ -145,7 +150,7 @@ class SplitPotential:
         value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
         grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
         total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
-        return -(share * prior_value + value), {name: total[name] for name in z}
+        return (-prior_value, -value), {name: total[name] for name in z}
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.
@@ -168,6 +173,11 @@ class SplitPotential:
         for block in self._blocks:
             terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
         return -torch.stack([term.to("cpu") for term in terms])
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
+        energies, grads = zip(*(self.subset_energies_and_grad(z, m) for m in range(self.num_subsets)), strict=True)
+        return collect_energies(energies), {name: sum(grad[name] for grad in grads) for name in z}
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""
@@ -193,3 +203,8 @@ class SplitPotential:
         if not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
         return self._blocks[m]
+
+
+def collect_energies(by_subset: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The terms of a potential, shape (M + 1,), from the prior's and the subset's as each subset gave them."""
+    return torch.stack([by_subset[0][0], *(likelihood for _, likelihood in by_subset)]).cpu()

@@ -67,7 +67,6 @@ class SplitHMCState(NamedTuple):
 
 def transition(
     state: SplitHMCState,
-    potential: SplitPotential,
     integrator: Integrator,
     adapter: Adapter,
     proposal: Proposal,
@@ -77,8 +76,7 @@ def transition(
 
     Args:
         state: where the chain is.
-        potential: the target's potential.
-        integrator: the schedule, with the adapter's metric.
+        integrator: the schedule on the target's potential, with the adapter's metric.
         adapter: step size and metric.
         proposal: length and order of the trajectory.
         in_warmup: whether this is a warm-up iteration.
@@ -97,8 +95,9 @@ def transition(
     else:
         num_steps, step_size = proposal.num_steps or 0, adapter.step_size
 
-    end = fixed_length(integrator, IntegratorState(state.z, p, force), step_size, num_steps, order)
-    energies = potential.energies(end.z)
+    start = IntegratorState(state.z, p, force, state.energies if schedule.closing_kick else None)
+    end = fixed_length(integrator, start, step_size, num_steps, order)
+    energies = integrator.energies(end)
     energy_change = float((energies - state.energies).sum()) + kinetic_change(integrator.velocity, end.p, p)
     decision = metropolis(energy_change, lambda: float(torch.rand(())))
 
@@ -215,15 +214,12 @@ class SplitHMC(SplitKernel):
         return Proposal(self._num_steps, self._trajectory_length, drawn)
 
     def _integrator(self, potential: SplitPotential, velocity: Velocity) -> Integrator:
-        def subset_grad(z: Position, m: int) -> Position:
-            return potential.subset_potential_and_grad(z, m)[1]
-
-        return Integrator(self._rows, subset_grad, velocity)
+        return Integrator(self._rows, potential, velocity)
 
     def _start(self, potential: SplitPotential, z: Position) -> SplitHMCState:
         energies = potential.energies(z)
         integrator_for, longest_step = partial(self._integrator, potential), self._proposal.longest_step
-        self._adapter = Adapter(self._settings, self._warmup_steps, z, potential, integrator_for, longest_step)
+        self._adapter = Adapter(self._settings, self._warmup_steps, z, integrator_for, longest_step)
         energy = float(energies.sum())
         return SplitHMCState(
             z=z,
@@ -241,7 +237,7 @@ class SplitHMC(SplitKernel):
     def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
         integrator = self._integrator(potential, self._adapter.velocity)
         in_warmup = self._t <= self._warmup_steps
-        state = transition(state, potential, integrator, self._adapter, self._proposal, in_warmup)
+        state = transition(state, integrator, self._adapter, self._proposal, in_warmup)
         self._adapter.update(self._t, state.accept_prob, state.z)
         return state
 

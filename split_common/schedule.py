@@ -121,6 +121,21 @@ class Schedule:
         return tuple(i > last_drift for i in range(len(rows)))
 
     @property
+    def closing_kick(self) -> Fraction | None:
+        """The weight that every subset's kick has where the step ends; None where they differ or some have none.
+
+        With it, the gradients that close a step sum to that of the whole potential, and their values to the potential.
+        """
+        if not self.keeps_opening:
+            return None
+        closing = [
+            (row.subset, row.kick) for row, closes in zip(self.evaluated_rows, self.closes, strict=True) if closes
+        ]
+        weights = {kick for _, kick in closing}
+        everywhere = sorted(subset for subset, _ in closing) == list(range(self.num_subsets))
+        return weights.pop() if everywhere and len(weights) == 1 else None
+
+    @property
     def grads_per_step(self) -> int:
         """Subset gradients of a step inside a trajectory."""
         return len(self.evaluated_rows)

@@ -5,6 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 
+class Forces:
+    """A potential known by the gradients of its subsets alone, enough to integrate."""
+
+    def __init__(self, subset_grad, subset_energies, energies):
+        self._subset_grad, self._subset_energies, self._energies = subset_grad, subset_energies, energies
+
+    def subset_energies_and_grad(self, z, m):
+        return self._subset_energies, self._subset_grad(z, m)
+
+    def energies(self, z):
+        return self._energies
+
+
 class NumPyroBackend:
     name = "numpyro"
 
@@ -50,17 +63,27 @@ class NumPyroBackend:
         return {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
 
     def integrator(self, schedule, subset_grad, inverse_mass):
+        from numpyro_split.energies import Compensated
         from numpyro_split.integrators import Integrator
 
-        return Integrator(schedule, subset_grad, lambda p: {k: inverse_mass * v for k, v in p.items()})
+        zeros = self.np.zeros(2)
+        forces = Forces(
+            subset_grad, Compensated(zeros, zeros), Compensated(*2 * [self.np.zeros(schedule.num_subsets + 1)])
+        )
+        return Integrator(schedule, forces, lambda p: {k: inverse_mass * v for k, v in p.items()})
+
+    def potential_integrator(self, schedule, potential):
+        """The integrator of a split potential, of unit mass."""
+        from numpyro_split.integrators import Integrator
+
+        return Integrator(schedule, potential, lambda p: p)
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         """A trajectory, from plain arrays to plain arrays."""
-        from numpyro_split.integrators import IntegratorState
         from numpyro_split.trajectories import fixed_length
 
         def run(z, p):
-            state = IntegratorState({"x": z}, {"x": p}, integrator.opening_force({"x": z}, order))
+            state = integrator.start({"x": z}, {"x": p}, order)
             end = fixed_length(integrator, state, step_size, num_steps, order)
             return end.z["x"], end.p["x"]
 
@@ -129,13 +152,19 @@ class PyroBackend:
     def integrator(self, schedule, subset_grad, inverse_mass):
         from pyro_split.integrators import Integrator
 
-        return Integrator(schedule, subset_grad, lambda p: {k: inverse_mass * v for k, v in p.items()})
+        zero = self.np.zeros(())
+        forces = Forces(subset_grad, (zero, zero), self.np.zeros(schedule.num_subsets + 1))
+        return Integrator(schedule, forces, lambda p: {k: inverse_mass * v for k, v in p.items()})
+
+    def potential_integrator(self, schedule, potential):
+        from pyro_split.integrators import Integrator
+
+        return Integrator(schedule, potential, lambda p: p)
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
-        from pyro_split.integrators import IntegratorState
         from pyro_split.trajectories import fixed_length
 
         z, p, order = {"x": self.array(z)}, {"x": self.array(p)}, [int(m) for m in order]
-        state = IntegratorState(z, p, integrator.opening_force(z, order))
+        state = integrator.start(z, p, order)
         end = fixed_length(integrator, state, step_size, num_steps, order)
         return end.z["x"].numpy(), end.p["x"].numpy()

@@ -208,8 +208,8 @@ def test_gradients_are_counted(kernel, per_step, jit_compile):
     )
     kernel.setup(0, torch.arange(10.0))
     z = kernel.sample(kernel.initial_params)
-    counted, inner = [], kernel._bound.subset_potential_and_grad
-    kernel._bound.subset_potential_and_grad = lambda z, m: counted.append(m) or inner(z, m)
+    counted, inner = [], kernel._bound.subset_energies_and_grad
+    kernel._bound.subset_energies_and_grad = lambda z, m: counted.append(m) or inner(z, m)
     calls.clear()
     kernel.sample(z)
     assert len(counted) == kernel._state.num_grads == 5 * per_step

@@ -158,10 +158,14 @@ def drop_subset(lib, target, num_subsets, in_gradient):
             terms = super().energies(z)
             return terms * kept if lib.name == "pyro" else type(terms)(terms.high * kept, terms.low * kept)
 
-        def subset_potential_and_grad(self, z, m):
-            value, grad = super().subset_potential_and_grad(z, m)
-            weight = 1.0 * (m != DROPPED) if in_gradient else 1.0
-            return weight * value, {name: weight * g for name, g in grad.items()}
+        def subset_energies_and_grad(self, z, m):
+            energies, grad = super().subset_energies_and_grad(z, m)
+            here = 1.0 * (m != DROPPED)
+            if lib.name == "pyro":
+                energies = (energies[0], here * energies[1])
+            else:
+                energies = jax.tree.map(lambda terms: terms.at[1].multiply(here), energies)
+            return energies, {name: (here if in_gradient else 1.0) * g for name, g in grad.items()}
 
     if lib.name == "numpyro":
         import jax

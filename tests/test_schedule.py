@@ -30,6 +30,14 @@ def test_gradients_of_a_step(num_subsets):
     assert randomised(num_subsets).opening_grads == 0
 
 
+@pytest.mark.parametrize("num_subsets", SIZES)
+def test_which_schedules_close_with_the_whole_gradient(num_subsets):
+    """The naive one and leapfrog: the kicks at a step's end are of every subset, with one weight."""
+    assert naive(num_subsets).closing_kick == HALF
+    assert symmetric(num_subsets).closing_kick == (HALF if num_subsets == 1 else None)
+    assert randomised(num_subsets).closing_kick is None
+
+
 def test_symmetric_is_algorithm_1_with_equal_neighbours_merged():
     quarter = Fraction(1, 4)
     assert symmetric(3).rows == (

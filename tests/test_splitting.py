@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from split_common.checks import ModelNotSplittableError
+from split_common.schedule import naive, symmetric
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 
@@ -197,6 +198,47 @@ def test_energies_are_the_terms_of_the_potential(lib):
     terms = np.asarray(energies.value) if lib.name == "numpyro" else energies.numpy()
     expected = [-float(potential.log_prior(z))] + [-float(potential.subset_log_likelihood(z, m)) for m in range(4)]
     np.testing.assert_allclose(terms, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("subset_order", ["sequential", "shuffled"])
+@pytest.mark.parametrize("num_subsets", [1, 2])
+def test_blocks_of_a_subset_add_up(monkeypatch, num_subsets, subset_order):
+    """A subset too large for the cache is evaluated in blocks, here of two or three rows, the last perhaps shorter."""
+    from numpyro_split import densities
+
+    lib = NumPyroBackend()
+    model, args = models.plate_from_shape(lib)
+    z = position(lib, unconstrained_shapes(lib, model, args))
+    whole = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)
+    monkeypatch.setattr(densities, "MIN_BLOCK_ROWS", 2)
+    monkeypatch.setattr(densities, "BLOCK_BYTES", 1)
+    cut = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)
+    assert (whole._density.num_blocks, cut._density.num_blocks) == (1, whole.subset_sizes[0] // 2)
+    np.testing.assert_allclose(cut.energies(z).value, whole.energies(z).value, rtol=1e-12)
+    for m in range(num_subsets):
+        (value, grad), (expected, expected_grad) = (p.subset_potential_and_grad(z, m) for p in (cut, whole))
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        np.testing.assert_allclose(flat(lib, grad), flat(lib, expected_grad), rtol=1e-12)
+        energies, grad = cut.subset_energies_and_grad(z, lib.array(m))
+        np.testing.assert_allclose(energies.value[1], cut.energies(z).value[m + 1], rtol=1e-12)
+        np.testing.assert_allclose(flat(lib, grad), flat(lib, expected_grad), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("build", "num_subsets"), [(naive, 4), (symmetric, 1), (symmetric, 4)])
+def test_energies_where_a_step_ends(lib, build, num_subsets):
+    """Those kept from the closing kicks are those of a forward pass, whatever the order of the subsets."""
+    model, args = models.plate_from_shape(lib)
+    z = position(lib, unconstrained_shapes(lib, model, args))
+    potential = lib.split.split_model(model, args, num_subsets=num_subsets)
+    integrator = lib.potential_integrator(build(num_subsets), potential)
+    order = lib.array(np.random.default_rng(0).permutation(num_subsets))
+    end = integrator.step(integrator.start(z, z, order), 0.1, order if lib.name == "numpyro" else order.tolist())
+    assert (end.energies is None) == (build is symmetric and num_subsets > 1)
+    energies, grad = integrator.energies_and_grad(end)
+    for kept, forward in [(integrator.energies(end), potential.energies(end.z)), (energies, potential.energies(end.z))]:
+        kept, forward = (np.asarray(x.value if lib.name == "numpyro" else x) for x in (kept, forward))
+        np.testing.assert_allclose(kept, forward, rtol=1e-10)
+    np.testing.assert_allclose(flat(lib, grad), flat(lib, potential.potential_and_grad(end.z)[1]), rtol=1e-10)
 
 
 @pytest.mark.parametrize("per_row", [True, False], ids=["values per row", "their sum"])
