@@ -177,7 +177,7 @@ class SplitPotential:
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
         energies, grads = zip(*(self.subset_energies_and_grad(z, m) for m in range(self.num_subsets)), strict=True)
-        return collect_energies(energies), {name: sum(grad[name] for grad in grads) for name in z}
+        return collect_energies(energies), {name: torch.stack([grad[name] for grad in grads]).sum(0) for name in z}
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""
