@@ -1,5 +1,6 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
+from numpyro_split.dynamic_hmc import XHMC, SplitNUTS, WindowedHMC
 from numpyro_split.inference_data import to_inference_data
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
@@ -7,12 +8,15 @@ from numpyro_split.splitting import split_model
 from split_common.checks import ModelNotSplittableError
 
 __all__ = [
+    "XHMC",
     "ModelNotSplittableError",
     "NaiveSplitHMC",
     "RandomisedSplitHMC",
     "SplitHMC",
+    "SplitNUTS",
     "SplitPotential",
     "SymmetricSplitHMC",
+    "WindowedHMC",
     "split_model",
     "to_inference_data",
 ]

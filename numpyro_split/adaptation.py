@@ -18,7 +18,7 @@ from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, war
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
-from numpyro_split.integrators import Integrator, IntegratorState
+from numpyro_split.integrators import Integrator
 from numpyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -127,8 +127,7 @@ class Adapter:
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
             p = momentum_generator(point.z, mass_matrix_sqrt, rng_key)
-            energies = point.energies if integrator.schedule.closing_kick else None
-            end = integrator.step(IntegratorState(point.z, p, force, energies), step_size, order)
+            end = integrator.step(integrator.known(point.z, p, force, point.energies), step_size, order)
             change = difference(integrator.energies(end), point.energies)
             change = change + kinetic_change(integrator.velocity, end.p, p)
             return jnp.where(-change > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)  # NaN counts as a rejection

@@ -98,6 +98,10 @@ class Integrator:
         energies = self.potential.energies(z) if self._keeps_energies else None
         return IntegratorState(z, p, self.opening_force(z, order), energies)
 
+    def known(self, z: Position, p: Position, force: Position | None, energies: Compensated) -> IntegratorState:
+        """The state that begins a trajectory at a point whose opening force and energies are known."""
+        return IntegratorState(z, p, force, energies if self._keeps_energies else None)
+
     def opening_force(self, z: Position, order: jax.Array) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
 

@@ -57,6 +57,8 @@ class SplitKernel(MCMCKernel):
     functions of the potential they are given.
     """
 
+    _statistic_names: tuple[str, ...] = STATISTICS
+
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -125,7 +127,7 @@ class SplitKernel(MCMCKernel):
     @property
     def default_fields(self) -> tuple[str, ...]:
         """The draw and every statistic, so that plain ArviZ conversion is complete."""
-        return ("z", *STATISTICS)
+        return ("z", *self._statistic_names)
 
     def init(
         self,

@@ -17,7 +17,6 @@ Reference:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,11 +28,10 @@ from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
 from numpyro.infer.initialization import init_to_uniform
 
-from numpyro_split.adaptation import Adapter
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
-from numpyro_split.integrators import Integrator, IntegratorState
-from numpyro_split.kernel import SplitKernel
+from numpyro_split.hamiltonian import HamiltonianKernel
+from numpyro_split.integrators import Integrator
 from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import draw_length, fixed_length, kinetic_change, metropolis, steps_of_length
 from split_common.checks import check_choice
@@ -106,7 +104,7 @@ def transition(state: SplitHMCState, integrator: Integrator, proposal: Proposal,
         num_steps, step_size = jnp.array(proposal.num_steps), adapted.step_size
 
     p = momentum_generator(state.z, adapted.mass_matrix_sqrt, key_momentum)
-    start = IntegratorState(state.z, p, force, state.energies if schedule.closing_kick else None)
+    start = integrator.known(state.z, p, force, state.energies)
     end = fixed_length(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
     energy_change = difference(energies, state.energies) + kinetic_change(integrator.velocity, end.p, p)
@@ -131,7 +129,7 @@ def transition(state: SplitHMCState, integrator: Integrator, proposal: Proposal,
     )
 
 
-class SplitHMC(SplitKernel):
+class SplitHMC(HamiltonianKernel):
     """Base of the split HMC kernels, which differ by their schedule and by nothing else.
 
     For a schedule of your own, subclass and write its rows::
@@ -172,10 +170,6 @@ class SplitHMC(SplitKernel):
 
     _subset_permutation = "fixed"
 
-    @abstractmethod
-    def _schedule(self, num_subsets: int) -> Schedule:
-        """The rows of one step."""
-
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -195,6 +189,7 @@ class SplitHMC(SplitKernel):
         data_axes: dict[str, int | None] | None = None,
         subset_order: str = "sequential",
     ):
+        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
         super().__init__(
             model,
             num_subsets,
@@ -210,71 +205,25 @@ class SplitHMC(SplitKernel):
             data_axes=data_axes,
             subset_order=subset_order,
         )
-        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._rows = self._schedule(self._num_subsets)
 
     @property
     def _proposal(self) -> Proposal:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
         return Proposal(self._num_steps, self._trajectory_length, drawn)
 
-    def _integrator(self, potential: SplitPotential, inverse_mass_matrix: Any) -> Integrator:
-        velocity = partial(euclidean_kinetic_energy._kinetic_grad, inverse_mass_matrix)
-        return Integrator(self._rows, potential, velocity)
+    @property
+    def _draws_order(self) -> bool:
+        return self._proposal.draws_order
 
-    def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
-        integrator_for = partial(self._integrator, potential)
-        longest_step = self._proposal.longest_step
-        return Adapter(self._settings, self._num_warmup, tuple(z), integrator_for, longest_step)
+    @property
+    def _longest_step(self) -> float:
+        return self._proposal.longest_step
 
-    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> SplitHMCState:
-        key_adapt, key_chain = random.split(rng_key)
-        energies = potential.energies(z)
-        adapt_state = self._adapter(potential, z).init(z, energies, key_adapt)
-        energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
-        return SplitHMCState(
-            i=zero,
-            z=z,
-            force=self._kept_force(potential, z),
-            energies=energies,
-            potential_energy=energy,
-            energy=energy,
-            num_steps=zero,
-            num_grads=zero,
-            accept_prob=jnp.zeros(()),
-            mean_accept_prob=jnp.zeros(()),
-            diverging=jnp.array(False),
-            step_size=adapt_state.step_size,
-            adapt_state=adapt_state,
-            data_fingerprint=jnp.zeros((), jnp.uint32),
-            rng_key=key_chain,
-        )
+    def _first_state(self, **common: Any) -> SplitHMCState:
+        return SplitHMCState(**common)
 
-    def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
-        integrator = self._integrator(potential, state.adapt_state.inverse_mass_matrix)
-        in_warmup = state.i < self._num_warmup
-        moved = transition(state, integrator, self._proposal, in_warmup)
-        adapt_state = self._adapter(potential, moved.z).update(
-            state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
-        )
-        i = state.i + 1
-        n = jnp.where(in_warmup, i, i - self._num_warmup)
-        mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
-        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
-
-    def _recompute(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
-        energies = potential.energies(state.z)
-        return state._replace(
-            energies=energies,
-            potential_energy=jnp.sum(energies.value),
-            force=self._kept_force(potential, state.z),
-        )
-
-    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
-        if self._proposal.draws_order:
-            return None
-        # the opening kicks do not involve the metric, so any will do
-        return self._integrator(potential, None).opening_force(z, jnp.arange(self._num_subsets))
+    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
+        return transition(state, integrator, self._proposal, in_warmup)
 
 
 class SymmetricSplitHMC(SplitHMC):

@@ -15,7 +15,7 @@ from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
 from pyro_split.densities import Position
-from pyro_split.integrators import Integrator, IntegratorState, Velocity
+from pyro_split.integrators import Integrator, Velocity
 from pyro_split.trajectories import kinetic_change
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -120,8 +120,7 @@ class Adapter:
         step_size, last = min(step_size, self._longest_step), 0
         while SMALLEST_STEP < step_size < LARGEST_STEP:
             p = self.draw_momentum()
-            start = IntegratorState(z, p, force, energies if integrator.schedule.closing_kick else None)
-            end = integrator.step(start, step_size, order)
+            end = integrator.step(integrator.known(z, p, force, energies), step_size, order)
             change = float((integrator.energies(end) - energies).sum())
             change += kinetic_change(self.velocity, end.p, p)
             direction = 1 if -change > math.log(SEARCH_ACCEPT_PROB) else -1  # NaN counts as a rejection

@@ -34,7 +34,9 @@ def to_inference_data(mcmc: MCMC, **options: Any) -> Any:
     missing = [name for name in STATISTICS if name not in by_chain[0]]
     if missing:
         raise ValueError(f"mcmc must have been run with a kernel of pyro_split, got no statistics {missing}")
-    statistics = {ARVIZ_NAMES.get(name, name): np.array([chain[name] for chain in by_chain]) for name in STATISTICS}
+    names: list[str] = [name for name in by_chain[0] if name not in ("divergences", "acceptance rate")]
+    columns = {name: np.array([chain[name] for chain in by_chain]) for name in names}
+    statistics = {ARVIZ_NAMES.get(name, name): column for name, column in columns.items()}
     statistics["lp"] = -statistics.pop("potential_energy")
     return _from_dict({"posterior": draws, "sample_stats": statistics}, options)
 

@@ -52,6 +52,8 @@ class SplitKernel(MCMCKernel):
     A concrete kernel says how one chain starts (:meth:`_start`) and moves (:meth:`_transition`).
     """
 
+    _statistic_names: tuple[str, ...] = STATISTICS
+
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -192,7 +194,7 @@ class SplitKernel(MCMCKernel):
     def _forget_chain(self) -> None:
         self._t, self._warmup_steps = 0, 0
         self._mean_accept_prob = 0.0
-        self._statistics: dict[str, list[Any]] = {name: [] for name in STATISTICS}
+        self._statistics: dict[str, list[Any]] = {name: [] for name in self._statistic_names}
         self._initial_params: Position | None = None
         self._state: Any = None
         self._adapter: Any = None

@@ -17,9 +17,7 @@ Reference:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,10 +26,17 @@ from torch import Tensor
 
 from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
-from pyro_split.integrators import Integrator, IntegratorState, Velocity
-from pyro_split.kernel import SplitKernel
+from pyro_split.hamiltonian import HamiltonianKernel
+from pyro_split.integrators import Integrator
 from pyro_split.potential import SplitPotential
-from pyro_split.trajectories import draw_length, fixed_length, kinetic_change, metropolis, steps_of_length
+from pyro_split.trajectories import (
+    draw_length,
+    fixed_length,
+    kinetic_change,
+    kinetic_energy,
+    metropolis,
+    steps_of_length,
+)
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, naive, randomised, symmetric
 from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
@@ -95,7 +100,7 @@ def transition(
     else:
         num_steps, step_size = proposal.num_steps or 0, adapter.step_size
 
-    start = IntegratorState(state.z, p, force, state.energies if schedule.closing_kick else None)
+    start = integrator.known(state.z, p, force, state.energies)
     end = fixed_length(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
     energy_change = float((energies - state.energies).sum()) + kinetic_change(integrator.velocity, end.p, p)
@@ -107,13 +112,12 @@ def transition(
     else:
         energies = state.energies
     potential_energy = float(energies.sum())
-    at_rest = {name: torch.zeros_like(u) for name, u in p.items()}
     return SplitHMCState(
         z=z,
         force=force,
         energies=energies,
         potential_energy=potential_energy,
-        energy=potential_energy + kinetic_change(integrator.velocity, p, at_rest),
+        energy=potential_energy + kinetic_energy(integrator.velocity, p),
         num_steps=num_steps,
         num_grads=num_steps * schedule.grads_per_step + proposal.draws_order * schedule.opening_grads,
         accept_prob=decision.accept_prob,
@@ -122,7 +126,7 @@ def transition(
     )
 
 
-class SplitHMC(SplitKernel):
+class SplitHMC(HamiltonianKernel):
     """Base of the split HMC kernels, which differ by their schedule and by nothing else.
 
     For a schedule of your own, subclass and write its rows::
@@ -165,10 +169,6 @@ class SplitHMC(SplitKernel):
 
     _subset_permutation = "fixed"
 
-    @abstractmethod
-    def _schedule(self, num_subsets: int) -> Schedule:
-        """The rows of one step."""
-
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -189,6 +189,7 @@ class SplitHMC(SplitKernel):
         subset_order: str = "sequential",
         jit_compile: bool = True,
     ):
+        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
         super().__init__(
             model,
             num_subsets,
@@ -205,55 +206,25 @@ class SplitHMC(SplitKernel):
             subset_order=subset_order,
             jit_compile=jit_compile,
         )
-        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._rows = self._schedule(self._num_subsets)
 
     @property
     def _proposal(self) -> Proposal:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
         return Proposal(self._num_steps, self._trajectory_length, drawn)
 
-    def _integrator(self, potential: SplitPotential, velocity: Velocity) -> Integrator:
-        return Integrator(self._rows, potential, velocity)
+    @property
+    def _draws_order(self) -> bool:
+        return self._proposal.draws_order
 
-    def _start(self, potential: SplitPotential, z: Position) -> SplitHMCState:
-        energies = potential.energies(z)
-        integrator_for, longest_step = partial(self._integrator, potential), self._proposal.longest_step
-        self._adapter = Adapter(self._settings, self._warmup_steps, z, integrator_for, longest_step)
-        energy = float(energies.sum())
-        return SplitHMCState(
-            z=z,
-            force=self._kept_force(potential, z),
-            energies=energies,
-            potential_energy=energy,
-            energy=energy,
-            num_steps=0,
-            num_grads=0,
-            accept_prob=0.0,
-            diverging=False,
-            step_size=self._adapter.step_size,
-        )
+    @property
+    def _longest_step(self) -> float:
+        return self._proposal.longest_step
 
-    def _transition(self, potential: SplitPotential, state: SplitHMCState) -> SplitHMCState:
-        integrator = self._integrator(potential, self._adapter.velocity)
-        in_warmup = self._t <= self._warmup_steps
-        state = transition(state, integrator, self._adapter, self._proposal, in_warmup)
-        self._adapter.update(self._t, state.accept_prob, state.z)
-        return state
+    def _first_state(self, **common: Any) -> SplitHMCState:
+        return SplitHMCState(**common)
 
-    def _recompute(self, potential: SplitPotential, state: SplitHMCState, z: Position) -> SplitHMCState:
-        energies = potential.energies(z)
-        return state._replace(
-            z=z,
-            energies=energies,
-            potential_energy=float(energies.sum()),
-            force=self._kept_force(potential, z),
-        )
-
-    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
-        if self._proposal.draws_order:
-            return None
-        return self._integrator(potential, self._adapter.velocity).opening_force(z, range(self._num_subsets))
+    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
+        return transition(state, integrator, self._adapter, self._proposal, in_warmup)
 
 
 class SymmetricSplitHMC(SplitHMC):

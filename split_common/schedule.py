@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -224,6 +224,31 @@ def randomised(num_subsets: int) -> Schedule:
     drift = Fraction(1, num_subsets)
     rows = [row for m in range(num_subsets) for row in ((m, HALF, drift), (m, HALF, ZERO))]
     return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
+
+
+def palindromic_schedule(schedule: str | Callable[[int], Schedule], num_subsets: int) -> Schedule:
+    """The schedule of a trajectory that runs forwards and backwards in time, and so must be its own reverse.
+
+    Args:
+        schedule: "symmetric", "naive", or a function from M to a :class:`Schedule`.
+        num_subsets: M.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        ValueError: for another name, or a schedule that is not palindromic.
+    """
+    named = {"symmetric": symmetric, "naive": naive, "randomised": randomised}
+    if not callable(schedule) and schedule not in named:
+        raise ValueError(f"schedule must be 'symmetric', 'naive' or a function from M to a Schedule, got {schedule!r}")
+    built = schedule(num_subsets) if callable(schedule) else named[schedule](num_subsets)
+    if built.reversal is not Reversal.PALINDROMIC:
+        raise ValueError(
+            "schedule must be palindromic, because the trajectory also runs backwards in time; "
+            f"got {built.name!r}, which is undone only by another order of the subsets"
+        )
+    return built
 
 
 def _merge_neighbours(rows: list[Row]) -> tuple[Row, ...]:

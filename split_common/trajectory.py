@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import warnings
+from typing import Any, NamedTuple
 
 from split_common.checks import check_positive_float, check_positive_int
 
@@ -13,6 +14,8 @@ DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 MAX_WARMUP_STEPS = 128
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
+DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
 
 
 class Proposal(NamedTuple):
@@ -54,3 +57,24 @@ def resolve_length(
         length = check_positive_float("trajectory_length", trajectory_length)
         return None, (length, length)
     return None, DEFAULT_LENGTHS
+
+
+def check_window_size(window_size: Any, num_steps: int) -> int:
+    """Return ``window_size``, or raise unless it is from 1 to the number of states of a trajectory."""
+    window_size = check_positive_int("window_size", window_size)
+    if window_size > num_steps + 1:
+        raise ValueError(
+            f"window_size must be at most num_steps + 1, the states of a trajectory, "
+            f"got window_size={window_size} and num_steps={num_steps}"
+        )
+    return window_size
+
+
+def warn_of_depth_limit(max_tree_depth: int, share: Any) -> None:
+    """Warn that many trajectories would have gone on."""
+    warnings.warn(
+        f"{float(share):.0%} of the first {DRAWS_BEFORE_WARNING} trajectories ended at "
+        f"max_tree_depth={max_tree_depth}, which makes draws correlated (they are still exact); raise max_tree_depth "
+        "or XHMC's threshold, or reparametrise the model",
+        stacklevel=2,
+    )

@@ -145,9 +145,8 @@ class PyroBackend:
         return mcmc
 
     def statistics(self, mcmc):
-        from pyro_split.kernel import STATISTICS
-
-        return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in STATISTICS}
+        names = mcmc.kernel._statistic_names
+        return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in names}
 
     def integrator(self, schedule, subset_grad, inverse_mass):
         from pyro_split.integrators import Integrator

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
-    {"kernel", "split_hmc", "inference_data"},
-    {"trajectories", "adaptation"},
+    {"kernel", "hamiltonian", "split_hmc", "dynamic_hmc", "inference_data"},
+    {"trajectories", "termination", "adaptation"},
     {"integrators"},
     {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
 ]
@@ -34,7 +34,10 @@ def test_same_public_names():
     assert numpyro_split.__all__ == pyro_split.__all__
 
 
-@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC", "split_model"])
+@pytest.mark.parametrize(
+    "name",
+    ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC", "SplitNUTS", "XHMC", "WindowedHMC", "split_model"],
+)
 def test_same_arguments_and_defaults(name):
     import numpyro_split
     import pyro_split

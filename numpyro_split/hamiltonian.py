@@ -1,0 +1,112 @@
+"""What the kernels share that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
+
+A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`) and how one iteration
+moves (:meth:`HamiltonianKernel._move`) at a step size and a metric that stay as they are; what adapts does so between
+iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import random
+from numpyro.infer.hmc_util import euclidean_kinetic_energy
+
+from numpyro_split.adaptation import Adapter
+from numpyro_split.densities import Position
+from numpyro_split.integrators import Integrator
+from numpyro_split.kernel import SplitKernel
+from numpyro_split.potential import SplitPotential
+from split_common.schedule import Schedule
+
+
+class HamiltonianKernel(SplitKernel):
+    """Base of the kernels that integrate a schedule; for the arguments see :class:`~numpyro_split.SplitHMC`."""
+
+    def __init__(self, model: Any, num_subsets: int, **options: Any):
+        super().__init__(model, num_subsets, **options)
+        self._rows = self._schedule(self._num_subsets)
+
+    @abstractmethod
+    def _schedule(self, num_subsets: int) -> Schedule:
+        """The rows of one step."""
+
+    @abstractmethod
+    def _first_state(self, **common: Any) -> Any:
+        """The state of a chain that has not moved, from the fields that every kernel's state has."""
+
+    @abstractmethod
+    def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
+        """One iteration at the state's step size and metric."""
+
+    @property
+    def _draws_order(self) -> bool:
+        """Whether the order of subsets is drawn for each trajectory."""
+        return False
+
+    @property
+    def _longest_step(self) -> float:
+        """What the step size is adapted to at most."""
+        return math.inf
+
+    def _integrator(self, potential: SplitPotential, inverse_mass_matrix: Any) -> Integrator:
+        velocity = partial(euclidean_kinetic_energy._kinetic_grad, inverse_mass_matrix)
+        return Integrator(self._rows, potential, velocity)
+
+    def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
+        integrator_for = partial(self._integrator, potential)
+        return Adapter(self._settings, self._num_warmup, tuple(z), integrator_for, self._longest_step)
+
+    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
+        key_adapt, key_chain = random.split(rng_key)
+        energies = potential.energies(z)
+        adapt_state = self._adapter(potential, z).init(z, energies, key_adapt)
+        energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
+        return self._first_state(
+            i=zero,
+            z=z,
+            force=self._kept_force(potential, z),
+            energies=energies,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=zero,
+            num_grads=zero,
+            accept_prob=jnp.zeros(()),
+            mean_accept_prob=jnp.zeros(()),
+            diverging=jnp.array(False),
+            step_size=adapt_state.step_size,
+            adapt_state=adapt_state,
+            data_fingerprint=jnp.zeros((), jnp.uint32),
+            rng_key=key_chain,
+        )
+
+    def _transition(self, potential: SplitPotential, state: Any) -> Any:
+        integrator = self._integrator(potential, state.adapt_state.inverse_mass_matrix)
+        in_warmup = state.i < self._num_warmup
+        moved = self._move(integrator, state, in_warmup)
+        adapt_state = self._adapter(potential, moved.z).update(
+            state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
+        )
+        i = state.i + 1
+        n = jnp.where(in_warmup, i, i - self._num_warmup)
+        mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
+        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
+
+    def _recompute(self, potential: SplitPotential, state: Any) -> Any:
+        energies = potential.energies(state.z)
+        return state._replace(
+            energies=energies,
+            potential_energy=jnp.sum(energies.value),
+            force=self._kept_force(potential, state.z),
+        )
+
+    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+        if self._draws_order:
+            return None
+        # the opening kicks do not involve the metric, so any will do
+        return self._integrator(potential, None).opening_force(z, jnp.arange(self._num_subsets))

@@ -1,0 +1,448 @@
+r"""Hamiltonian Monte Carlo over subsets of the data whose trajectories choose their own length, or their own end.
+
+Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
+p ~ N(0, M), builds a trajectory by the steps of a palindromic schedule (:mod:`split_common.schedule`), forwards and
+backwards in time, and takes one of its states in a way that leaves exp(-H) invariant: why, for windows and for
+doubling under any rule, is derived in :mod:`pyro_split.trajectories`. Where a trajectory stops is a plain function in
+:mod:`pyro_split.termination`.
+
+Each state of a tree is weighed by its energy on all the data. Where a step's closing gradients bring it (one subset,
+the naive schedule) it costs nothing; under the symmetric schedule it is a forward pass on the subsets, which
+``num_grads`` does not count, being no gradient. A criterion that asks for dG/dt asks for the gradient on all the data
+at each state: under the symmetric schedule M more subset gradients a state, which ``num_grads`` counts.
+
+References:
+    Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
+    Hamiltonian Monte Carlo; (2017), A Conceptual Introduction to Hamiltonian Monte Carlo. Lau (2018), chapter 2.
+    Neal (1994), An improved acceptance procedure for the hybrid Monte Carlo algorithm.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
+
+from pyro_split.adaptation import Adapter
+from pyro_split.densities import Position
+from pyro_split.hamiltonian import HamiltonianKernel
+from pyro_split.integrators import Integrator
+from pyro_split.kernel import STATISTICS
+from pyro_split.potential import SplitPotential
+from pyro_split.split_hmc import SplitHMCState
+from pyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
+from pyro_split.trajectories import Choice, Path, Visits, doubling, kinetic_energy, windowed
+from split_common.checks import check_choice, check_positive_float, check_positive_int
+from split_common.schedule import Schedule, palindromic_schedule
+from split_common.trajectory import (
+    CRITERIA,
+    DRAWS_BEFORE_WARNING,
+    FREQUENT,
+    check_window_size,
+    warn_of_depth_limit,
+)
+
+TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
+
+
+class DynamicHMCState(NamedTuple):
+    """State of a chain whose trajectories double.
+
+    Attributes:
+        z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, diverging, step_size: as in
+            :class:`~pyro_split.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of min(1, exp(-energy change))
+            over the trajectory's states but the start.
+        tree_depth: doublings of the last trajectory, a refused one included.
+        reached_max_treedepth: whether the limit on them ended it.
+        virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
+        share_at_limit: share of draws since warm-up that ended at the limit.
+        threshold: of exhaustion, as used in the last trajectory; None under the U-turn rule.
+    """
+
+    z: Position
+    force: Position | None
+    energies: Tensor
+    potential_energy: float
+    energy: float
+    num_steps: int
+    num_grads: int
+    accept_prob: float
+    diverging: bool
+    step_size: float
+    tree_depth: int
+    reached_max_treedepth: bool
+    virial_average: float
+    share_at_limit: float
+    threshold: float | None
+
+
+def tree_transition(
+    state: DynamicHMCState,
+    integrator: Integrator,
+    adapter: Adapter,
+    rule: Rule,
+    max_tree_depth: int,
+    with_rates: bool,
+) -> DynamicHMCState:
+    """One iteration whose trajectory doubles, at the adapter's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the adapter's metric.
+        adapter: step size and metric.
+        rule: when the trajectory stops.
+        max_tree_depth: most doublings.
+        with_rates: whether the rule asks for dG/dt.
+
+    Returns:
+        The next state.
+    """
+    path = _path(state, integrator, adapter)
+    start = integrator.known(state.z, path.p, state.force, state.energies)
+    trajectory = doubling(path, start, rule, max_tree_depth, with_rates)
+    span, num_states = trajectory.span, trajectory.visits.num_states
+    moved = _moved(state, path, trajectory.choice, trajectory.visits, num_states)
+    takes_whole_gradients = with_rates and integrator.schedule.closing_kick is None
+    return moved._replace(
+        num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
+        tree_depth=trajectory.depth,
+        reached_max_treedepth=trajectory.grows,
+        virial_average=mean_rate_in_time(span, path.step_size) if span.mean_rate is None else span.mean_rate,
+    )
+
+
+def windowed_transition(
+    state: SplitHMCState, integrator: Integrator, adapter: Adapter, num_steps: int, window_size: int
+) -> SplitHMCState:
+    """One iteration of ``num_steps`` steps, accepted by windows, at the adapter's step size and metric.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the adapter's metric.
+        adapter: step size and metric.
+        num_steps: steps of the trajectory.
+        window_size: states in a window.
+
+    Returns:
+        The next state.
+    """
+    path = _path(state, integrator, adapter)
+    start = integrator.known(state.z, path.p, state.force, state.energies)
+    choice, visits = windowed(path, start, num_steps, window_size)
+    return _moved(state, path, choice, visits, num_steps)
+
+
+def _path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
+    order = range(integrator.schedule.num_subsets)
+    return Path(integrator, adapter.step_size, order, adapter.draw_momentum(), state.energies)
+
+
+def _moved(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: int) -> Any:
+    """``state`` at the choice of a trajectory, with the statistics that every trajectory has."""
+    start_energy = state.potential_energy + kinetic_energy(path.integrator.velocity, path.p)
+    return state._replace(
+        z=choice.z,
+        force=choice.force,
+        energies=choice.energies,
+        potential_energy=float(choice.energies.sum()),
+        energy=start_energy + choice.energy_change,
+        num_steps=num_steps,
+        num_grads=num_steps * path.integrator.schedule.grads_per_step,
+        accept_prob=visits.mean_accept_prob,
+        diverging=visits.diverging,
+        step_size=path.step_size,
+    )
+
+
+class TreeHMC(HamiltonianKernel):
+    """Base of the kernels whose trajectories double; they differ by the rule that stops them."""
+
+    _with_rates = False
+    _statistic_names = (*STATISTICS, *TREE_STATISTICS)
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int,
+        *,
+        max_tree_depth: int,
+        schedule: str | Callable[[int], Schedule],
+        **options: Any,
+    ):
+        self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
+        self._schedule_name = schedule
+        super().__init__(model, num_subsets, **options)
+
+    @abstractmethod
+    def _rule(self, state: DynamicHMCState) -> Rule:
+        """When a trajectory stops."""
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return palindromic_schedule(self._schedule_name, num_subsets)
+
+    def _first_state(self, **common: Any) -> DynamicHMCState:
+        return DynamicHMCState(
+            **common,
+            tree_depth=0,
+            reached_max_treedepth=False,
+            virial_average=0.0,
+            share_at_limit=0.0,
+            threshold=None,
+        )
+
+    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
+        rule = self._rule(state)
+        moved = tree_transition(state, integrator, self._adapter, rule, self._max_tree_depth, self._with_rates)
+        if in_warmup:
+            return moved
+        num_draws = self._t - self._warmup_steps
+        share = state.share_at_limit + (moved.reached_max_treedepth - state.share_at_limit) / num_draws
+        if num_draws == DRAWS_BEFORE_WARNING and share > FREQUENT:
+            warn_of_depth_limit(self._max_tree_depth, share)
+        return moved._replace(share_at_limit=share)
+
+
+class SplitNUTS(TreeHMC):
+    """The No-U-Turn sampler over subsets of the data.
+
+    Trajectories double until they turn back (the generalised criterion, with the checks across subtrees of today's
+    Stan); a state is taken by its weight, with a bias towards the newest half. At M = 1 it is the host's NUTS. A step
+    costs what the schedule costs, and under the symmetric one with M > 1 a forward pass on all the data besides.
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        step_size: step size, or where its adaptation starts.
+        max_tree_depth: most doublings of a trajectory; at 10 it has up to 1,023 steps.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: mean acceptance over a trajectory's states that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        schedule: "symmetric", "naive", or a function from M to a palindromic
+            :class:`~split_common.schedule.Schedule`.
+
+    Raises:
+        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at
+            ``run`` for faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong
+            shape, or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> from pyro.infer import MCMC
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> mcmc = MCMC(SplitNUTS(model, num_subsets=4), warmup_steps=50, num_samples=50, disable_progbar=True)
+        >>> mcmc.run(torch.linspace(-1.0, 3.0, 20))
+        >>> mcmc.get_samples()["mu"].shape
+        torch.Size([50])
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        step_size: float = 1.0,
+        max_tree_depth: int = 10,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
+    ):
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            max_tree_depth=max_tree_depth,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+            schedule=schedule,
+        )
+
+    def _rule(self, state: DynamicHMCState) -> Rule:
+        return u_turn
+
+
+class XHMC(TreeHMC):
+    """Exhaustive Hamiltonian Monte Carlo (Betancourt 2016): trajectories double until they fill their energy level.
+
+    With G = zᵀp, the mean of dG/dt = pᵀM⁻¹p - zᵀ∇U along a trajectory tends to zero as the trajectory comes to visit
+    all its energy level; it stops when the mean, in the form of ``criterion``, is below ``threshold``.
+
+    Args:
+        model: see :class:`SplitNUTS`, also for every argument not listed here.
+        num_subsets: M.
+        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension.
+        criterion: "per_length", |mean of dG/dt by weight| over the number of states; "mean", the same without the
+            division; "boundary", |G(end) - G(start)| over the time between, which needs no gradient. Under the
+            symmetric schedule with M > 1 the first two take M more subset gradients a state, counted in ``num_grads``.
+
+    Example:
+        >>> kernel = XHMC(lambda y: None, num_subsets=4, threshold=0.05, criterion="boundary")
+        >>> kernel.num_subsets
+        4
+    """
+
+    _statistic_names = (*STATISTICS, *TREE_STATISTICS, "threshold")
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        threshold: float = 0.1,
+        criterion: str = "per_length",
+        step_size: float = 1.0,
+        max_tree_depth: int = 10,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
+    ):
+        self._threshold = check_positive_float("threshold", threshold)
+        self._criterion = check_choice("criterion", criterion, CRITERIA)
+        self._with_rates = criterion != "boundary"
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            max_tree_depth=max_tree_depth,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+            schedule=schedule,
+        )
+
+    def _first_state(self, **common: Any) -> DynamicHMCState:
+        return super()._first_state(**common)._replace(threshold=self._threshold)
+
+    def _rule(self, state: DynamicHMCState) -> Rule:
+        assert state.threshold is not None
+        return {
+            "per_length": partial(rate_per_length, state.threshold),
+            "mean": partial(mean_rate, state.threshold),
+            "boundary": partial(boundary_rate, state.threshold, self._adapter.step_size),
+        }[self._criterion]
+
+
+class WindowedHMC(HamiltonianKernel):
+    """Hamiltonian Monte Carlo with windows of acceptance (Neal 1994).
+
+    Of the ``num_steps`` + 1 states of a trajectory that contains the start among its first W, the last W are accepted
+    together or not at all, so an error of the energy that goes up and down along the trajectory averages out. W = 1 is
+    HMC. Statistics ``accept_prob`` and ``diverging`` are over the states of both windows but the start.
+
+    Args:
+        model: see :class:`SplitNUTS`, also for every argument not listed here.
+        num_subsets: M.
+        num_steps: L, steps of a trajectory.
+        window_size: W, from 1 to L + 1.
+
+    Example:
+        >>> kernel = WindowedHMC(lambda y: None, num_subsets=4, num_steps=20, window_size=5)
+        >>> kernel.num_subsets
+        4
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        num_steps: int = 16,
+        window_size: int = 4,
+        step_size: float = 1.0,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
+    ):
+        self._num_steps = check_positive_int("num_steps", num_steps)
+        self._window_size = check_window_size(window_size, self._num_steps)
+        self._schedule_name = schedule
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return palindromic_schedule(self._schedule_name, num_subsets)
+
+    def _first_state(self, **common: Any) -> SplitHMCState:
+        return SplitHMCState(**common)
+
+    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
+        return windowed_transition(state, integrator, self._adapter, self._num_steps, self._window_size)

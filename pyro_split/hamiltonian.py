@@ -1,0 +1,91 @@
+"""What the kernels share that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
+
+A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`) and how one iteration
+moves (:meth:`HamiltonianKernel._move`) at a step size and a metric that stay as they are; what adapts does so between
+iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from functools import partial
+from typing import Any
+
+from pyro_split.adaptation import Adapter
+from pyro_split.densities import Position
+from pyro_split.integrators import Integrator, Velocity
+from pyro_split.kernel import SplitKernel
+from pyro_split.potential import SplitPotential
+from split_common.schedule import Schedule
+
+
+class HamiltonianKernel(SplitKernel):
+    """Base of the kernels that integrate a schedule; for the arguments see :class:`~pyro_split.SplitHMC`."""
+
+    def __init__(self, model: Any, num_subsets: int, **options: Any):
+        super().__init__(model, num_subsets, **options)
+        self._rows = self._schedule(self._num_subsets)
+
+    @abstractmethod
+    def _schedule(self, num_subsets: int) -> Schedule:
+        """The rows of one step."""
+
+    @abstractmethod
+    def _first_state(self, **common: Any) -> Any:
+        """The state of a chain that has not moved, from the fields that every kernel's state has."""
+
+    @abstractmethod
+    def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
+        """One iteration at the adapter's step size and metric."""
+
+    @property
+    def _draws_order(self) -> bool:
+        """Whether the order of subsets is drawn for each trajectory."""
+        return False
+
+    @property
+    def _longest_step(self) -> float:
+        """What the step size is adapted to at most."""
+        return math.inf
+
+    def _integrator(self, potential: SplitPotential, velocity: Velocity) -> Integrator:
+        return Integrator(self._rows, potential, velocity)
+
+    def _start(self, potential: SplitPotential, z: Position) -> Any:
+        energies = potential.energies(z)
+        integrator_for = partial(self._integrator, potential)
+        self._adapter = Adapter(self._settings, self._warmup_steps, z, integrator_for, self._longest_step)
+        energy = float(energies.sum())
+        return self._first_state(
+            z=z,
+            force=self._kept_force(potential, z),
+            energies=energies,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=0,
+            num_grads=0,
+            accept_prob=0.0,
+            diverging=False,
+            step_size=self._adapter.step_size,
+        )
+
+    def _transition(self, potential: SplitPotential, state: Any) -> Any:
+        integrator = self._integrator(potential, self._adapter.velocity)
+        state = self._move(integrator, state, self._t <= self._warmup_steps)
+        self._adapter.update(self._t, state.accept_prob, state.z)
+        return state
+
+    def _recompute(self, potential: SplitPotential, state: Any, z: Position) -> Any:
+        energies = potential.energies(z)
+        return state._replace(
+            z=z,
+            energies=energies,
+            potential_energy=float(energies.sum()),
+            force=self._kept_force(potential, z),
+        )
+
+    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+        if self._draws_order:
+            return None
+        return self._integrator(potential, self._adapter.velocity).opening_force(z, range(self._num_subsets))

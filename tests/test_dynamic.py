@@ -1,0 +1,138 @@
+"""Trajectories that double or end in windows: what they cost, what they record, and that their draws are exact."""
+
+import math
+
+import numpy as np
+import pytest
+
+from split_common.schedule import Reversal, Schedule, naive
+from tests.backends import PyroBackend
+from tests.statistics import assert_agree
+from tests.test_posteriors import compare, linear_regression
+
+# no search for a first step size, which takes as long to compile as sampling
+OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False}
+LENGTHS = {
+    "numpyro": {"num_warmup": 300, "num_samples": 500, "num_chains": 8},
+    "pyro": {"num_warmup": 300, "num_samples": 2500},
+}
+slow = pytest.mark.slow
+WINDOWS = {"num_steps": 8, "window_size": 3}
+KERNELS = [
+    pytest.param("SplitNUTS", {}, 5),
+    pytest.param("SplitNUTS", {}, 1, marks=slow),
+    pytest.param("XHMC", {}, 1),
+    pytest.param("XHMC", {}, 5, marks=slow),
+    pytest.param("XHMC", {"criterion": "boundary"}, 5, marks=slow),
+    pytest.param("XHMC", {"criterion": "mean"}, 1, marks=slow),
+    pytest.param("WindowedHMC", WINDOWS, 5),
+    pytest.param("WindowedHMC", WINDOWS, 1, marks=slow),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "num_subsets"), KERNELS)
+def test_moments_are_exact(lib, name, options, num_subsets):
+    """Six moments of a conjugate regression; a false alarm has probability 2.7e-5 each, 0.26 % for all 96."""
+    target = linear_regression()
+    kernel = getattr(lib.split, name)(target.model(lib), num_subsets=num_subsets, **OPTIONS, **options)
+    assert_agree(compare(lib, kernel, target, seed=1, **LENGTHS[lib.name]))
+
+
+def harmonic(lib, num_rows=6):
+    """A standard normal in two dimensions as a sum over ``num_rows`` equal rows."""
+    weights = lib.array(np.full(num_rows, 1 / num_rows))
+    return lib.split.SplitPotential.from_functions(
+        lambda z: 0.0 * z["x"].sum(), lambda z, w: -0.5 * w * (z["x"] ** 2).sum(), weights, 3
+    )
+
+
+def run(lib, kernel, **options):
+    start = np.tile([0.5, -0.3], (options["num_chains"], 1)) if "num_chains" in options else np.array([0.5, -0.3])
+    return lib.run(kernel, init_params={"x": lib.array(start)}, **options)
+
+
+@pytest.mark.parametrize("schedule", ["symmetric", "naive"])
+@pytest.mark.parametrize("criterion", ["per_length", "boundary"])
+def test_statistics_of_a_tree(lib, schedule, criterion):
+    kernel = lib.split.XHMC(
+        harmonic(lib), schedule=schedule, criterion=criterion, threshold=0.3, step_size=0.4, adapt_step_size=False
+    )
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    mcmc = run(lib, kernel, num_warmup=5, num_samples=30, **options)
+    found = {name: x[0] for name, x in lib.statistics(mcmc).items()}
+    states, per_step = found["num_steps"], {"symmetric": 4, "naive": 3}[schedule]
+    whole = 3 * (states + 1) if (schedule, criterion) == ("symmetric", "per_length") else 0
+    np.testing.assert_array_equal(found["num_grads"], per_step * states + whole)
+    assert np.all((states >= 2.0 ** (found["tree_depth"] - 1)) & (states <= 2.0 ** found["tree_depth"] - 1))
+    assert np.all(found["threshold"] == np.float32(0.3)) or np.all(found["threshold"] == 0.3)
+    assert not found["reached_max_treedepth"].any()
+
+
+def test_depth_limit_is_recorded_and_warned_of(lib):
+    """Steps so small that no trajectory turns in three doublings."""
+    kernel = lib.split.SplitNUTS(harmonic(lib), max_tree_depth=3, step_size=0.01, adapt_step_size=False)
+    options = {"num_chains": 2} if lib.name == "numpyro" else {}
+    with pytest.warns(UserWarning, match=r"100% of the first 100 trajectories ended at max_tree_depth=3"):
+        found = lib.statistics(run(lib, kernel, num_warmup=0, num_samples=110, **options))
+    assert found["reached_max_treedepth"].all()
+    assert np.all(found["num_steps"] == 7)
+    assert np.all(found["tree_depth"] == 3)
+
+
+def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
+    kernel = lib.split.WindowedHMC(harmonic(lib), num_steps=5, window_size=1, step_size=0.3, adapt_step_size=False)
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    found = lib.statistics(run(lib, kernel, num_warmup=0, num_samples=5, **options))
+    assert np.all(found["num_grads"] == 5 * 4)
+    assert np.all(found["num_steps"] == 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("XHMC", {"threshold": 0.0}, r"threshold must be a finite number above 0, got 0.0"),
+        ("XHMC", {"criterion": "median"}, r"criterion must be one of .* got 'median'"),
+        ("SplitNUTS", {"max_tree_depth": 0}, r"max_tree_depth must be a whole number of at least 1, got 0"),
+        ("SplitNUTS", {"schedule": "randomised"}, r"schedule must be palindromic, .* got 'randomised'"),
+        ("SplitNUTS", {"schedule": "leapfrog"}, r"schedule must be 'symmetric', 'naive' or a function"),
+        ("WindowedHMC", {"num_steps": 4, "window_size": 6}, r"window_size must be at most num_steps \+ 1"),
+        ("WindowedHMC", {"window_size": 0}, r"window_size must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_arguments(lib, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(lib.split, name)(lambda: None, num_subsets=2, **options)
+
+
+def test_a_schedule_of_ones_own(lib):
+    def twice(num_subsets):
+        """Two naive steps of half the size."""
+        rows = [(row.subset, row.kick / 2, row.drift / 2) for row in naive(num_subsets).rows]
+        return Schedule("twice", rows + rows, Reversal.PALINDROMIC)
+
+    kernel = lib.split.WindowedHMC(
+        harmonic(lib), num_steps=4, window_size=2, schedule=twice, step_size=0.3, adapt_step_size=False
+    )
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    found = lib.statistics(run(lib, kernel, num_warmup=0, num_samples=3, **options))
+    assert found["accept_prob"].min() > math.exp(-0.1)
+
+
+def test_a_merged_tree_is_stopped_by_its_parts():
+    """The rule sees every aligned part of a run, once, and a part that meets it refuses the run."""
+    from pyro_split.termination import Span
+    from pyro_split.trajectories import _merge
+
+    lib = PyroBackend()
+    seen, waiting, zero = [], [], lib.array(np.zeros(1))
+
+    def state(i):
+        return Span(zero, zero, zero, zero, zero, float(i), float(i), 0.0, None, 1)
+
+    def rule(first, second, whole):
+        seen.append((first.virial_first, first.virial_last, second.virial_last))
+        return False
+
+    for i in range(8):
+        _merge(waiting, state(i), i, rule)
+    assert seen == [(0, 0, 1), (2, 2, 3), (0, 1, 3), (4, 4, 5), (6, 6, 7), (4, 5, 7), (0, 3, 7)]
