@@ -10,10 +10,14 @@ Reference:
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+
+PARTS, SHORT = 16, 256  # of a sum: how many at a time, and from what size on one by one
 
 
 class Compensated(NamedTuple):
@@ -49,14 +53,12 @@ def compensated_sum(x: jax.Array) -> Compensated:
     """
     high = jnp.ravel(x)
     low = jnp.zeros_like(high)
-    while high.size > 1:
-        if high.size % 2:
-            high, low = jnp.pad(high, (0, 1)), jnp.pad(low, (0, 1))
-        half = high.size // 2
-        high, low = _add((high[:half], low[:half]), (high[half:], low[half:]))
-    if not high.size:
-        return Compensated(jnp.zeros((), high.dtype), jnp.zeros((), high.dtype))
-    return Compensated(high[0], low[0])
+    while high.size > SHORT:
+        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below
+        high, low = (jnp.pad(part, (0, -high.size % PARTS)).reshape(PARTS, -1) for part in (high, low))
+        high, low = lax.optimization_barrier(reduce(_add, zip(high, low, strict=True)))
+    zero = jnp.zeros((), high.dtype)
+    return Compensated(*lax.reduce((high, low), (zero, zero), _add, (0,)))
 
 
 def compensated_total(terms: list[jax.Array]) -> Compensated:

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import random
+from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 
 from numpyro_split.adaptation import Adapter
@@ -22,6 +23,7 @@ from numpyro_split.densities import Position
 from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import SplitKernel
 from numpyro_split.potential import SplitPotential
+from numpyro_split.selection import Choice, Path, Visits
 from split_common.schedule import Schedule
 
 
@@ -110,3 +112,28 @@ class HamiltonianKernel(SplitKernel):
             return None
         # the opening kicks do not involve the metric, so any will do
         return self._integrator(potential, None).opening_force(z, jnp.arange(self._num_subsets))
+
+
+def draw_path(state: Any, integrator: Integrator, rng_key: jax.Array) -> Path:
+    """A path from the state with a momentum drawn from N(0, M), at the state's step size and metric."""
+    adapted, order = state.adapt_state, jnp.arange(integrator.schedule.num_subsets)
+    p = momentum_generator(state.z, adapted.mass_matrix_sqrt, rng_key)
+    unscale = partial(euclidean_kinetic_energy._kinetic_grad, adapted.mass_matrix_sqrt_inv)
+    return Path(integrator, unscale, adapted.step_size, order, p, state.energies)
+
+
+def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: jax.Array) -> Any:
+    """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories have."""
+    start_energy = state.potential_energy + euclidean_kinetic_energy(state.adapt_state.inverse_mass_matrix, path.p)
+    return state._replace(
+        z=choice.z,
+        force=choice.force,
+        energies=choice.energies,
+        potential_energy=jnp.sum(choice.energies.value),
+        energy=start_energy + choice.energy_change,
+        num_steps=num_steps,
+        num_grads=num_steps * path.integrator.schedule.grads_per_step,
+        accept_prob=visits.mean_accept_prob,
+        diverging=visits.diverging,
+        step_size=path.step_size,
+    )

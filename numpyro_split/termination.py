@@ -5,9 +5,9 @@ function of the run alone and say the same of the run in reverse: then every sta
 same trajectory with the same probability, on which the invariance of the target rests (see
 :mod:`numpyro_split.trajectories`).
 
-* :func:`u_turn`: the ends move towards each other. With ρ the sum of the momenta of the run and v = M⁻¹p the velocity
-  at its two ends, stop when v · ρ ≤ 0 at either; checked again for the first half with one more state, and for the
-  second half with one more, which catches a turn that falls between the halves.
+* :func:`u_turn`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+  either end; checked again for the first half with one more state, and for the second half with one more, which
+  catches a turn that falls between the halves.
 * Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
   zero as it comes to fill its energy level. Stop when the mean is below a threshold, in one of three forms:
   :func:`mean_rate`, the mean over the states by their weights exp(-H); :func:`rate_per_length`, the same over the
@@ -32,11 +32,11 @@ import jax.numpy as jnp
 class Span(NamedTuple):
     """What a rule may know of a run of successive states, in the order in which they were visited.
 
+    Momenta are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
+
     Attributes:
         p_first: momentum of the first state, shape (D,).
-        v_first: its velocity, shape (D,).
         p_last: momentum of the last state, shape (D,).
-        v_last: its velocity, shape (D,).
         p_sum: sum of all momenta, shape (D,).
         virial_first: zᵀp of the first state.
         virial_last: zᵀp of the last state.
@@ -46,9 +46,7 @@ class Span(NamedTuple):
     """
 
     p_first: jax.Array
-    v_first: jax.Array
     p_last: jax.Array
-    v_last: jax.Array
     p_sum: jax.Array
     virial_first: jax.Array
     virial_last: jax.Array
@@ -60,9 +58,7 @@ class Span(NamedTuple):
         """The same states visited the other way."""
         return self._replace(
             p_first=self.p_last,
-            v_first=self.v_last,
             p_last=self.p_first,
-            v_last=self.v_first,
             virial_first=self.virial_last,
             virial_last=self.virial_first,
         )
@@ -80,9 +76,7 @@ def join(first: Span, second: Span) -> Span:
         mean_rate = first.mean_rate + jnp.where(share > 0, share, 0.0) * (second.mean_rate - first.mean_rate)
     return Span(
         p_first=first.p_first,
-        v_first=first.v_first,
         p_last=second.p_last,
-        v_last=second.v_last,
         p_sum=first.p_sum + second.p_sum,
         virial_first=first.virial_first,
         virial_last=second.virial_last,
@@ -95,9 +89,9 @@ def join(first: Span, second: Span) -> Span:
 def u_turn(first: Span, second: Span, whole: Span) -> jax.Array:
     """Whether the whole run turns back, or either half with the neighbouring state of the other."""
     return (
-        _turns(whole.v_first, whole.v_last, whole.p_sum)
-        | _turns(first.v_first, second.v_first, first.p_sum + second.p_first)
-        | _turns(first.v_last, second.v_last, first.p_last + second.p_sum)
+        _turns(whole.p_first, whole.p_last, whole.p_sum)
+        | _turns(first.p_first, second.p_first, first.p_sum + second.p_first)
+        | _turns(first.p_last, second.p_last, first.p_last + second.p_sum)
     )
 
 
@@ -121,8 +115,8 @@ def mean_rate_in_time(span: Span, step_size: jax.Array) -> jax.Array:
     return (span.virial_last - span.virial_first) / (step_size * jnp.maximum(span.num_states - 1, 1))
 
 
-def _turns(v_first: jax.Array, v_last: jax.Array, p_sum: jax.Array) -> jax.Array:
-    return (jnp.dot(v_first, p_sum) <= 0) | (jnp.dot(v_last, p_sum) <= 0)
+def _turns(p_first: jax.Array, p_last: jax.Array, p_sum: jax.Array) -> jax.Array:
+    return (jnp.dot(p_first, p_sum) <= 0) | (jnp.dot(p_last, p_sum) <= 0)
 
 
 def _rate(span: Span) -> jax.Array:

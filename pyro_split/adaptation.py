@@ -93,6 +93,10 @@ class Adapter:
         """Inverse mass matrix times momentum."""
         return self._host.mass_matrix_adapter.kinetic_grad(p)
 
+    def unscale(self, p: Position) -> Tensor:
+        """The standard normal that a momentum was made from, shape (D,), block by block."""
+        return torch.cat(list(self._host.mass_matrix_adapter.unscale(p).values()))
+
     def draw_momentum(self) -> Position:
         """A momentum from N(0, M), from torch's generator."""
         adapter, some = self._host.mass_matrix_adapter, next(iter(self._z.values()))

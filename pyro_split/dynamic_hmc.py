@@ -1,10 +1,9 @@
-r"""Hamiltonian Monte Carlo over subsets of the data whose trajectories choose their own length, or their own end.
+r"""Hamiltonian Monte Carlo over subsets of the data whose trajectories choose their own length.
 
 Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
 p ~ N(0, M), builds a trajectory by the steps of a palindromic schedule (:mod:`split_common.schedule`), forwards and
-backwards in time, and takes one of its states in a way that leaves exp(-H) invariant: why, for windows and for
-doubling under any rule, is derived in :mod:`pyro_split.trajectories`. Where a trajectory stops is a plain function in
-:mod:`pyro_split.termination`.
+backwards in time, and takes one of its states in a way that leaves exp(-H) invariant, whatever rule ends it: why is
+derived in :mod:`pyro_split.trees`. The rule is a plain function in :mod:`pyro_split.termination`.
 
 Each state of a tree is weighed by its energy on all the data. Where a step's closing gradients bring it (one subset,
 the naive schedule) it costs nothing; under the symmetric schedule it is a forward pass on the subsets, which
@@ -14,7 +13,6 @@ at each state: under the symmetric schedule M more subset gradients a state, whi
 References:
     Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
     Hamiltonian Monte Carlo; (2017), A Conceptual Introduction to Hamiltonian Monte Carlo. Lau (2018), chapter 2.
-    Neal (1994), An improved acceptance procedure for the hybrid Monte Carlo algorithm.
 """
 
 from __future__ import annotations
@@ -29,22 +27,15 @@ from torch import Tensor
 
 from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
-from pyro_split.hamiltonian import HamiltonianKernel
+from pyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from pyro_split.integrators import Integrator
 from pyro_split.kernel import STATISTICS
 from pyro_split.potential import SplitPotential
-from pyro_split.split_hmc import SplitHMCState
 from pyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
-from pyro_split.trajectories import Choice, Path, Visits, doubling, kinetic_energy, windowed
+from pyro_split.trees import doubling
 from split_common.checks import check_choice, check_positive_float, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import (
-    CRITERIA,
-    DRAWS_BEFORE_WARNING,
-    FREQUENT,
-    check_window_size,
-    warn_of_depth_limit,
-)
+from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, warn_of_depth_limit
 
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
@@ -101,60 +92,17 @@ def tree_transition(
     Returns:
         The next state.
     """
-    path = _path(state, integrator, adapter)
+    path = draw_path(state, integrator, adapter)
     start = integrator.known(state.z, path.p, state.force, state.energies)
     trajectory = doubling(path, start, rule, max_tree_depth, with_rates)
     span, num_states = trajectory.span, trajectory.visits.num_states
-    moved = _moved(state, path, trajectory.choice, trajectory.visits, num_states)
+    moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
     takes_whole_gradients = with_rates and integrator.schedule.closing_kick is None
     return moved._replace(
         num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
         tree_depth=trajectory.depth,
         reached_max_treedepth=trajectory.grows,
         virial_average=mean_rate_in_time(span, path.step_size) if span.mean_rate is None else span.mean_rate,
-    )
-
-
-def windowed_transition(
-    state: SplitHMCState, integrator: Integrator, adapter: Adapter, num_steps: int, window_size: int
-) -> SplitHMCState:
-    """One iteration of ``num_steps`` steps, accepted by windows, at the adapter's step size and metric.
-
-    Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the adapter's metric.
-        adapter: step size and metric.
-        num_steps: steps of the trajectory.
-        window_size: states in a window.
-
-    Returns:
-        The next state.
-    """
-    path = _path(state, integrator, adapter)
-    start = integrator.known(state.z, path.p, state.force, state.energies)
-    choice, visits = windowed(path, start, num_steps, window_size)
-    return _moved(state, path, choice, visits, num_steps)
-
-
-def _path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
-    order = range(integrator.schedule.num_subsets)
-    return Path(integrator, adapter.step_size, order, adapter.draw_momentum(), state.energies)
-
-
-def _moved(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: int) -> Any:
-    """``state`` at the choice of a trajectory, with the statistics that every trajectory has."""
-    start_energy = state.potential_energy + kinetic_energy(path.integrator.velocity, path.p)
-    return state._replace(
-        z=choice.z,
-        force=choice.force,
-        energies=choice.energies,
-        potential_energy=float(choice.energies.sum()),
-        energy=start_energy + choice.energy_change,
-        num_steps=num_steps,
-        num_grads=num_steps * path.integrator.schedule.grads_per_step,
-        accept_prob=visits.mean_accept_prob,
-        diverging=visits.diverging,
-        step_size=path.step_size,
     )
 
 
@@ -376,73 +324,3 @@ class XHMC(TreeHMC):
             "mean": partial(mean_rate, state.threshold),
             "boundary": partial(boundary_rate, state.threshold, self._adapter.step_size),
         }[self._criterion]
-
-
-class WindowedHMC(HamiltonianKernel):
-    """Hamiltonian Monte Carlo with windows of acceptance (Neal 1994).
-
-    Of the ``num_steps`` + 1 states of a trajectory that contains the start among its first W, the last W are accepted
-    together or not at all, so an error of the energy that goes up and down along the trajectory averages out. W = 1 is
-    HMC. Statistics ``accept_prob`` and ``diverging`` are over the states of both windows but the start.
-
-    Args:
-        model: see :class:`SplitNUTS`, also for every argument not listed here.
-        num_subsets: M.
-        num_steps: L, steps of a trajectory.
-        window_size: W, from 1 to L + 1.
-
-    Example:
-        >>> kernel = WindowedHMC(lambda y: None, num_subsets=4, num_steps=20, window_size=5)
-        >>> kernel.num_subsets
-        4
-    """
-
-    def __init__(
-        self,
-        model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
-        *,
-        num_steps: int = 16,
-        window_size: int = 4,
-        step_size: float = 1.0,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
-        schedule: str | Callable[[int], Schedule] = "symmetric",
-    ):
-        self._num_steps = check_positive_int("num_steps", num_steps)
-        self._window_size = check_window_size(window_size, self._num_steps)
-        self._schedule_name = schedule
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-        )
-
-    def _schedule(self, num_subsets: int) -> Schedule:
-        return palindromic_schedule(self._schedule_name, num_subsets)
-
-    def _first_state(self, **common: Any) -> SplitHMCState:
-        return SplitHMCState(**common)
-
-    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
-        return windowed_transition(state, integrator, self._adapter, self._num_steps, self._window_size)

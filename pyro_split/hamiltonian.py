@@ -17,6 +17,8 @@ from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, Velocity
 from pyro_split.kernel import SplitKernel
 from pyro_split.potential import SplitPotential
+from pyro_split.selection import Choice, Path, Visits
+from pyro_split.trajectories import kinetic_energy
 from split_common.schedule import Schedule
 
 
@@ -89,3 +91,26 @@ class HamiltonianKernel(SplitKernel):
         if self._draws_order:
             return None
         return self._integrator(potential, self._adapter.velocity).opening_force(z, range(self._num_subsets))
+
+
+def draw_path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
+    """A path from the state with a momentum drawn from N(0, M), at the adapter's step size and metric."""
+    order = range(integrator.schedule.num_subsets)
+    return Path(integrator, adapter.unscale, adapter.step_size, order, adapter.draw_momentum(), state.energies)
+
+
+def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: int) -> Any:
+    """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories have."""
+    start_energy = state.potential_energy + kinetic_energy(path.integrator.velocity, path.p)
+    return state._replace(
+        z=choice.z,
+        force=choice.force,
+        energies=choice.energies,
+        potential_energy=float(choice.energies.sum()),
+        energy=start_energy + choice.energy_change,
+        num_steps=num_steps,
+        num_grads=num_steps * path.integrator.schedule.grads_per_step,
+        accept_prob=visits.mean_accept_prob,
+        diverging=visits.diverging,
+        step_size=path.step_size,
+    )

@@ -121,13 +121,13 @@ def test_a_schedule_of_ones_own(lib):
 def test_a_merged_tree_is_stopped_by_its_parts():
     """The rule sees every aligned part of a run, once, and a part that meets it refuses the run."""
     from pyro_split.termination import Span
-    from pyro_split.trajectories import _merge
+    from pyro_split.trees import _merge
 
     lib = PyroBackend()
     seen, waiting, zero = [], [], lib.array(np.zeros(1))
 
     def state(i):
-        return Span(zero, zero, zero, zero, zero, float(i), float(i), 0.0, None, 1)
+        return Span(zero, zero, zero, float(i), float(i), 0.0, None, 1)
 
     def rule(first, second, whole):
         seen.append((first.virial_first, first.virial_last, second.virial_last))

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
-    {"kernel", "hamiltonian", "split_hmc", "dynamic_hmc", "inference_data"},
-    {"trajectories", "termination", "adaptation"},
+    {"kernel", "hamiltonian", "split_hmc", "dynamic_hmc", "windowed_hmc", "inference_data"},
+    {"trajectories", "trees", "windows", "selection", "termination", "adaptation"},
     {"integrators"},
     {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
 ]

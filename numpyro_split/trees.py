@@ -1,0 +1,226 @@
+r"""A trajectory that doubles until a rule says that it has gone far enough: a tree of states.
+
+It grows by a run of its own length, forwards or backwards with equal probability, until a rule
+(:mod:`numpyro_split.termination`) holds of the whole, or of any part that the doubling of its halves went through, in
+which case the new run is refused whole. Every state of the final trajectory would have built it with the same
+probability, 2 to the power of minus its depth, because every other order of doublings goes through the same parts and
+would have been stopped by the same rule. It takes steps that preserve volume and are undone by a step back in time
+(every palindromic schedule).
+
+It remains to take a state of a given trajectory in a way that leaves the weights exp(-H) invariant: within a new run
+each state by its weight, and the new run's state instead of the old one's with probability min(1, w_new / w_old). By
+induction the old one's choice leaves the weights within the old run invariant, and w_old min(1, w_new / w_old) =
+w_new min(1, w_old / w_new) is as much flow from the old run to the new as back. This holds for the U-turn and for
+exhaustion alike: both take the same choice.
+
+A tree of 2^d states is built state by state. Of each size 2^k there is at most one finished run that waits for its
+second half, so d of them are kept: memory grows with the depth, not with the number of states.
+
+References:
+    Betancourt (2017), A Conceptual Introduction to Hamiltonian Monte Carlo, appendix A. Phan, Pradhan and Jankowiak
+    (2019), Composable Effects for Flexible and Accelerated Probabilistic Programming in NumPyro, on trees without
+    recursion.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jax.flatten_util import ravel_pytree
+
+from numpyro_split.densities import Position
+from numpyro_split.integrators import IntegratorState
+from numpyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only, where
+from numpyro_split.termination import Rule, Span, join
+
+
+class Trajectory(NamedTuple):
+    """A trajectory that doubles.
+
+    Attributes:
+        first: its earliest state.
+        last: its latest state.
+        choice: the state taken.
+        span: what the rule knows of the whole, in order of time.
+        depth: doublings made, a refused one included.
+        visits: what it met on its way.
+        stopped: whether the rule has held, of the whole or of a part of a refused run.
+    """
+
+    first: IntegratorState
+    last: IntegratorState
+    choice: Choice
+    span: Span
+    depth: jax.Array
+    visits: Visits
+    stopped: jax.Array
+
+    @property
+    def grows(self) -> jax.Array:
+        """Whether nothing forbids another doubling."""
+        return ~self.stopped & ~self.visits.diverging
+
+
+def doubling(
+    path: Path, start: IntegratorState, rule: Rule, max_tree_depth: int, rng_key: jax.Array, with_rates: bool = False
+) -> Trajectory:
+    """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
+
+    Args:
+        path: how it is integrated.
+        start: where it starts.
+        rule: when it stops.
+        max_tree_depth: most doublings.
+        rng_key: for directions and choices.
+        with_rates: whether the rule asks for dG/dt, which takes the whole gradient at every state.
+    """
+    choice, span = _look_at_start(path, start, with_rates)
+    no, zero = jnp.array(False), jnp.zeros((), jnp.result_type(int))
+    trajectory = Trajectory(start, start, choice, span, zero, Visits.none(), no)
+
+    def grow(carry: tuple[Trajectory, jax.Array]) -> tuple[Trajectory, jax.Array]:
+        trajectory, rng_key = carry
+        rng_key, key_direction, key_run, key_choice = random.split(rng_key, 4)
+        forwards = random.bernoulli(key_direction)
+        run = _run(path, trajectory, forwards, rule, max_tree_depth, key_run, with_rates)
+        return _extend(trajectory, run, forwards, rule, key_choice), rng_key
+
+    def goes_on(carry: tuple[Trajectory, jax.Array]) -> jax.Array:
+        return carry[0].grows & (carry[0].depth < max_tree_depth)
+
+    return lax.while_loop(goes_on, grow, (trajectory, rng_key))[0]
+
+
+class _Run(NamedTuple):
+    """A new run of states, on its way to the length of the trajectory that it doubles.
+
+    Attributes:
+        state: the outermost state.
+        choice: the state taken.
+        span: the largest finished run that ends here, in the order of the visit.
+        waiting: finished runs of 1, 2, 4, ... states that wait for their second half, one to a row.
+        num_states: states so far.
+        visits: the trajectory's and this run's.
+        stopped: whether the rule has held of a part.
+        rng_key: for the choices.
+    """
+
+    state: IntegratorState
+    choice: Choice
+    span: Span
+    waiting: jax.Array
+    num_states: jax.Array
+    visits: Visits
+    stopped: jax.Array
+    rng_key: jax.Array
+
+
+def _run(
+    path: Path,
+    trajectory: Trajectory,
+    forwards: jax.Array,
+    rule: Rule,
+    max_tree_depth: int,
+    rng_key: jax.Array,
+    with_rates: bool,
+) -> _Run:
+    """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
+    direction = jnp.where(forwards, 1.0, -1.0)
+    end = where(forwards, trajectory.last, trajectory.first)
+    length = 2**trajectory.depth
+
+    def add_state(run: _Run) -> _Run:
+        state = path.step(run.state, direction)
+        choice, span = _look(path, state, with_rates)
+        rng_key, key_choice = random.split(run.rng_key)
+        span, waiting, stopped = _merge(run.waiting, span, run.num_states, rule)
+        return _Run(
+            state=state,
+            choice=add_by_weight(run.choice, choice, key_choice),
+            span=span,
+            waiting=waiting,
+            num_states=run.num_states + 1,
+            visits=run.visits.with_state(choice.energy_change),
+            stopped=stopped,
+            rng_key=rng_key,
+        )
+
+    def goes_on(run: _Run) -> jax.Array:
+        return (run.num_states < length) & ~run.stopped & ~run.visits.diverging
+
+    nothing = trajectory.choice._replace(log_weight=jnp.array(-jnp.inf))
+    row = ravel_pytree(trajectory.span)[0]  # one array is read and written faster than each field
+    waiting = jnp.zeros((max_tree_depth, row.size), row.dtype)
+    zero, no = jnp.zeros((), jnp.result_type(int)), jnp.array(False)
+    run = _Run(end, nothing, trajectory.span, waiting, zero, trajectory.visits, no, rng_key)
+    return lax.while_loop(goes_on, add_state, run)
+
+
+def _merge(waiting: jax.Array, span: Span, num_before: jax.Array, rule: Rule) -> tuple[Span, jax.Array, jax.Array]:
+    """Join a state with the finished runs before it, as a binary counter carries, until the rule holds.
+
+    Returns:
+        The largest finished run that ends with the state, the runs that now wait, and whether the rule held.
+    """
+    as_span = ravel_pytree(span)[1]
+
+    def carries(counter: tuple[jax.Array, Span, jax.Array]) -> jax.Array:
+        level, _, stopped = counter
+        return ((num_before >> level) % 2 == 1) & ~stopped
+
+    def carry(counter: tuple[jax.Array, Span, jax.Array]) -> tuple[jax.Array, Span, jax.Array]:
+        level, second, _ = counter
+        first = as_span(waiting[level])
+        whole = join(first, second)
+        return level + 1, whole, rule(first, second, whole)
+
+    level, span, stopped = lax.while_loop(carries, carry, (jnp.zeros_like(num_before), span, jnp.array(False)))
+    return span, waiting.at[level].set(ravel_pytree(span)[0]), stopped
+
+
+def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, rng_key: jax.Array) -> Trajectory:
+    """The trajectory with a finished run, or as it was with a refused one."""
+    refused = run.stopped | run.visits.diverging
+    before = where(forwards, trajectory.span, trajectory.span.reversed())
+    whole = join(before, run.span)
+    grown = trajectory._replace(
+        first=where(forwards, trajectory.first, run.state),
+        last=where(forwards, run.state, trajectory.last),
+        choice=choose(trajectory.choice, run.choice, run.choice.log_weight - trajectory.choice.log_weight, rng_key),
+        span=where(forwards, whole, whole.reversed()),
+        stopped=rule(before, run.span, whole),
+    )
+    kept = trajectory._replace(stopped=run.stopped)
+    return where(refused, kept, grown)._replace(depth=trajectory.depth + 1, visits=run.visits)
+
+
+def _look_at_start(path: Path, start: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+    """What there is to know of the state that a trajectory starts from."""
+    grad = path.integrator.energies_and_grad(start)[1] if with_rates else None
+    choice = only(start, path.energies, jnp.zeros(()))
+    return choice, _span_of(path, start, choice.log_weight, grad)
+
+
+def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+    """What there is to know of one state."""
+    if with_rates:
+        energies, grad = path.integrator.energies_and_grad(state)
+    else:
+        energies, grad = path.integrator.energies(state), None
+    choice = only(state, energies, path.energy_change(state, energies))
+    return choice, _span_of(path, state, choice.log_weight, grad)
+
+
+def _span_of(path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Span:
+    z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.p)))
+    rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, _flat(grad, state.z))
+    virial = jnp.dot(z, p)
+    return Span(unscaled, unscaled, unscaled, virial, virial, log_weight, rate, jnp.ones((), jnp.result_type(int)))
+
+
+def _flat(x: Position, like: Position) -> jax.Array:
+    """The entries of every site, shape (D,), in the order of the sites of ``like``."""
+    return ravel_pytree({name: x[name] for name in like})[0]
