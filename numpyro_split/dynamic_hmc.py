@@ -35,10 +35,11 @@ from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import STATISTICS
 from numpyro_split.potential import SplitPotential
 from numpyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
+from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
 from numpyro_split.trees import doubling
-from split_common.checks import check_choice, check_positive_float, check_positive_int
+from split_common.checks import check_choice, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, warn_of_depth_limit
+from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, resolve_threshold, warn_of_depth_limit
 
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
@@ -54,7 +55,8 @@ class DynamicHMCState(NamedTuple):
         reached_max_treedepth: whether the limit on them ended it.
         virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
         share_at_limit: share of draws since warm-up that ended at the limit.
-        threshold: of exhaustion, as used in the last trajectory; None under the U-turn rule.
+        threshold: of exhaustion, at the last trajectory; None under the U-turn rule.
+        threshold_state: how it adapts; None under the U-turn rule.
     """
 
     i: jax.Array
@@ -77,6 +79,7 @@ class DynamicHMCState(NamedTuple):
     virial_average: jax.Array
     share_at_limit: jax.Array
     threshold: jax.Array | None
+    threshold_state: ThresholdState | None
 
 
 def tree_transition(
@@ -154,6 +157,7 @@ class TreeHMC(HamiltonianKernel):
             virial_average=zero,
             share_at_limit=zero,
             threshold=None,
+            threshold_state=None,
         )
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
@@ -280,7 +284,7 @@ class XHMC(TreeHMC):
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        threshold: float = 0.1,
+        threshold: float | str = 0.1,
         criterion: str = "per_length",
         step_size: float = 1.0,
         max_tree_depth: int = 10,
@@ -296,7 +300,7 @@ class XHMC(TreeHMC):
         subset_order: str = "sequential",
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._threshold = check_positive_float("threshold", threshold)
+        self._threshold = resolve_threshold(threshold)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._with_rates = criterion != "boundary"
         super().__init__(
@@ -317,13 +321,25 @@ class XHMC(TreeHMC):
             schedule=schedule,
         )
 
+    @property
+    def _threshold_adapter(self) -> ThresholdAdapter:
+        return ThresholdAdapter(self._threshold, self._num_warmup)
+
     def _first_state(self, **common: Any) -> DynamicHMCState:
-        return super()._first_state(**common)._replace(threshold=jnp.array(self._threshold))
+        first = self._threshold_adapter.init(common["z"])
+        return super()._first_state(**common)._replace(threshold=first.threshold, threshold_state=first)
 
     def _rule(self, state: DynamicHMCState) -> Rule:
-        assert state.threshold is not None
+        assert state.threshold_state is not None
+        threshold = state.threshold_state.threshold
         return {
-            "per_length": partial(rate_per_length, state.threshold),
-            "mean": partial(mean_rate, state.threshold),
-            "boundary": partial(boundary_rate, state.threshold, state.adapt_state.step_size),
+            "per_length": partial(rate_per_length, threshold),
+            "mean": partial(mean_rate, threshold),
+            "boundary": partial(boundary_rate, threshold, state.adapt_state.step_size),
         }[self._criterion]
+
+    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
+        assert state.threshold_state is not None
+        moved = super()._move(integrator, state, in_warmup)
+        adapted = self._threshold_adapter.update(state.i, state.z, moved.z, state.threshold_state)
+        return moved._replace(threshold=state.threshold_state.threshold, threshold_state=adapted)

@@ -111,7 +111,7 @@ class _Run(NamedTuple):
     state: IntegratorState
     choice: Choice
     span: Span
-    waiting: jax.Array
+    waiting: Span
     num_states: jax.Array
     visits: Visits
     stopped: jax.Array
@@ -152,20 +152,18 @@ def _run(
         return (run.num_states < length) & ~run.stopped & ~run.visits.diverging
 
     nothing = trajectory.choice._replace(log_weight=jnp.array(-jnp.inf))
-    row = ravel_pytree(trajectory.span)[0]  # one array is read and written faster than each field
-    waiting = jnp.zeros((max_tree_depth, row.size), row.dtype)
+    waiting = jax.tree.map(lambda x: jnp.zeros((max_tree_depth, *x.shape), x.dtype), trajectory.span)
     zero, no = jnp.zeros((), jnp.result_type(int)), jnp.array(False)
     run = _Run(end, nothing, trajectory.span, waiting, zero, trajectory.visits, no, rng_key)
     return lax.while_loop(goes_on, add_state, run)
 
 
-def _merge(waiting: jax.Array, span: Span, num_before: jax.Array, rule: Rule) -> tuple[Span, jax.Array, jax.Array]:
+def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tuple[Span, Span, jax.Array]:
     """Join a state with the finished runs before it, as a binary counter carries, until the rule holds.
 
     Returns:
         The largest finished run that ends with the state, the runs that now wait, and whether the rule held.
     """
-    as_span = ravel_pytree(span)[1]
 
     def carries(counter: tuple[jax.Array, Span, jax.Array]) -> jax.Array:
         level, _, stopped = counter
@@ -173,12 +171,14 @@ def _merge(waiting: jax.Array, span: Span, num_before: jax.Array, rule: Rule) ->
 
     def carry(counter: tuple[jax.Array, Span, jax.Array]) -> tuple[jax.Array, Span, jax.Array]:
         level, second, _ = counter
-        first = as_span(waiting[level])
+        first = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, level, keepdims=False), waiting)
         whole = join(first, second)
         return level + 1, whole, rule(first, second, whole)
 
     level, span, stopped = lax.while_loop(carries, carry, (jnp.zeros_like(num_before), span, jnp.array(False)))
-    return span, waiting.at[level].set(ravel_pytree(span)[0]), stopped
+    # updated in place, which a scatter is not
+    waiting = jax.tree.map(lambda x, row: lax.dynamic_update_index_in_dim(x, row, level, 0), waiting, span)
+    return span, waiting, stopped
 
 
 def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, rng_key: jax.Array) -> Trajectory:

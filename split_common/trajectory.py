@@ -15,6 +15,7 @@ MAX_WARMUP_STEPS = 128
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
+FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA = 0.1, 0.5, 0.5
 DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
 
 
@@ -57,6 +58,20 @@ def resolve_length(
         length = check_positive_float("trajectory_length", trajectory_length)
         return None, (length, length)
     return None, DEFAULT_LENGTHS
+
+
+def resolve_threshold(threshold: Any) -> float | None:
+    """Return a fixed threshold of exhaustion, or None for one that adapts.
+
+    Raises:
+        ValueError: unless it is "adapt" or a finite number above 0.
+    """
+    if isinstance(threshold, str) and threshold == "adapt":
+        return None
+    try:
+        return check_positive_float("threshold", threshold)
+    except ValueError:
+        raise ValueError(f"threshold must be 'adapt' or a finite number above 0, got {threshold!r}") from None
 
 
 def check_window_size(window_size: Any, num_steps: int) -> int:
