@@ -266,7 +266,8 @@ class XHMC(TreeHMC):
     Args:
         model: see :class:`SplitNUTS`, also for every argument not listed here.
         num_subsets: M.
-        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension.
+        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension;
+            "adapt" sets it in warm-up (:mod:`numpyro_split.thresholds`).
         criterion: "per_length", |mean of dG/dt by weight| over the number of states; "mean", the same without the
             division; "boundary", |G(end) - G(start)| over the time between, which needs no gradient. Under the
             symmetric schedule with M > 1 the first two take M more subset gradients a state, counted in ``num_grads``.

@@ -1,13 +1,13 @@
-r"""Where the threshold of exhaustion adapts: in warm-up, until successive draws of the slowest coordinate correlate by ½.
+r"""Where the threshold of exhaustion adapts: in warm-up, until draws of the slowest coordinate correlate by one half.
 
-With ρ the correlation of a coordinate before and after a transition, 1 - ρ = E[(z' - z)²] / (2 var z). Long trajectories
-bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less than they cost. In
-between the effective draws per gradient have a broad maximum, and the log of the threshold goes there by the host's dual
-averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest is told from the draws
-since the metric last changed but one: each is weighed by 1 - ρ to the power of -4.
+With ρ the correlation of a coordinate before and after a transition, 1 - ρ = E[(z' - z)²] / (2 var z). Long
+trajectories bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less
+than they cost. In between the effective draws per gradient have a broad maximum, and the log of the threshold goes
+there by the host's dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest
+is told from the draws of the window: each is weighed by 1 - ρ to the power of -4.
 
-Averaging starts anew where the metric changes, but for the last change, and warm-up leaves the average. The draws after
-it are of one threshold, fixed.
+Windows are those of the mass matrix, but for the last change of it; warm-up leaves the average. The draws after it are
+of one threshold, fixed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from numpyro.infer.hmc_util import build_adaptation_schedule, dual_averaging
 
 from numpyro_split.densities import Position
 from numpyro_split.selection import where
-from split_common.trajectory import FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA
-
-SMALLEST_CHANGE = 1e-6  # of 1 - ρ, below which it is not told from none
+from split_common.trajectory import (
+    DRAWS_BEFORE_THRESHOLD,
+    FIRST_THRESHOLD,
+    SMALLEST_CHANGE,
+    TARGET_CHANGE,
+    THRESHOLD_GAMMA,
+)
 
 
 class Draws(NamedTuple):
@@ -101,14 +105,16 @@ class ThresholdAdapter:
 
     def update(self, i: jax.Array, old: Position, new: Position, state: ThresholdState) -> ThresholdState:
         """Adapt after iteration ``i``, from ``old`` to ``new``; after warm-up everything stays as it is."""
-        if state.draws is None:
+        draws_before = state.draws
+        if draws_before is None:
             return state
 
         def adapted() -> ThresholdState:
             before, after = ravel_pytree(old)[0], ravel_pytree(new)[0]
-            draws = state.draws.add(before, after)
-            change = jnp.where(draws.count > 5, draws.change_of_slowest(before, after), TARGET_CHANGE)
-            averaging = self._update(TARGET_CHANGE - change, state.averaging)
+            draws = draws_before.add(before, after)
+            enough = draws.count >= DRAWS_BEFORE_THRESHOLD
+            error = jnp.where(enough, TARGET_CHANGE - draws.change_of_slowest(before, after), 0.0)
+            averaging = self._update(error, state.averaging)
             restarts = jnp.any(i == self._restarts)
             settles = restarts | (i == self._num_warmup - 1)
             threshold = jnp.exp(jnp.where(settles, averaging[1], averaging[0]))

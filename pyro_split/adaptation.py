@@ -85,6 +85,11 @@ class Adapter:
         return float(self._host.step_size)
 
     @property
+    def window_ends(self) -> list[int]:
+        """Iterations that end a window of the mass matrix, counted from 1 as the host does."""
+        return [window.end for window in self._host.adaptation_schedule]
+
+    @property
     def inverse_mass_matrix(self) -> dict[tuple[str, ...], Tensor]:
         """Inverse mass matrix, by block of sites."""
         return self._host.mass_matrix_adapter.inverse_mass_matrix

@@ -32,10 +32,11 @@ from pyro_split.integrators import Integrator
 from pyro_split.kernel import STATISTICS
 from pyro_split.potential import SplitPotential
 from pyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
+from pyro_split.thresholds import ThresholdAdapter
 from pyro_split.trees import doubling
-from split_common.checks import check_choice, check_positive_float, check_positive_int
+from split_common.checks import check_choice, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, warn_of_depth_limit
+from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, resolve_threshold, warn_of_depth_limit
 
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
@@ -51,7 +52,7 @@ class DynamicHMCState(NamedTuple):
         reached_max_treedepth: whether the limit on them ended it.
         virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
         share_at_limit: share of draws since warm-up that ended at the limit.
-        threshold: of exhaustion, as used in the last trajectory; None under the U-turn rule.
+        threshold: of exhaustion, at the last trajectory; None under the U-turn rule.
     """
 
     z: Position
@@ -257,7 +258,8 @@ class XHMC(TreeHMC):
     Args:
         model: see :class:`SplitNUTS`, also for every argument not listed here.
         num_subsets: M.
-        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension.
+        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension;
+            "adapt" sets it in warm-up (:mod:`pyro_split.thresholds`).
         criterion: "per_length", |mean of dG/dt by weight| over the number of states; "mean", the same without the
             division; "boundary", |G(end) - G(start)| over the time between, which needs no gradient. Under the
             symmetric schedule with M > 1 the first two take M more subset gradients a state, counted in ``num_grads``.
@@ -275,7 +277,7 @@ class XHMC(TreeHMC):
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        threshold: float = 0.1,
+        threshold: float | str = 0.1,
         criterion: str = "per_length",
         step_size: float = 1.0,
         max_tree_depth: int = 10,
@@ -292,7 +294,7 @@ class XHMC(TreeHMC):
         jit_compile: bool = True,
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._threshold = check_positive_float("threshold", threshold)
+        self._threshold = resolve_threshold(threshold)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
         self._with_rates = criterion != "boundary"
         super().__init__(
@@ -315,12 +317,19 @@ class XHMC(TreeHMC):
         )
 
     def _first_state(self, **common: Any) -> DynamicHMCState:
-        return super()._first_state(**common)._replace(threshold=self._threshold)
+        restarts = self._adapter.window_ends[:-2]
+        self._thresholds = ThresholdAdapter(self._threshold, self._warmup_steps, restarts, common["z"])
+        return super()._first_state(**common)._replace(threshold=self._thresholds.threshold)
 
     def _rule(self, state: DynamicHMCState) -> Rule:
-        assert state.threshold is not None
+        threshold = self._thresholds.threshold
         return {
-            "per_length": partial(rate_per_length, state.threshold),
-            "mean": partial(mean_rate, state.threshold),
-            "boundary": partial(boundary_rate, state.threshold, self._adapter.step_size),
+            "per_length": partial(rate_per_length, threshold),
+            "mean": partial(mean_rate, threshold),
+            "boundary": partial(boundary_rate, threshold, self._adapter.step_size),
         }[self._criterion]
+
+    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
+        moved = super()._move(integrator, state, in_warmup)._replace(threshold=self._thresholds.threshold)
+        self._thresholds.update(self._t, state.z, moved.z)
+        return moved

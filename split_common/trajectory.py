@@ -15,7 +15,10 @@ MAX_WARMUP_STEPS = 128
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
+# Of a threshold that adapts: where it starts, the 1 - ρ it is adapted to, and how fast; a draw says less of 1 - ρ than
+# of an acceptance, so its dual averaging is ten times slower than that of the step size.
 FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA = 0.1, 0.5, 0.5
+DRAWS_BEFORE_THRESHOLD, SMALLEST_CHANGE = 6, 1e-6  # draws before it moves; 1 - ρ not told from none
 DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
 
 

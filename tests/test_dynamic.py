@@ -1,12 +1,13 @@
 """Trajectories that double or end in windows: what they cost, what they record, and that their draws are exact."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Schedule, naive
-from tests.backends import PyroBackend
+from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree
 from tests.test_posteriors import compare, linear_regression
 
@@ -25,6 +26,7 @@ KERNELS = [
     pytest.param("XHMC", {}, 5, marks=slow),
     pytest.param("XHMC", {"criterion": "boundary"}, 5, marks=slow),
     pytest.param("XHMC", {"criterion": "mean"}, 1, marks=slow),
+    pytest.param("XHMC", {"threshold": "adapt"}, 5, marks=slow),
     pytest.param("WindowedHMC", WINDOWS, 5),
     pytest.param("WindowedHMC", WINDOWS, 1, marks=slow),
 ]
@@ -90,7 +92,8 @@ def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("XHMC", {"threshold": 0.0}, r"threshold must be a finite number above 0, got 0.0"),
+        ("XHMC", {"threshold": 0.0}, r"threshold must be 'adapt' or a finite number above 0, got 0.0"),
+        ("XHMC", {"threshold": "auto"}, r"threshold must be 'adapt' or a finite number above 0, got 'auto'"),
         ("XHMC", {"criterion": "median"}, r"criterion must be one of .* got 'median'"),
         ("SplitNUTS", {"max_tree_depth": 0}, r"max_tree_depth must be a whole number of at least 1, got 0"),
         ("SplitNUTS", {"schedule": "randomised"}, r"schedule must be palindromic, .* got 'randomised'"),
@@ -136,3 +139,43 @@ def test_a_merged_tree_is_stopped_by_its_parts():
     for i in range(8):
         _merge(waiting, state(i), i, rule)
     assert seen == [(0, 0, 1), (2, 2, 3), (0, 1, 3), (4, 4, 5), (6, 6, 7), (4, 5, 7), (0, 3, 7)]
+
+
+def test_threshold_adapts_in_warmup_and_stays(lib):
+    """In warm-up until draws of the wide coordinate correlate by about one half; then it stays as it is."""
+    scales = np.array([1.0, 20.0])
+    target = lib.split.SplitPotential.from_functions(
+        lambda z: 0.0 * z["x"].sum(),
+        lambda z, w: -0.5 * w * ((z["x"] / lib.array(scales)) ** 2).sum(),
+        lib.array(np.full(4, 0.25)),
+        1,
+    )
+    kernel = lib.split.XHMC(
+        target, threshold="adapt", adapt_mass_matrix=False, adapt_step_size=False, step_size=1.0, max_tree_depth=8
+    )
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    mcmc = run(lib, kernel, num_warmup=300, num_samples=600, **options)
+    assert len(set(lib.statistics(mcmc)["threshold"][0])) == 1
+    wide = lib.to_numpy(mcmc.get_samples()["x"]).reshape(-1, 2)[:, 1]
+    correlation = np.corrcoef(wide[1:], wide[:-1])[0, 1]
+    assert 0.1 < correlation < 0.8
+
+
+def test_draws_of_a_window_agree_between_packages():
+    from numpyro_split.thresholds import Draws as NumPyroDraws
+    from pyro_split.thresholds import Draws as PyroDraws
+
+    numpyro, pyro = NumPyroBackend(), PyroBackend()
+    path = np.random.default_rng(0).normal(size=(20, 3)).cumsum(0) * [1.0, 0.1, 3.0]
+    one, other = NumPyroDraws.none(numpyro.array(path[0])), PyroDraws(pyro.array(path[0]))
+    for old, new in itertools.pairwise(path):
+        one = one.add(numpyro.array(old), numpyro.array(new))
+        other.add(pyro.array(old), pyro.array(new))
+    changes = np.mean(np.diff(path, axis=0) ** 2, axis=0) / (2 * path[1:].var(0))
+    weights = changes**-4.0
+    expected = np.sum(weights * (path[-1] - path[-2]) ** 2 / (2 * path[1:].var(0))) / weights.sum()
+    for found in (
+        one.change_of_slowest(numpyro.array(path[-2]), numpyro.array(path[-1])),
+        other.change_of_slowest(pyro.array(path[-2]), pyro.array(path[-1])),
+    ):
+        np.testing.assert_allclose(float(found), expected, rtol=1e-5)

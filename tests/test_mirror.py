@@ -13,7 +13,7 @@ ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # fl
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
     {"kernel", "hamiltonian", "split_hmc", "dynamic_hmc", "windowed_hmc", "inference_data"},
-    {"trajectories", "trees", "windows", "selection", "termination", "adaptation"},
+    {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation"},
     {"integrators"},
     {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
 ]
