@@ -4,8 +4,8 @@ Six normal targets, in 2 and in 50 dimensions: equally correlated (0.95), ill-co
 to 10) and autocorrelated (0.9 to the power of the distance). Unit mass matrix, so that they stay as hard as they are;
 the step size adapts; M = 1. A figure is the smallest effective sample size over all coordinates and their squares, over
 all gradients after warm-up, in thousands: mean and standard error over independent runs of four chains, each started
-from the target. Of chains that have hardly moved it says too much: below five draws a chain it is no figure, and printed
-as "-".
+from the target. Of chains that have hardly moved it says too much: below five draws a chain it is no figure, and is
+printed as "-".
 """
 
 from __future__ import annotations
