@@ -86,9 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.quick:
         options.repeats, options.runs, options.warmup, options.draws = 3, 2, 100, 100
     print("times in microseconds per gradient; ratio: median [quartiles] over rounds; ESS per thousand gradients")
-    print(
-        f"{'framework':8s} {'target':13s}{'host':>9s}{'split':>9s}   {'split / host':38s}{'host':>7s}{'split':>8s}  ratio"
-    )
+    headings = ("framework", "target", "host", "split", "split / host", "host", "split")
+    print("{:8s} {:12s}{:>9s}{:>9s}   {:37s}{:>8s}{:>8s}  ratio".format(*headings))
     results = []
     for framework in chosen(options.framework, ("numpyro", "pyro")):
         for target in chosen(options.target, TARGETS):
