@@ -37,17 +37,9 @@ from split_common.checks import (
     check_sites,
 )
 from split_common.subsets import SUBSET_ORDERS
+from split_common.trajectory import STATISTICS
 
 INIT_TRIES = 100
-STATISTICS = (
-    "diverging",
-    "energy",
-    "potential_energy",
-    "accept_prob",
-    "num_steps",
-    "num_grads",
-    "step_size",
-)
 
 
 class SplitKernel(MCMCKernel):

@@ -29,16 +29,21 @@ from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
 from pyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from pyro_split.integrators import Integrator
-from pyro_split.kernel import STATISTICS
 from pyro_split.potential import SplitPotential
 from pyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
 from pyro_split.thresholds import ThresholdAdapter
 from pyro_split.trees import doubling
 from split_common.checks import check_choice, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import CRITERIA, DRAWS_BEFORE_WARNING, FREQUENT, resolve_threshold, warn_of_depth_limit
-
-TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
+from split_common.trajectory import (
+    CRITERIA,
+    DRAWS_BEFORE_WARNING,
+    FREQUENT,
+    STATISTICS,
+    TREE_STATISTICS,
+    resolve_threshold,
+    warn_of_depth_limit,
+)
 
 
 class DynamicHMCState(NamedTuple):
@@ -108,7 +113,7 @@ def tree_transition(
 
 
 class TreeHMC(HamiltonianKernel):
-    """Base of the kernels whose trajectories double; they differ by the rule that stops them."""
+    """Base of the kernels whose trajectories double; they differ by the rule that stops them. See :class:`SplitNUTS`."""
 
     _with_rates = False
     _statistic_names = (*STATISTICS, *TREE_STATISTICS)
@@ -116,15 +121,41 @@ class TreeHMC(HamiltonianKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int,
+        num_subsets: int = 1,
         *,
-        max_tree_depth: int,
-        schedule: str | Callable[[int], Schedule],
-        **options: Any,
+        step_size: float = 1.0,
+        max_tree_depth: int = 10,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
         self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
         self._schedule_name = schedule
-        super().__init__(model, num_subsets, **options)
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
 
     @abstractmethod
     def _rule(self, state: DynamicHMCState) -> Rule:
@@ -205,45 +236,6 @@ class SplitNUTS(TreeHMC):
         >>> mcmc.get_samples()["mu"].shape
         torch.Size([50])
     """
-
-    def __init__(
-        self,
-        model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
-        *,
-        step_size: float = 1.0,
-        max_tree_depth: int = 10,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
-        schedule: str | Callable[[int], Schedule] = "symmetric",
-    ):
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            max_tree_depth=max_tree_depth,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-            schedule=schedule,
-        )
 
     def _rule(self, state: DynamicHMCState) -> Rule:
         return u_turn

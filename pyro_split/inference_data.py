@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pyro.infer import MCMC
 
-from pyro_split.kernel import STATISTICS
+from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 

@@ -1,4 +1,4 @@
-"""How long a trajectory is and in which order it visits the subsets, whichever framework integrates it."""
+"""What a trajectory may be and what is recorded of it, whichever framework integrates it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
 FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA = 0.1, 0.5, 0.5
 DRAWS_BEFORE_THRESHOLD, SMALLEST_CHANGE = 6, 1e-6  # draws before it moves; 1 - ρ not told from none
 DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
+
+
+STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
+TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
 
 class Proposal(NamedTuple):
