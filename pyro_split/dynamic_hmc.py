@@ -113,7 +113,7 @@ def tree_transition(
 
 
 class TreeHMC(HamiltonianKernel):
-    """Base of the kernels of trajectories that double; they differ by the rule that stops them (see :class:`SplitNUTS`)."""
+    """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
     _with_rates = False
     _statistic_names = (*STATISTICS, *TREE_STATISTICS)
