@@ -170,9 +170,13 @@ class TreeHMC(HamiltonianKernel):
         state = super().sample(state, model_args, model_kwargs)
         num_draws = jnp.max(state.i) - self._num_warmup
         warns = (num_draws == DRAWS_BEFORE_WARNING) & (jnp.mean(state.share_at_limit) > FREQUENT)
-        warn = partial(jax.debug.callback, partial(warn_of_depth_limit, self._max_tree_depth))
-        lax.cond(warns, warn, lambda share: None, jnp.mean(state.share_at_limit))
+        lax.cond(warns, partial(jax.debug.callback, self._warn), lambda *_: None, warns, jnp.mean(state.share_at_limit))
         return state
+
+    def _warn(self, warns: Any, share: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_depth_limit(self._max_tree_depth, share)
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
