@@ -1,0 +1,1 @@
+"""Published tables and figures, run again with the kernels of this repository."""
