@@ -338,5 +338,7 @@ class XHMC(TreeHMC):
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
         assert state.threshold_state is not None
         moved = super()._move(integrator, state, in_warmup)
-        adapted = self._threshold_adapter.update(state.i, state.z, moved.z, state.threshold_state)
+        adapted = self._threshold_adapter.update(
+            state.i, state.z, moved.z, moved.reached_max_treedepth, state.threshold_state
+        )
         return moved._replace(threshold=state.threshold_state.threshold, threshold_state=adapted)

@@ -4,7 +4,9 @@ With ρ the correlation of a coordinate before and after a transition, 1 - ρ = 
 trajectories bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less
 than they cost. In between the effective draws per gradient have a broad maximum, and the log of the threshold goes
 there by the host's dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest
-is told from the draws of the window: each is weighed by 1 - ρ to the power of -4.
+is told from the draws of the window: each is weighed by 1 - ρ to the power of -4. A trajectory that the limit on its
+depth ended does not lower the threshold: were a coordinate to hardly move however long trajectories are (several
+modes), it would fall without end.
 
 Windows are those of the mass matrix, but for the last change of it; warm-up leaves the average. The draws after it are
 of one threshold, fixed.
@@ -103,8 +105,18 @@ class ThresholdAdapter:
         threshold = jnp.asarray(FIRST_THRESHOLD, jnp.result_type(float))
         return ThresholdState(threshold, Draws.none(ravel_pytree(z)[0]), self._init(jnp.log(threshold)))
 
-    def update(self, i: jax.Array, old: Position, new: Position, state: ThresholdState) -> ThresholdState:
-        """Adapt after iteration ``i``, from ``old`` to ``new``; after warm-up everything stays as it is."""
+    def update(
+        self, i: jax.Array, old: Position, new: Position, at_limit: jax.Array, state: ThresholdState
+    ) -> ThresholdState:
+        """Adapt after iteration ``i``; after warm-up everything stays as it is.
+
+        Args:
+            i: the iteration.
+            old: position before it.
+            new: position after it.
+            at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
+            state: the threshold so far.
+        """
         draws_before = state.draws
         if draws_before is None:
             return state
@@ -114,7 +126,7 @@ class ThresholdAdapter:
             draws = draws_before.add(before, after)
             enough = draws.count >= DRAWS_BEFORE_THRESHOLD
             error = jnp.where(enough, TARGET_CHANGE - draws.change_of_slowest(before, after), 0.0)
-            averaging = self._update(error, state.averaging)
+            averaging = self._update(jnp.where(at_limit, jnp.minimum(error, 0.0), error), state.averaging)
             restarts = jnp.any(i == self._restarts)
             settles = restarts | (i == self._num_warmup - 1)
             threshold = jnp.exp(jnp.where(settles, averaging[1], averaging[0]))

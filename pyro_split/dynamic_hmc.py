@@ -323,5 +323,5 @@ class XHMC(TreeHMC):
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         moved = super()._move(integrator, state, in_warmup)._replace(threshold=self._thresholds.threshold)
-        self._thresholds.update(self._t, state.z, moved.z)
+        self._thresholds.update(self._t, state.z, moved.z, moved.reached_max_treedepth)
         return moved

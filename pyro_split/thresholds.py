@@ -4,7 +4,9 @@ With ρ the correlation of a coordinate before and after a transition, 1 - ρ = 
 trajectories bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less
 than they cost. In between the effective draws per gradient have a broad maximum, and the log of the threshold goes
 there by the host's dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest
-is told from the draws of the window: each is weighed by 1 - ρ to the power of -4.
+is told from the draws of the window: each is weighed by 1 - ρ to the power of -4. A trajectory that the limit on its
+depth ended does not lower the threshold: were a coordinate to hardly move however long trajectories are (several
+modes), it would fall without end.
 
 Windows are those of the mass matrix, but for the last change of it; warm-up leaves the average. The draws after it are
 of one threshold, fixed.
@@ -78,14 +80,22 @@ class ThresholdAdapter:
         if self._adapts:
             self._start_window(_flat(z))
 
-    def update(self, t: int, old: Position, new: Position) -> None:
-        """Adapt after iteration ``t``, counted from 1, from ``old`` to ``new``; after warm-up nothing changes."""
+    def update(self, t: int, old: Position, new: Position, at_limit: bool) -> None:
+        """Adapt after iteration ``t``; after warm-up nothing changes.
+
+        Args:
+            t: the iteration, counted from 1.
+            old: position before it.
+            new: position after it.
+            at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
+        """
         if not self._adapts or t > self._warmup_steps:
             return
         before, after = _flat(old), _flat(new)
         self._draws.add(before, after)
         enough = self._draws.count >= DRAWS_BEFORE_THRESHOLD
-        self._averaging.step(TARGET_CHANGE - self._draws.change_of_slowest(before, after) if enough else 0.0)
+        error = TARGET_CHANGE - self._draws.change_of_slowest(before, after) if enough else 0.0
+        self._averaging.step(min(error, 0.0) if at_limit else error)
         latest, average = self._averaging.get_state()
         settles = t in self._restarts or t == self._warmup_steps
         self.threshold = math.exp(average if settles else latest)

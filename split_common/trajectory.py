@@ -97,6 +97,6 @@ def warn_of_depth_limit(max_tree_depth: int, share: Any) -> None:
     warnings.warn(
         f"{float(share):.0%} of the first {DRAWS_BEFORE_WARNING} trajectories ended at "
         f"max_tree_depth={max_tree_depth}, which makes draws correlated (they are still exact); raise max_tree_depth "
-        "or XHMC's threshold, or reparametrise the model",
+        "or a given threshold of XHMC, or reparametrise the model",
         stacklevel=2,
     )

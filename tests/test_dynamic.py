@@ -179,3 +179,13 @@ def test_draws_of_a_window_agree_between_packages():
         other.change_of_slowest(pyro.array(path[-2]), pyro.array(path[-1])),
     ):
         np.testing.assert_allclose(float(found), expected, rtol=1e-5)
+
+
+def test_threshold_does_not_fall_at_the_depth_limit(lib):
+    """Of steps so small that no coordinate moves and nearly every trajectory ends at the limit (else below 1e-4)."""
+    kernel = lib.split.XHMC(
+        harmonic(lib), threshold="adapt", max_tree_depth=2, step_size=1e-4, adapt_step_size=False, schedule="naive"
+    )
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    found = lib.statistics(run(lib, kernel, num_warmup=150, num_samples=2, **options))
+    assert found["threshold"].min() > 0.01
