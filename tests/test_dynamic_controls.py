@@ -92,7 +92,9 @@ CONTROLS = {
 # in Pyro its fault, worth 13 standard errors of 64,000 draws, would take minutes to show
 LEFT_OUT = {("pyro", "xhmc-unchecked")}
 IN_DEFAULT_SUITE = {("numpyro", "nuts-sign", "broken"), ("pyro", "nuts-unchecked", "broken")}
-IN_DEFAULT_SUITE |= {("pyro", "nuts-unchecked", "honest")}
+# at adapted steps energy errors are too small for a fault in the choice of a state to show; here they are not
+IN_DEFAULT_SUITE |= {("pyro", "nuts-unchecked", "honest"), ("pyro", "windowed-sign", "honest")}
+IN_DEFAULT_SUITE |= {("numpyro", name, "honest") for name in ("nuts-sign", "xhmc-sign", "windowed-sign")}
 
 
 def cases(kind):
@@ -135,5 +137,5 @@ def test_broken_kernel_disagrees(lib, name, monkeypatch):
 
 @pytest.mark.parametrize(("lib", "name"), cases("honest"), indirect=["lib"])
 def test_unbroken_kernel_agrees_in_the_setting_of_the_controls(lib, name):
-    """What the controls show is their fault and not their setting (44 comparisons, 0.12 %; by default 4, 0.01 %)."""
+    """What the controls show is their fault and not their setting (44 comparisons, 0.12 %; by default 20, 0.05 %)."""
     assert_agree(compare(lib, CONTROLS[name]))
