@@ -13,18 +13,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax, random
-from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator
-from numpyro_split.trajectories import kinetic_change
+from numpyro_split.kinetic import EuclideanKinetic
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
-IntegratorFor = Callable[[Any], Integrator]
+IntegratorFor = Callable[[EuclideanKinetic], Integrator]
 
 
 class AdaptationSettings(NamedTuple):
@@ -43,12 +42,14 @@ class SearchPoint(NamedTuple):
     """What the host's adapter passes on to the step-size search.
 
     Attributes:
-        z: position; the adapter itself reads the first field.
+        coordinates: what the mass matrix adapts to; the adapter itself reads the first field.
+        z: position.
         energies: terms of the potential at ``z``.
         active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
             this keeps the search from running where its result is not used.
     """
 
+    coordinates: Position
     z: Position
     energies: Compensated
     active: jax.Array
@@ -60,8 +61,9 @@ class Adapter:
     Args:
         settings: what to adapt.
         num_warmup: number of warm-up iterations.
-        sites: names of the latent sites.
-        integrator_for: the integrator of what is sampled, for a given inverse mass matrix.
+        coordinates: from a position to what the mass matrix adapts to, a dict of arrays; itself for most kernels.
+        sites: names of its entries.
+        integrator_for: the integrator of what is sampled, for a given metric.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
@@ -70,11 +72,12 @@ class Adapter:
         self,
         settings: AdaptationSettings,
         num_warmup: int,
+        coordinates: Callable[[Position], Position],
         sites: Sequence[str],
         integrator_for: IntegratorFor,
         longest_step: float,
     ):
-        self._longest_step = longest_step
+        self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup
         self._integrator_for = integrator_for
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
@@ -93,7 +96,7 @@ class Adapter:
         """First step size and metric, at a starting point."""
         given = self._settings.inverse_mass_matrix
         return self._init(
-            SearchPoint(z, energies, jnp.array(True)),
+            SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
             rng_key,
             jnp.asarray(self._settings.step_size, jnp.result_type(float)),
             inverse_mass_matrix=dict(given) if isinstance(given, dict) else given,
@@ -103,7 +106,7 @@ class Adapter:
         self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated, state: HMCAdaptState
     ) -> HMCAdaptState:
         """Adapt after iteration ``i``; after warm-up everything stays as it is."""
-        point = SearchPoint(z, energies, jnp.any(i == self._window_ends))
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
 
         def adapted() -> HMCAdaptState:
             new = self._update(i, accept_prob, point, state)
@@ -116,9 +119,8 @@ class Adapter:
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
     ) -> jax.Array:
         """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
-        integrator = self._integrator_for(inverse_mass_matrix)
+        integrator = self._integrator_for(EuclideanKinetic.of_inverse(inverse_mass_matrix))
         order = jnp.arange(integrator.schedule.num_subsets)
-        mass_matrix_sqrt = jax.tree.map(_sqrt_of_inverse, inverse_mass_matrix)
         force = lax.cond(
             point.active,
             lambda: integrator.opening_force(point.z, order),
@@ -126,10 +128,10 @@ class Adapter:
         )
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
-            p = momentum_generator(point.z, mass_matrix_sqrt, rng_key)
-            end = integrator.step(integrator.known(point.z, p, force, point.energies), step_size, order)
-            change = difference(integrator.energies(end), point.energies)
-            change = change + kinetic_change(integrator.velocity, end.p, p)
+            p = integrator.kinetic.draw(point.z, rng_key)
+            start = integrator.known(point.z, p, force, point.energies)
+            end = integrator.step(start, step_size, order)
+            change = difference(integrator.energies(end), point.energies) + integrator.kinetic.change(end, start)
             return jnp.where(-change > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)  # NaN counts as a rejection
 
         def go_on(search: tuple[jax.Array, ...]) -> jax.Array:
@@ -147,11 +149,3 @@ class Adapter:
         step_size = jnp.minimum(step_size, self._longest_step)
         step_size = lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
         return jnp.minimum(step_size, self._longest_step)
-
-
-def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:
-    """A square root of the mass matrix, to draw momenta with."""
-    if inverse.ndim == 1:
-        return 1 / jnp.sqrt(inverse)
-    identity = jnp.identity(inverse.shape[0])
-    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inverse), identity, lower=True, trans="T")

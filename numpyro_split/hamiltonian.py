@@ -15,13 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import random
-from numpyro.infer.hmc import momentum_generator
-from numpyro.infer.hmc_util import euclidean_kinetic_energy
 
 from numpyro_split.adaptation import Adapter
 from numpyro_split.densities import Position
 from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import SplitKernel
+from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.selection import Choice, Path, Visits
 from split_common.schedule import Schedule
@@ -56,13 +55,16 @@ class HamiltonianKernel(SplitKernel):
         """What the step size is adapted to at most."""
         return math.inf
 
-    def _integrator(self, potential: SplitPotential, inverse_mass_matrix: Any) -> Integrator:
-        velocity = partial(euclidean_kinetic_energy._kinetic_grad, inverse_mass_matrix)
-        return Integrator(self._rows, potential, velocity)
+    def _coordinates(self, z: Position) -> Position:
+        """What the mass matrix adapts to."""
+        return z
+
+    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+        return Integrator(self._rows, potential, kinetic)
 
     def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
-        integrator_for = partial(self._integrator, potential)
-        return Adapter(self._settings, self._num_warmup, tuple(z), integrator_for, self._longest_step)
+        sites, integrator_for = tuple(self._coordinates(z)), partial(self._integrator, potential)
+        return Adapter(self._settings, self._num_warmup, self._coordinates, sites, integrator_for, self._longest_step)
 
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
         key_adapt, key_chain = random.split(rng_key)
@@ -88,7 +90,7 @@ class HamiltonianKernel(SplitKernel):
         )
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        integrator = self._integrator(potential, state.adapt_state.inverse_mass_matrix)
+        integrator = self._integrator(potential, EuclideanKinetic.adapted(state.adapt_state))
         in_warmup = state.i < self._num_warmup
         moved = self._move(integrator, state, in_warmup)
         adapt_state = self._adapter(potential, moved.z).update(
@@ -111,20 +113,19 @@ class HamiltonianKernel(SplitKernel):
         if self._draws_order:
             return None
         # the opening kicks do not involve the metric, so any will do
-        return self._integrator(potential, None).opening_force(z, jnp.arange(self._num_subsets))
+        return self._integrator(potential, EuclideanKinetic(None)).opening_force(z, jnp.arange(self._num_subsets))
 
 
 def draw_path(state: Any, integrator: Integrator, rng_key: jax.Array) -> Path:
     """A path from the state with a momentum drawn from N(0, M), at the state's step size and metric."""
-    adapted, order = state.adapt_state, jnp.arange(integrator.schedule.num_subsets)
-    p = momentum_generator(state.z, adapted.mass_matrix_sqrt, rng_key)
-    unscale = partial(euclidean_kinetic_energy._kinetic_grad, adapted.mass_matrix_sqrt_inv)
-    return Path(integrator, unscale, adapted.step_size, order, p, state.energies)
+    order, kinetic = jnp.arange(integrator.schedule.num_subsets), EuclideanKinetic.adapted(state.adapt_state)
+    start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.force, state.energies)
+    return Path(integrator, kinetic.unscale, state.adapt_state.step_size, order, start, state.energies)
 
 
 def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: jax.Array) -> Any:
     """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories have."""
-    start_energy = state.potential_energy + euclidean_kinetic_energy(state.adapt_state.inverse_mass_matrix, path.p)
+    start_energy = state.potential_energy + path.integrator.kinetic.energy(state.z, path.start.p)
     return state._replace(
         z=choice.z,
         force=choice.force,
@@ -132,7 +133,7 @@ def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps:
         potential_energy=jnp.sum(choice.energies.value),
         energy=start_energy + choice.energy_change,
         num_steps=num_steps,
-        num_grads=num_steps * path.integrator.schedule.grads_per_step,
+        num_grads=num_steps * path.integrator.grads_per_step,
         accept_prob=visits.mean_accept_prob,
         diverging=visits.diverging,
         step_size=path.step_size,

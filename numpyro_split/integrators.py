@@ -45,6 +45,26 @@ class Potential(Protocol):
         ...
 
 
+class Kinetic(Protocol):
+    """What is asked of a kinetic energy (see :class:`~numpyro_split.kinetic.EuclideanKinetic`)."""
+
+    def velocity(self, p: Position) -> Position:
+        """The inverse mass matrix times the momentum."""
+        ...
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """A momentum at ``z`` from exp(-kinetic energy)."""
+        ...
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """The kinetic energy."""
+        ...
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """The kinetic energy at ``new`` minus that at ``old``."""
+        ...
+
+
 class IntegratorState(NamedTuple):
     """A point in phase space, on the way along a trajectory.
 
@@ -68,22 +88,28 @@ class Integrator:
     Args:
         schedule: the rows of a step.
         potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
-        velocity: ``velocity(p)``, the inverse mass matrix times the momentum.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from numpyro_split import SplitPotential
+        >>> from numpyro_split.kinetic import EuclideanKinetic
         >>> from split_common.schedule import symmetric
         >>> flat, normal = lambda z: 0.0, lambda z, y: -0.25 * y * z["x"] ** 2
         >>> potential = SplitPotential.from_functions(flat, normal, jnp.ones(2), num_subsets=2)
-        >>> integrator, order = Integrator(symmetric(2), potential, lambda p: p), jnp.arange(2)
+        >>> integrator = Integrator(symmetric(2), potential, EuclideanKinetic(jnp.ones(1)))
+        >>> order = jnp.arange(2)
         >>> start = integrator.start({"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}, order)
         >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
         0.995
     """
 
-    def __init__(self, schedule: Schedule, potential: Potential, velocity: Velocity):
-        self.schedule, self.potential, self.velocity = schedule, potential, velocity
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
+        self.grads_per_step = schedule.grads_per_step
         self._rows = _columns(schedule.evaluated_rows, schedule.closes)
         self._keeps_energies = schedule.closing_kick is not None
 
@@ -133,7 +159,7 @@ class Integrator:
         z, p, force, _ = state
         if force is not None:
             p = _add(p, force, -step_size)
-            z = _add(z, self.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            z = _add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             force = jax.tree.map(jnp.zeros_like, force)
 
         def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
@@ -141,7 +167,11 @@ class Integrator:
             energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
             p = _add(p, grad, -step_size * row["kick"])
             z = lax.cond(
-                row["drift"] > 0, lambda z, p: _add(z, self.velocity(p), step_size * row["drift"]), lambda z, p: z, z, p
+                row["drift"] > 0,
+                lambda z, p: _add(z, self.kinetic.velocity(p), step_size * row["drift"]),
+                lambda z, p: z,
+                z,
+                p,
             )
             if force is not None:
                 force = _add(force, grad, row["kick"] * row["closes"])

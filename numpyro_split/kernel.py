@@ -226,7 +226,11 @@ class SplitKernel(MCMCKernel):
             subset_order=self._subset_order,
             init_strategy=self._init_strategy,
         )
+        self._study_split(self._split, args, kwargs)
         self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn what else a kernel needs to know of a model that has just been divided."""
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         if self._potential is not None:
@@ -256,6 +260,10 @@ class SplitKernel(MCMCKernel):
         sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
         if self._split is not None:
             check_sites("init_params", sizes, self._split.site_sizes)
+        self._check_mass(sizes)
+
+    def _check_mass(self, sizes: dict[str, int]) -> None:
+        """Raise unless the given mass matrix fits sites of these sizes."""
         check_mass_blocks("dense_mass", self._settings.dense_mass, sizes)
         check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.dense_mass)
 

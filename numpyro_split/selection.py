@@ -17,7 +17,6 @@ from jax import random
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator, IntegratorState
-from numpyro_split.trajectories import kinetic_change
 from split_common.trajectory import MAX_ENERGY_CHANGE
 
 
@@ -29,7 +28,7 @@ class Path(NamedTuple):
         unscale: from a momentum to M to the power of -½ times it, a dict like it.
         step_size: size of a step.
         order: which subset stands at each place of the schedule, shape (M,).
-        p: momentum at the start.
+        start: where it starts.
         energies: terms of the potential at the start, shape (M + 1,).
     """
 
@@ -37,7 +36,7 @@ class Path(NamedTuple):
     unscale: Callable[[Position], Position]
     step_size: jax.Array
     order: jax.Array
-    p: Position
+    start: IntegratorState
     energies: Compensated
 
     def step(self, state: IntegratorState, direction: jax.Array | int) -> IntegratorState:
@@ -46,7 +45,7 @@ class Path(NamedTuple):
 
     def energy_change(self, state: IntegratorState, energies: Compensated) -> jax.Array:
         """H at ``state`` minus H at the start; infinite where it is undefined."""
-        change = difference(energies, self.energies) + kinetic_change(self.integrator.velocity, state.p, self.p)
+        change = difference(energies, self.energies) + self.integrator.kinetic.change(state, self.start)
         return jnp.where(jnp.isnan(change), jnp.inf, change)
 
 

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import random
-from numpyro.infer.hmc import momentum_generator
-from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
+from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.densities import Position
@@ -33,7 +32,7 @@ from numpyro_split.energies import Compensated, difference
 from numpyro_split.hamiltonian import HamiltonianKernel
 from numpyro_split.integrators import Integrator
 from numpyro_split.potential import SplitPotential
-from numpyro_split.trajectories import draw_length, fixed_length, kinetic_change, metropolis, steps_of_length
+from numpyro_split.trajectories import draw_length, fixed_length, metropolis, steps_of_length
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, naive, randomised, symmetric
 from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
@@ -77,17 +76,17 @@ class SplitHMCState(NamedTuple):
     rng_key: jax.Array
 
 
-def transition(state: SplitHMCState, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array) -> SplitHMCState:
+def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array) -> tuple[Any, Position]:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 
     Args:
-        state: where the chain is.
+        state: where the chain is, a :class:`SplitHMCState` or one with more fields.
         integrator: the schedule on the target's potential, with the state's metric.
         proposal: length and order of the trajectory.
         in_warmup: whether this is a warm-up iteration.
 
     Returns:
-        The next state.
+        The next state, and the momentum there.
     """
     rng_key, key_momentum, key_order, key_length, key_accept = random.split(state.rng_key, 5)
     schedule, adapted = integrator.schedule, state.adapt_state
@@ -103,30 +102,31 @@ def transition(state: SplitHMCState, integrator: Integrator, proposal: Proposal,
     else:
         num_steps, step_size = jnp.array(proposal.num_steps), adapted.step_size
 
-    p = momentum_generator(state.z, adapted.mass_matrix_sqrt, key_momentum)
+    p = integrator.kinetic.draw(state.z, key_momentum)
     start = integrator.known(state.z, p, force, state.energies)
     end = fixed_length(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
-    energy_change = difference(energies, state.energies) + kinetic_change(integrator.velocity, end.p, p)
+    energy_change = difference(energies, state.energies) + integrator.kinetic.change(end, start)
     decision = metropolis(energy_change, partial(random.uniform, key_accept))
 
     taken = (end.z, end.force if state.force is not None else None, energies, end.p)
     kept = (state.z, state.force, state.energies, p)
     z, force, energies, p = jax.tree.map(lambda a, b: jnp.where(decision.accepted, a, b), taken, kept)
     potential_energy = jnp.sum(energies.value)
-    return state._replace(
+    moved = state._replace(
         z=z,
         force=force,
         energies=energies,
         potential_energy=potential_energy,
-        energy=potential_energy + euclidean_kinetic_energy(adapted.inverse_mass_matrix, p),
+        energy=potential_energy + integrator.kinetic.energy(z, p),
         num_steps=num_steps,
-        num_grads=num_steps * schedule.grads_per_step + proposal.draws_order * schedule.opening_grads,
+        num_grads=num_steps * integrator.grads_per_step + proposal.draws_order * schedule.opening_grads,
         accept_prob=decision.accept_prob,
         diverging=decision.diverging,
         step_size=step_size,
         rng_key=rng_key,
     )
+    return moved, p
 
 
 class SplitHMC(HamiltonianKernel):
@@ -223,7 +223,7 @@ class SplitHMC(HamiltonianKernel):
         return SplitHMCState(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
-        return transition(state, integrator, self._proposal, in_warmup)
+        return transition(state, integrator, self._proposal, in_warmup)[0]
 
 
 class SymmetricSplitHMC(SplitHMC):

@@ -17,13 +17,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
+from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.infer.util import ModelInfo, _transforms_from_trace, initialize_model, transform_fn
+from numpyro.infer.util import (
+    ModelInfo,
+    _transforms_from_trace,
+    _unconstrain_reparam,
+    initialize_model,
+    transform_fn,
+)
 
 from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
-from numpyro_split.rows import ModelSites, RowSelectableModel, describe_model
+from numpyro_split.rows import ModelSites, RowSelectableModel, Trace, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
     NoFiniteStartError,
@@ -168,6 +175,14 @@ class ModelSplit:
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
         return self._initialize(rng_key, density, data).param_info.z
 
+    def trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Trace]:
+        """The model's trace at a position, on the rows that :meth:`_initialize` looks at, and how many they are."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        block = self._few_rows()
+        args, kwargs = self._density(arguments).rows(arguments.data, block)
+        at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(_unconstrain_reparam, z))
+        return block.indices.shape[0], trace(at_z).get_trace(*args, **kwargs)
+
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
@@ -216,9 +231,7 @@ class ModelSplit:
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        everything = RowBlock(jnp.arange(self.layout.num_rows))
-        block = everything if self._local_axes else RowBlock(jnp.asarray(self.layout.rows(0)))
-        args, kwargs = density.rows(data, block)
+        args, kwargs = density.rows(data, self._few_rows())
         return initialize_model(
             rng_key,
             self._model,
@@ -228,6 +241,10 @@ class ModelSplit:
             model_kwargs=kwargs,
             validate_grad=False,  # gradients are looked at by the exactness check
         )
+
+    def _few_rows(self) -> RowBlock:
+        """The rows of one subset; all of them where a latent has an entry per row."""
+        return RowBlock(jnp.arange(self.layout.num_rows) if self._local_axes else jnp.asarray(self.layout.rows(0)))
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:

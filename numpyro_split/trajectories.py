@@ -6,7 +6,7 @@ map (steps, then flip of the momentum) is its own inverse, or, for an order draw
 as its inverse (:mod:`split_common.schedule`); so exp(-H) is left invariant.
 
 The decision rests on the *change* of energy, taken subset by subset before it is rounded
-(:mod:`numpyro_split.energies`), and for the kinetic energy in the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
+(:mod:`numpyro_split.energies`), the kinetic energy's likewise (:mod:`numpyro_split.kinetic`).
 
 Reference:
     Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, section 3.
@@ -21,9 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.densities import Position
-from numpyro_split.energies import compensated_total
-from numpyro_split.integrators import Integrator, IntegratorState, Velocity
+from numpyro_split.integrators import Integrator, IntegratorState
 from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
 
 
@@ -51,14 +49,6 @@ def steps_of_length(
     limited = jnp.where(in_warmup & (num_steps > MAX_WARMUP_STEPS), MAX_WARMUP_STEPS, num_steps)
     exact = jnp.where(limited < num_steps, step_size, trajectory_length / num_steps)
     return limited.astype(jnp.result_type(int)), exact
-
-
-def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
-    """K(new) - K(old) without the cancellation of two large numbers."""
-    change = jax.tree.map(jnp.subtract, new, old)
-    speed = velocity(jax.tree.map(jnp.add, new, old))
-    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
-    return compensated_total(jax.tree.leaves(products)).value
 
 
 class Decision(NamedTuple):

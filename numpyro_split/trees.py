@@ -64,22 +64,19 @@ class Trajectory(NamedTuple):
         return ~self.stopped & ~self.visits.diverging
 
 
-def doubling(
-    path: Path, start: IntegratorState, rule: Rule, max_tree_depth: int, rng_key: jax.Array, with_rates: bool = False
-) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array, with_rates: bool = False) -> Trajectory:
     """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
-        path: how it is integrated.
-        start: where it starts.
+        path: how it is integrated, and from where.
         rule: when it stops.
         max_tree_depth: most doublings.
         rng_key: for directions and choices.
         with_rates: whether the rule asks for dG/dt, which takes the whole gradient at every state.
     """
-    choice, span = _look_at_start(path, start, with_rates)
+    choice, span = _look_at_start(path, with_rates)
     no, zero = jnp.array(False), jnp.zeros((), jnp.result_type(int))
-    trajectory = Trajectory(start, start, choice, span, zero, Visits.none(), no)
+    trajectory = Trajectory(path.start, path.start, choice, span, zero, Visits.none(), no)
 
     def grow(carry: tuple[Trajectory, jax.Array]) -> tuple[Trajectory, jax.Array]:
         trajectory, rng_key = carry
@@ -197,11 +194,11 @@ def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, 
     return where(refused, kept, grown)._replace(depth=trajectory.depth + 1, visits=run.visits)
 
 
-def _look_at_start(path: Path, start: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+def _look_at_start(path: Path, with_rates: bool) -> tuple[Choice, Span]:
     """What there is to know of the state that a trajectory starts from."""
-    grad = path.integrator.energies_and_grad(start)[1] if with_rates else None
-    choice = only(start, path.energies, jnp.zeros(()))
-    return choice, _span_of(path, start, choice.log_weight, grad)
+    grad = path.integrator.energies_and_grad(path.start)[1] if with_rates else None
+    choice = only(path.start, path.energies, jnp.zeros(()))
+    return choice, _span_of(path, path.start, choice.log_weight, grad)
 
 
 def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:

@@ -49,8 +49,7 @@ def windowed_transition(
     """
     rng_key, key_momentum, key_path = random.split(state.rng_key, 3)
     path = draw_path(state, integrator, key_momentum)
-    start = integrator.known(state.z, path.p, state.force, state.energies)
-    choice, visits = windowed(path, start, num_steps, window_size, key_path)
+    choice, visits = windowed(path, num_steps, window_size, key_path)
     return at_choice(state, path, choice, visits, jnp.full_like(state.num_steps, num_steps))._replace(rng_key=rng_key)
 
 

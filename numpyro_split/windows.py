@@ -17,18 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.integrators import IntegratorState
 from numpyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only, where
 
 
-def windowed(
-    path: Path, start: IntegratorState, num_steps: int, window_size: int, rng_key: jax.Array
-) -> tuple[Choice, Visits]:
+def windowed(path: Path, num_steps: int, window_size: int, rng_key: jax.Array) -> tuple[Choice, Visits]:
     """A trajectory of ``num_steps`` steps, accepted by windows of ``window_size`` states."""
     key_place, key_states, key_accept = random.split(rng_key, 3)
     place = random.randint(key_place, (), 0, window_size)
-    unseen = only(start, path.energies, jnp.array(jnp.inf))
-    at_start = only(start, path.energies, jnp.zeros(()))
+    unseen = only(path.start, path.energies, jnp.array(jnp.inf))
+    at_start = only(path.start, path.energies, jnp.zeros(()))
 
     def see(windows: tuple[Choice, Choice], state: Choice, i: jax.Array) -> tuple[Choice, Choice]:
         members = (i < window_size, i > num_steps - window_size)
@@ -48,8 +45,8 @@ def windowed(
         in_a_window = (i < window_size) | (i > num_steps - window_size)
         return state, *lax.cond(in_a_window, look, lambda: (windows, visits))
 
-    carry = (start, see((unseen, unseen), at_start, place), Visits.none())
+    carry = (path.start, see((unseen, unseen), at_start, place), Visits.none())
     back = lax.fori_loop(0, place, lambda k, c: move(-1, place - 1 - k, c), carry)
-    forth = lax.fori_loop(place + 1, num_steps + 1, lambda i, c: move(1, i, c), (start, *back[1:]))
+    forth = lax.fori_loop(place + 1, num_steps + 1, lambda i, c: move(1, i, c), (path.start, *back[1:]))
     (first, last), visits = forth[1:]
     return choose(first, last, last.log_weight - first.log_weight, key_accept), visits

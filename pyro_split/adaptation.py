@@ -15,13 +15,13 @@ from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
 from pyro_split.densities import Position
-from pyro_split.integrators import Integrator, Velocity
-from pyro_split.trajectories import kinetic_change
+from pyro_split.integrators import Integrator
+from pyro_split.kinetic import EuclideanKinetic
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
-IntegratorFor = Callable[[Velocity], Integrator]
+IntegratorFor = Callable[[EuclideanKinetic], Integrator]
 
 
 class AdaptationSettings(NamedTuple):
@@ -42,6 +42,7 @@ class Adapter:
     Args:
         settings: what to adapt.
         warmup_steps: number of warm-up iterations.
+        coordinates: from a position to what the mass matrix adapts to, a dict of tensors; itself for most kernels.
         z: starting point.
         integrator_for: the integrator of what is sampled, for a given metric.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
@@ -52,13 +53,14 @@ class Adapter:
         self,
         settings: AdaptationSettings,
         warmup_steps: int,
+        coordinates: Callable[[Position], Position],
         z: Position,
         integrator_for: IntegratorFor,
         longest_step: float,
     ):
-        self._longest_step = longest_step
+        self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
-        self._integrator_for, self._z = integrator_for, z
+        self._integrator_for, self._z, adapted = integrator_for, z, coordinates(z)
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
         self._host = host_adapter(
             settings.step_size,
@@ -70,14 +72,14 @@ class Adapter:
         some = next(iter(z.values()))
         self._host.configure(
             warmup_steps,
-            mass_matrix_shape=_block_shapes(settings.full_mass, settings.inverse_mass_matrix, z),
+            mass_matrix_shape=_block_shapes(settings.full_mass, settings.inverse_mass_matrix, adapted),
             find_reasonable_step_size_fn=self._search,
             options={"dtype": some.dtype, "device": some.device},
         )
         if settings.inverse_mass_matrix is not None:
             self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
         if settings.adapt_step_size:
-            self._host.reset_step_size_adaptation(z)
+            self._host.reset_step_size_adaptation(adapted)
 
     @property
     def step_size(self) -> float:
@@ -94,44 +96,32 @@ class Adapter:
         """Inverse mass matrix, by block of sites."""
         return self._host.mass_matrix_adapter.inverse_mass_matrix
 
-    def velocity(self, p: Position) -> Position:
-        """Inverse mass matrix times momentum."""
-        return self._host.mass_matrix_adapter.kinetic_grad(p)
-
-    def unscale(self, p: Position) -> Tensor:
-        """The standard normal that a momentum was made from, shape (D,), block by block."""
-        return torch.cat(list(self._host.mass_matrix_adapter.unscale(p).values()))
-
-    def draw_momentum(self) -> Position:
-        """A momentum from N(0, M), from torch's generator."""
-        adapter, some = self._host.mass_matrix_adapter, next(iter(self._z.values()))
-        unscaled = {
-            sites: torch.randn(size, dtype=some.dtype, device=some.device)
-            for sites, size in adapter.mass_matrix_size.items()
-        }
-        return adapter.scale(unscaled, r_prototype=self._z)
+    @property
+    def kinetic(self) -> EuclideanKinetic:
+        """The kinetic energy of the metric."""
+        return EuclideanKinetic(self._host.mass_matrix_adapter)
 
     def update(self, t: int, accept_prob: float, z: Position) -> None:
         """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes."""
         if t <= self._warmup_steps:
-            self._host.step(t, z, torch.tensor(accept_prob, dtype=torch.float64))
+            self._z = z
+            self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest_step)
 
-    def _search(self, z: Position) -> float:
+    def _search(self, adapted: Position) -> float:
         """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
-        step_size = self.step_size
+        step_size, z = self.step_size, self._z
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
-        integrator = self._integrator_for(self.velocity)
+        integrator = self._integrator_for(self.kinetic)
         order = range(integrator.schedule.num_subsets)
         force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
         step_size, last = min(step_size, self._longest_step), 0
         while SMALLEST_STEP < step_size < LARGEST_STEP:
-            p = self.draw_momentum()
-            end = integrator.step(integrator.known(z, p, force, energies), step_size, order)
-            change = float((integrator.energies(end) - energies).sum())
-            change += kinetic_change(self.velocity, end.p, p)
+            start = integrator.known(z, integrator.kinetic.draw(z), force, energies)
+            end = integrator.step(start, step_size, order)
+            change = float((integrator.energies(end) - energies).sum()) + integrator.kinetic.change(end, start)
             direction = 1 if -change > math.log(SEARCH_ACCEPT_PROB) else -1  # NaN counts as a rejection
             if last and direction != last:
                 break
@@ -142,7 +132,7 @@ class Adapter:
     def _set_inverse_mass_matrix(self, value: Any, like: Tensor) -> None:
         adapter = self._host.mass_matrix_adapter
         matrices = dict(adapter.inverse_mass_matrix)
-        blocks = value if isinstance(value, dict) else {tuple(sorted(self._z)): value}
+        blocks = value if isinstance(value, dict) else {tuple(sorted(self._coordinates(self._z))): value}
         for sites, matrix in blocks.items():
             matrices[tuple(sites)] = torch.as_tensor(matrix).to(like)
         adapter.inverse_mass_matrix = matrices

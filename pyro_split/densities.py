@@ -15,7 +15,7 @@ from pyro import poutine
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pyro_split.rows import ROWS_KWARG, RowSelectableModel, site_terms
+from pyro_split.rows import ROWS_KWARG, RowSelectableModel, sample_sites, site_terms
 from split_common.checks import argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
@@ -145,6 +145,15 @@ class ModelDensity:
         number = indices if self.mode == "index" else torch.arange(len(indices))
         return args, {**kwargs, ROWS_KWARG: number}
 
+    def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows of all the data."""
+        return self.rows(self.arguments.take(RowBlock(indices), data) if self.mode == "slice" else data, indices)
+
+    def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
+        """The model's sample sites at a position, on some rows; all of them where latents have entries per row."""
+        model_trace = self._trace(z, *self.rows_of(self.arguments.data, indices))[0]
+        return sample_sites(model_trace)
+
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
         """Local latents, and, where the data arguments are sliced, the data."""
         local = {k: block.take(u, u.dim() + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
@@ -166,9 +175,8 @@ class ModelDensity:
     def _site_terms(
         self, z: Position, args: Any, kwargs: Any, inside: bool
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
-        with poutine.block(), pyro.validation_enabled(False):
-            model_trace = poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs)
+        model_trace, constrained = self._trace(z, args, kwargs)
+        with pyro.validation_enabled(False):
             by_site = site_terms(model_trace, self.plate, inside)
         jacobians = {
             name: -self.transforms[name].log_abs_det_jacobian(constrained[name], u)
@@ -176,6 +184,12 @@ class ModelDensity:
             if name in by_site
         }
         return by_site, jacobians
+
+    def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, Position]:
+        """The model's trace at a position, and the position constrained."""
+        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
+        with poutine.block(), pyro.validation_enabled(False):
+            return poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs), constrained
 
 
 class FunctionDensity:

@@ -99,8 +99,7 @@ def tree_transition(
         The next state.
     """
     path = draw_path(state, integrator, adapter)
-    start = integrator.known(state.z, path.p, state.force, state.energies)
-    trajectory = doubling(path, start, rule, max_tree_depth, with_rates)
+    trajectory = doubling(path, rule, max_tree_depth, with_rates)
     span, num_states = trajectory.span, trajectory.visits.num_states
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
     takes_whole_gradients = with_rates and integrator.schedule.closing_kick is None

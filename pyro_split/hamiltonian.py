@@ -14,11 +14,11 @@ from typing import Any
 
 from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
-from pyro_split.integrators import Integrator, Velocity
+from pyro_split.integrators import Integrator
 from pyro_split.kernel import SplitKernel
+from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.selection import Choice, Path, Visits
-from pyro_split.trajectories import kinetic_energy
 from split_common.schedule import Schedule
 
 
@@ -51,13 +51,19 @@ class HamiltonianKernel(SplitKernel):
         """What the step size is adapted to at most."""
         return math.inf
 
-    def _integrator(self, potential: SplitPotential, velocity: Velocity) -> Integrator:
-        return Integrator(self._rows, potential, velocity)
+    def _coordinates(self, z: Position) -> Position:
+        """What the mass matrix adapts to."""
+        return z
+
+    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+        return Integrator(self._rows, potential, kinetic)
 
     def _start(self, potential: SplitPotential, z: Position) -> Any:
         energies = potential.energies(z)
         integrator_for = partial(self._integrator, potential)
-        self._adapter = Adapter(self._settings, self._warmup_steps, z, integrator_for, self._longest_step)
+        self._adapter = Adapter(
+            self._settings, self._warmup_steps, self._coordinates, z, integrator_for, self._longest_step
+        )
         energy = float(energies.sum())
         return self._first_state(
             z=z,
@@ -73,7 +79,7 @@ class HamiltonianKernel(SplitKernel):
         )
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        integrator = self._integrator(potential, self._adapter.velocity)
+        integrator = self._integrator(potential, self._adapter.kinetic)
         state = self._move(integrator, state, self._t <= self._warmup_steps)
         self._adapter.update(self._t, state.accept_prob, state.z)
         return state
@@ -90,18 +96,19 @@ class HamiltonianKernel(SplitKernel):
     def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:
             return None
-        return self._integrator(potential, self._adapter.velocity).opening_force(z, range(self._num_subsets))
+        return self._integrator(potential, self._adapter.kinetic).opening_force(z, range(self._num_subsets))
 
 
 def draw_path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
     """A path from the state with a momentum drawn from N(0, M), at the adapter's step size and metric."""
-    order = range(integrator.schedule.num_subsets)
-    return Path(integrator, adapter.unscale, adapter.step_size, order, adapter.draw_momentum(), state.energies)
+    order, kinetic = range(integrator.schedule.num_subsets), adapter.kinetic
+    start = integrator.known(state.z, kinetic.draw(state.z), state.force, state.energies)
+    return Path(integrator, kinetic.unscale, adapter.step_size, order, start, state.energies)
 
 
 def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: int) -> Any:
     """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories have."""
-    start_energy = state.potential_energy + kinetic_energy(path.integrator.velocity, path.p)
+    start_energy = state.potential_energy + path.integrator.kinetic.energy(state.z, path.start.p)
     return state._replace(
         z=choice.z,
         force=choice.force,
@@ -109,7 +116,7 @@ def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps:
         potential_energy=float(choice.energies.sum()),
         energy=start_energy + choice.energy_change,
         num_steps=num_steps,
-        num_grads=num_steps * path.integrator.schedule.grads_per_step,
+        num_grads=num_steps * path.integrator.grads_per_step,
         accept_prob=visits.mean_accept_prob,
         diverging=visits.diverging,
         step_size=path.step_size,

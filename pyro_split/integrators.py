@@ -41,6 +41,26 @@ class Potential(Protocol):
         ...
 
 
+class Kinetic(Protocol):
+    """What is asked of a kinetic energy (see :class:`~pyro_split.kinetic.EuclideanKinetic`)."""
+
+    def velocity(self, p: Position) -> Position:
+        """The inverse mass matrix times the momentum."""
+        ...
+
+    def draw(self, z: Position) -> Position:
+        """A momentum at ``z`` from exp(-kinetic energy)."""
+        ...
+
+    def energy(self, z: Position, p: Position) -> float:
+        """The kinetic energy."""
+        ...
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> float:
+        """The kinetic energy at ``new`` minus that at ``old``."""
+        ...
+
+
 class IntegratorState(NamedTuple):
     """A point in phase space, on the way along a trajectory.
 
@@ -64,22 +84,28 @@ class Integrator:
     Args:
         schedule: the rows of a step.
         potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
-        velocity: ``velocity(p)``, the inverse mass matrix times the momentum.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
 
     Example:
         >>> import torch
         >>> from pyro_split import SplitPotential
+        >>> from pyro_split.kinetic import EuclideanKinetic
         >>> from split_common.schedule import symmetric
         >>> flat, normal = lambda z: torch.tensor(0.0), lambda z, y: -0.25 * y * z["x"] ** 2
         >>> potential = SplitPotential.from_functions(flat, normal, torch.ones(2), num_subsets=2)
-        >>> integrator, order = Integrator(symmetric(2), potential, lambda p: p), [0, 1]
+        >>> kinetic = EuclideanKinetic.of_inverse({("x",): torch.ones(1)})
+        >>> integrator, order = Integrator(symmetric(2), potential, kinetic), [0, 1]
         >>> start = integrator.start({"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}, order)
         >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
         0.995
     """
 
-    def __init__(self, schedule: Schedule, potential: Potential, velocity: Velocity):
-        self.schedule, self.potential, self.velocity = schedule, potential, velocity
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
+        self.grads_per_step = schedule.grads_per_step
         self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
         self._keeps_energies = schedule.closing_kick is not None
 
@@ -126,14 +152,14 @@ class Integrator:
         z, p, force, _ = state
         if force is not None:
             p = _add(p, force, -step_size)
-            z = _add(z, self.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            z = _add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             force = {name: torch.zeros_like(u) for name, u in z.items()}
         closing: dict[int, tuple[Tensor, Tensor]] = {}
         for row, closes in self._rows:
             terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
             p = _add(p, grad, -step_size * float(row.kick))
             if row.drift:
-                z = _add(z, self.velocity(p), step_size * float(row.drift))
+                z = _add(z, self.kinetic.velocity(p), step_size * float(row.drift))
             if force is not None and closes:
                 force = _add(force, grad, float(row.kick))
                 closing[order[row.subset]] = terms

@@ -131,11 +131,15 @@ class SplitKernel(MCMCKernel):
         sizes = {name: u.numel() for name, u in z.items()}
         if self._split is not None:
             check_sites("initial_params", sizes, self._split.site_sizes)
-        check_mass_blocks("full_mass", self._settings.full_mass, sizes)
-        check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.full_mass)
+        self._check_mass(sizes)
         check_finite_start(np.asarray(float(potential.energies(z).sum())))
         self._initial_params = z
         self._state = self._start(potential, z)
+
+    def _check_mass(self, sizes: dict[str, int]) -> None:
+        """Raise unless the given mass matrix fits sites of these sizes."""
+        check_mass_blocks("full_mass", self._settings.full_mass, sizes)
+        check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.full_mass)
 
     def sample(self, params: Position) -> Position:
         """One iteration from ``params``, a dict of unconstrained values; returns a new dict."""
@@ -212,7 +216,11 @@ class SplitKernel(MCMCKernel):
             )
             self._split_of, self._bound = leaves, self._split.bind(args, kwargs)
             self.transforms = self._split.transforms
+            self._study_split(self._split, args, kwargs)
         return self._bound
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn what else a kernel needs to know of a model that has just been divided."""
 
     def _find_start(self, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""

@@ -152,6 +152,19 @@ class SplitPotential:
         total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
+    def log_prior_grad(self, z: Position) -> Position:
+        """Gradient of the log-prior, a dict like ``z``."""
+        grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))[1]
+        return dict(zip(self._sites, grads, strict=True))
+
+    def subset_log_likelihood_grad(self, z: Position, m: int) -> Position:
+        """Gradient of the log-likelihood of the rows in subset ``m``, a dict like ``z``."""
+        block = self._block(m)
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        likelihood = self._compiled(z)[1]
+        grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)[1]
+        return self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.
 

@@ -142,13 +142,18 @@ def plate_frame(site: Any, plate: str) -> Any:
     return next((frame for frame in site["cond_indep_stack"] if frame.name == plate), None)
 
 
-def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Tensor, int | None]]:
-    """Log-probabilities of the sites inside (or outside) the data plate, with the dim (negative) of the rows."""
-    frames = {
-        name: plate_frame(site, plate)
+def sample_sites(model_trace: Any) -> dict[str, Any]:
+    """The sample sites of a trace, without those that are plates."""
+    return {
+        name: site
         for name, site in model_trace.nodes.items()
         if site["type"] == "sample" and not isinstance(site["fn"], _Subsample)
     }
+
+
+def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Tensor, int | None]]:
+    """Log-probabilities of the sites inside (or outside) the data plate, with the dim (negative) of the rows."""
+    frames = {name: plate_frame(site, plate) for name, site in sample_sites(model_trace).items()}
     chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
     model_trace.compute_log_prob(lambda name, site: name in chosen)
     return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}

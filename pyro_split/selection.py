@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, IntegratorState
-from pyro_split.trajectories import kinetic_change
 from split_common.trajectory import MAX_ENERGY_CHANGE
 
 
@@ -28,7 +27,7 @@ class Path(NamedTuple):
         unscale: from a momentum to M to the power of -½ times it, shape (D,).
         step_size: size of a step.
         order: which subset stands at each place of the schedule, M numbers.
-        p: momentum at the start.
+        start: where it starts.
         energies: terms of the potential at the start, shape (M + 1,).
     """
 
@@ -36,7 +35,7 @@ class Path(NamedTuple):
     unscale: Callable[[Position], Tensor]
     step_size: float
     order: Sequence[int]
-    p: Position
+    start: IntegratorState
     energies: Tensor
 
     def step(self, state: IntegratorState, direction: int) -> IntegratorState:
@@ -45,7 +44,7 @@ class Path(NamedTuple):
 
     def energy_change(self, state: IntegratorState, energies: Tensor) -> float:
         """H at ``state`` minus H at the start; infinite where it is undefined."""
-        change = float((energies - self.energies).sum()) + kinetic_change(self.integrator.velocity, state.p, self.p)
+        change = float((energies - self.energies).sum()) + self.integrator.kinetic.change(state, self.start)
         return math.inf if math.isnan(change) else change
 
 

@@ -32,8 +32,6 @@ from pyro_split.potential import SplitPotential
 from pyro_split.trajectories import (
     draw_length,
     fixed_length,
-    kinetic_change,
-    kinetic_energy,
     metropolis,
     steps_of_length,
 )
@@ -71,26 +69,26 @@ class SplitHMCState(NamedTuple):
 
 
 def transition(
-    state: SplitHMCState,
+    state: Any,
     integrator: Integrator,
     adapter: Adapter,
     proposal: Proposal,
     in_warmup: bool,
-) -> SplitHMCState:
+) -> tuple[Any, Position]:
     """One iteration of split HMC at the adapter's step size and metric, which it leaves as they are.
 
     Args:
-        state: where the chain is.
+        state: where the chain is, a :class:`SplitHMCState` or one with more fields.
         integrator: the schedule on the target's potential, with the adapter's metric.
         adapter: step size and metric.
         proposal: length and order of the trajectory.
         in_warmup: whether this is a warm-up iteration.
 
     Returns:
-        The next state.
+        The next state, and the momentum there.
     """
     schedule = integrator.schedule
-    p = adapter.draw_momentum()
+    p = integrator.kinetic.draw(state.z)
     order, force = list(range(schedule.num_subsets)), state.force
     if proposal.draws_order:
         order = torch.randperm(schedule.num_subsets).tolist()
@@ -103,7 +101,7 @@ def transition(
     start = integrator.known(state.z, p, force, state.energies)
     end = fixed_length(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
-    energy_change = float((energies - state.energies).sum()) + kinetic_change(integrator.velocity, end.p, p)
+    energy_change = float((energies - state.energies).sum()) + integrator.kinetic.change(end, start)
     decision = metropolis(energy_change, lambda: float(torch.rand(())))
 
     z, force, p = state.z, state.force, p
@@ -112,18 +110,19 @@ def transition(
     else:
         energies = state.energies
     potential_energy = float(energies.sum())
-    return SplitHMCState(
+    moved = state._replace(
         z=z,
         force=force,
         energies=energies,
         potential_energy=potential_energy,
-        energy=potential_energy + kinetic_energy(integrator.velocity, p),
+        energy=potential_energy + integrator.kinetic.energy(z, p),
         num_steps=num_steps,
-        num_grads=num_steps * schedule.grads_per_step + proposal.draws_order * schedule.opening_grads,
+        num_grads=num_steps * integrator.grads_per_step + proposal.draws_order * schedule.opening_grads,
         accept_prob=decision.accept_prob,
         diverging=decision.diverging,
         step_size=step_size,
     )
+    return moved, p
 
 
 class SplitHMC(HamiltonianKernel):
@@ -224,7 +223,7 @@ class SplitHMC(HamiltonianKernel):
         return SplitHMCState(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
-        return transition(state, integrator, self._adapter, self._proposal, in_warmup)
+        return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]
 
 
 class SymmetricSplitHMC(SplitHMC):

@@ -15,7 +15,7 @@ import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
 
-from pyro_split.densities import Arguments, ModelDensity, Position, RowBlock
+from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.potential import SplitPotential
 from pyro_split.rows import ModelSites, RowSelectableModel, describe_model
@@ -165,6 +165,12 @@ class ModelSplit:
         """A point with a finite density on some rows, drawn from torch's generator."""
         return self._initialize(self._density(args, kwargs))[0]
 
+    def trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The model's sites at a position, on the rows that :meth:`_initialize` looks at, and how many they are."""
+        density = self._density(args, kwargs)
+        with torch.no_grad():
+            return len(self._few_rows()), density.sites_at(z, self._few_rows())
+
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
         return ModelDensity(
@@ -185,13 +191,13 @@ class ModelSplit:
         density = self._density(args, kwargs)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
 
+    def _few_rows(self) -> torch.Tensor:
+        """The rows of one subset; all of them where a latent has an entry per row."""
+        return torch.arange(self.layout.num_rows) if self._local_axes else torch.as_tensor(self.layout.rows(0))
+
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        rows = torch.arange(self.layout.num_rows) if self._local_axes else torch.as_tensor(self.layout.rows(0))
-        data = density.arguments.data
-        if self.mode == "slice":
-            data = density.arguments.take(RowBlock(rows), data)
-        args, kwargs = density.rows(data, rows)
+        args, kwargs = density.rows_of(density.arguments.data, self._few_rows())
         try:
             with pyro.validation_enabled(False):
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)

@@ -5,8 +5,8 @@ probability min(1, exp(H - H')), else the start is kept; H is the energy on all 
 map (steps, then flip of the momentum) is its own inverse, or, for an order drawn with its reverse, is proposed as often
 as its inverse (:mod:`split_common.schedule`); so exp(-H) is left invariant.
 
-The decision rests on the *change* of energy, taken subset by subset in float64, and for the kinetic
-energy in the form ½ (p' - p)ᵀ M⁻¹ (p' + p).
+The decision rests on the *change* of energy, taken subset by subset in float64, the kinetic energy's without the
+cancellation of large numbers (:mod:`pyro_split.kinetic`).
 
 Reference:
     Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, section 3.
@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import torch
 
-from pyro_split.densities import Position
-from pyro_split.integrators import Integrator, IntegratorState, Velocity
+from pyro_split.integrators import Integrator, IntegratorState
 from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
 
 
@@ -50,18 +49,6 @@ def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool)
     if in_warmup and num_steps > MAX_WARMUP_STEPS:
         return MAX_WARMUP_STEPS, step_size
     return num_steps, trajectory_length / num_steps
-
-
-def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
-    """K(new) - K(old) without the cancellation of two large numbers."""
-    speed = velocity({name: new[name] + old[name] for name in new})
-    products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
-    return float(sum(product.sum(dtype=torch.float64) for product in products))
-
-
-def kinetic_energy(velocity: Velocity, p: Position) -> float:
-    """½ pᵀM⁻¹p."""
-    return kinetic_change(velocity, p, {name: torch.zeros_like(u) for name, u in p.items()})
 
 
 class Decision(NamedTuple):

@@ -63,20 +63,17 @@ class Trajectory(NamedTuple):
         return not (self.stopped or self.visits.diverging)
 
 
-def doubling(
-    path: Path, start: IntegratorState, rule: Rule, max_tree_depth: int, with_rates: bool = False
-) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int, with_rates: bool = False) -> Trajectory:
     """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
-        path: how it is integrated.
-        start: where it starts.
+        path: how it is integrated, and from where.
         rule: when it stops.
         max_tree_depth: most doublings.
         with_rates: whether the rule asks for dG/dt, which takes the whole gradient at every state.
     """
-    choice, span = _look_at_start(path, start, with_rates)
-    trajectory = Trajectory(start, start, choice, span, 0, Visits(), False)
+    choice, span = _look_at_start(path, with_rates)
+    trajectory = Trajectory(path.start, path.start, choice, span, 0, Visits(), False)
     while trajectory.grows and trajectory.depth < max_tree_depth:
         forwards = bool(torch.rand(()) < 0.5)
         run = _run(path, trajectory, forwards, rule, with_rates)
@@ -149,10 +146,10 @@ def _extend(trajectory: Trajectory, run: _Run, forwards: bool, rule: Rule) -> Tr
     )
 
 
-def _look_at_start(path: Path, start: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+def _look_at_start(path: Path, with_rates: bool) -> tuple[Choice, Span]:
     """What there is to know of the state that a trajectory starts from."""
-    grad = path.integrator.energies_and_grad(start)[1] if with_rates else None
-    return only(start, path.energies, 0.0), _span_of(path, start, 0.0, grad)
+    grad = path.integrator.energies_and_grad(path.start)[1] if with_rates else None
+    return only(path.start, path.energies, 0.0), _span_of(path, path.start, 0.0, grad)
 
 
 def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:

@@ -47,8 +47,7 @@ def windowed_transition(
         The next state.
     """
     path = draw_path(state, integrator, adapter)
-    start = integrator.known(state.z, path.p, state.force, state.energies)
-    choice, visits = windowed(path, start, num_steps, window_size)
+    choice, visits = windowed(path, num_steps, window_size)
     return at_choice(state, path, choice, visits, num_steps)
 
 

@@ -17,14 +17,13 @@ import math
 
 import torch
 
-from pyro_split.integrators import IntegratorState
 from pyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only
 
 
-def windowed(path: Path, start: IntegratorState, num_steps: int, window_size: int) -> tuple[Choice, Visits]:
+def windowed(path: Path, num_steps: int, window_size: int) -> tuple[Choice, Visits]:
     """A trajectory of ``num_steps`` steps, accepted by windows of ``window_size`` states."""
     place, visits = int(torch.randint(window_size, ())), Visits()
-    unseen, at_start = only(start, path.energies, math.inf), only(start, path.energies, 0.0)
+    unseen, at_start = only(path.start, path.energies, math.inf), only(path.start, path.energies, 0.0)
 
     def see(windows: list[Choice], state: Choice, i: int) -> list[Choice]:
         members = (i < window_size, i > num_steps - window_size)
@@ -32,7 +31,7 @@ def windowed(path: Path, start: IntegratorState, num_steps: int, window_size: in
 
     windows = see([unseen, unseen], at_start, place)
     for direction, places in ((-1, range(place - 1, -1, -1)), (1, range(place + 1, num_steps + 1))):
-        state = start
+        state = path.start
         for i in places:
             state = path.step(state, direction)
             if i < window_size or i > num_steps - window_size:

@@ -296,3 +296,13 @@ def _is_scalar(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def check_site_names(name: str, value: Any) -> list[str] | None:
+    """Return ``value`` as a list, or None; raise unless it is a sequence of at least one name, each once."""
+    if value is None:
+        return None
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_sequence or not value or not all(isinstance(site, str) for site in value) or len(set(value)) < len(value):
+        raise ValueError(f"{name} must be None or a list of site names, each once, got {value!r}")
+    return list(value)

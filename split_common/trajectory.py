@@ -23,6 +23,7 @@ DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the lim
 
 
 STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
+BLOCK_STATISTICS = ("weight_energy", "precision_energy")
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
 

@@ -65,18 +65,21 @@ class NumPyroBackend:
     def integrator(self, schedule, subset_grad, inverse_mass):
         from numpyro_split.energies import Compensated
         from numpyro_split.integrators import Integrator
+        from numpyro_split.kinetic import EuclideanKinetic
 
         zeros = self.np.zeros(2)
         forces = Forces(
             subset_grad, Compensated(zeros, zeros), Compensated(*2 * [self.np.zeros(schedule.num_subsets + 1)])
         )
-        return Integrator(schedule, forces, lambda p: {k: inverse_mass * v for k, v in p.items()})
+        return Integrator(schedule, forces, EuclideanKinetic(inverse_mass))
 
-    def potential_integrator(self, schedule, potential):
-        """The integrator of a split potential, of unit mass."""
+    def potential_integrator(self, schedule, potential, z):
+        """The integrator of a split potential, of unit mass, for positions like ``z``."""
         from numpyro_split.integrators import Integrator
+        from numpyro_split.kinetic import EuclideanKinetic
 
-        return Integrator(schedule, potential, lambda p: p)
+        size = sum(u.size for u in z.values())
+        return Integrator(schedule, potential, EuclideanKinetic(self.np.ones(size)))
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         """A trajectory, from plain arrays to plain arrays."""
@@ -150,15 +153,18 @@ class PyroBackend:
 
     def integrator(self, schedule, subset_grad, inverse_mass):
         from pyro_split.integrators import Integrator
+        from pyro_split.kinetic import EuclideanKinetic
 
         zero = self.np.zeros(())
         forces = Forces(subset_grad, (zero, zero), self.np.zeros(schedule.num_subsets + 1))
-        return Integrator(schedule, forces, lambda p: {k: inverse_mass * v for k, v in p.items()})
+        return Integrator(schedule, forces, EuclideanKinetic.of_inverse({("x",): inverse_mass}))
 
-    def potential_integrator(self, schedule, potential):
+    def potential_integrator(self, schedule, potential, z):
         from pyro_split.integrators import Integrator
+        from pyro_split.kinetic import EuclideanKinetic
 
-        return Integrator(schedule, potential, lambda p: p)
+        inverse = {tuple(z): self.np.ones(sum(u.numel() for u in z.values()))}
+        return Integrator(schedule, potential, EuclideanKinetic.of_inverse(inverse))
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         from pyro_split.trajectories import fixed_length

@@ -147,7 +147,7 @@ LENGTHS = {
 }
 LENGTHS_OF_MANY = {
     "numpyro": {"num_warmup": 300, "num_samples": 800, "num_chains": 4},
-    "pyro": {"num_warmup": 200, "num_samples": 1500},
+    "pyro": {"num_warmup": 200, "num_samples": 6000},
 }
 
 

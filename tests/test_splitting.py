@@ -230,7 +230,7 @@ def test_energies_where_a_step_ends(lib, build, num_subsets):
     model, args = models.plate_from_shape(lib)
     z = position(lib, unconstrained_shapes(lib, model, args))
     potential = lib.split.split_model(model, args, num_subsets=num_subsets)
-    integrator = lib.potential_integrator(build(num_subsets), potential)
+    integrator = lib.potential_integrator(build(num_subsets), potential, z)
     order = lib.array(np.random.default_rng(0).permutation(num_subsets))
     end = integrator.step(integrator.start(z, z, order), 0.1, order if lib.name == "numpyro" else order.tolist())
     assert (end.energies is None) == (build is symmetric and num_subsets > 1)

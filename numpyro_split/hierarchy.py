@@ -1,0 +1,253 @@
+r"""Weights in units of the scale that a precision gives them, and the kinetic energy that this is.
+
+With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the adapted inverse mass matrix of the weights
+in their units, ω/s, together with every other latent, and c the masses of the precisions,
+
+.. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log s_i(u) + \tfrac12 \sum_l p_{u,l}^2 / c_l ,
+    \qquad \tilde p_i = s_i(u)\, p_i .
+
+Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/s, p_u ~ N(0, c): the second term is its
+normalising constant, ½ log|G|, which depends on the position and so must be there (once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import lax, random
+
+from numpyro_split.densities import Position
+from numpyro_split.energies import compensated_total
+from numpyro_split.integrators import IntegratorState
+from numpyro_split.kinetic import EuclideanKinetic, kinetic_change
+from numpyro_split.potential import SplitPotential
+from numpyro_split.splitting import ModelSplit
+from split_common.hierarchy import Group, Scales, find_groups, precision_masses
+
+
+class Hierarchy:
+    """The groups of a model, as functions of a position.
+
+    Args:
+        groups: weights and observations, each with the precision that scales them.
+        masses: mass of each precision.
+        needs_data: whether the likelihood of the rows depends on a precision.
+
+    Attributes:
+        log_det: for each precision the sum of a over its weights: minus the slope of ½ log|G|.
+    """
+
+    def __init__(self, groups: Sequence[Group], masses: Mapping[str, np.ndarray], needs_data: bool):
+        self.groups, self.masses, self.needs_data = tuple(groups), dict(masses), needs_data
+        self._weights = [group for group in groups if not group.observed]
+        ones = {group.weights: jnp.ones(group.element.shape) for group in self._weights}
+        self.log_det = jax.tree.map(np.asarray, self.sum_by_element(ones))
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Names of the precision sites."""
+        return tuple(self.masses)
+
+    def is_precision(self, name: str) -> bool:
+        """Whether a site is one of the precisions."""
+        return name in self.masses
+
+    def log_scales(self, z: Position) -> Position:
+        """Log of the scale of each weight, by site."""
+        return {
+            group.weights: group.exponent * _of_element(z[group.precision], group)
+            + like(group.offset, z[group.weights])
+            for group in self._weights
+        }
+
+    def scales(self, z: Position) -> Position:
+        """Scale of each weight, by site."""
+        return jax.tree.map(jnp.exp, self.log_scales(z))
+
+    def whiten(self, z: Position) -> Position:
+        """What the host adapts to: weights in units of their scales, and every other latent but the precisions."""
+        scales = self.scales(z)
+        return {name: u / scales[name] if name in scales else u for name, u in z.items() if not self.is_precision(name)}
+
+    def scale_up(self, scales: Position, x: Position) -> Position:
+        """``x`` without the precisions, the entries of weights times their scales."""
+        return {name: u * scales[name] if name in scales else u for name, u in x.items() if not self.is_precision(name)}
+
+    def sum_by_element(self, x: Position) -> Position:
+        """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
+        totals: Position = {}
+        for group in self._weights:
+            size, shape = self.masses[group.precision].size, self.masses[group.precision].shape
+            total = group.exponent * _by_element(x[group.weights], group, size).reshape(shape)
+            totals[group.precision] = totals[group.precision] + total if group.precision in totals else total
+        return {name: totals[name] if name in totals else jnp.zeros(mass.shape) for name, mass in self.masses.items()}
+
+
+class HierarchicalKinetic(NamedTuple):
+    """The kinetic energy of weights whose mass follows their precisions.
+
+    Attributes:
+        hierarchy: the groups.
+        whitened: kinetic energy of the weights in their units and of every other latent.
+        scales: of the weights, while the precisions stand still; None where they move.
+    """
+
+    hierarchy: Hierarchy
+    whitened: EuclideanKinetic
+    scales: Position | None = None
+
+    def at(self, z: Position) -> HierarchicalKinetic:
+        """The kinetic energy while the precisions stay as they are."""
+        return self._replace(scales=self.hierarchy.scales(z))
+
+    def velocity(self, p: Position) -> Position:
+        """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
+        if self.scales is None:
+            raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
+        speed = self.whitened.velocity(self.hierarchy.scale_up(self.scales, p))
+        speed = self.hierarchy.scale_up(self.scales, speed)
+        return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
+
+    def precision_velocity(self, p: Position) -> Position:
+        """Velocity of the precisions, for any momentum of theirs."""
+        return {name: p[name] / like(mass, p[name]) for name, mass in self.hierarchy.masses.items()}
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """Momenta at ``z``."""
+        key_weights, key_precisions = random.split(rng_key)
+        scales = self.hierarchy.scales(z)
+        p = self.whitened.draw(self.hierarchy.whiten(z), key_weights)
+        p = {name: u / scales[name] if name in scales else u for name, u in p.items()}
+        for i, (name, mass) in enumerate(self.hierarchy.masses.items()):
+            noise = random.normal(random.fold_in(key_precisions, i), z[name].shape, z[name].dtype)
+            p[name] = jnp.sqrt(like(mass, noise)) * noise
+        return {name: p[name] for name in z}
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """K, without the constant part of ½ log|G|."""
+        return self.weight_energy(z, p) + self._precision_energy(p) - _total(self.hierarchy.log_scales(z))
+
+    def weight_energy(self, z: Position, p: Position) -> jax.Array:
+        """The first term of K: that of the weights and of every other latent but the precisions."""
+        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
+        return self.whitened.energy(scaled, scaled)
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """K at ``new`` minus K at ``old``, each term as a difference."""
+        h = self.hierarchy
+        scaled = [h.scale_up(h.scales(state.z), state.p) for state in (new, old)]
+        of_weights = kinetic_change(self.whitened.velocity, *scaled)
+        terms = []
+        for name, mass in h.masses.items():
+            terms.append(0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / like(mass, new.p[name]))
+            terms.append(-like(h.log_det[name], new.z[name]) * (new.z[name] - old.z[name]))
+        return of_weights + compensated_total(terms).value
+
+    def coupling_grad(self, z: Position, p: Position) -> Position:
+        """Gradient of K in the precisions: sum of a (p̃ (Vp̃) - 1) over the weights of each."""
+        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
+        speed = self.whitened.velocity(scaled)
+        by_element = self.hierarchy.sum_by_element({name: x * speed[name] for name, x in scaled.items()})
+        return {name: total - like(self.hierarchy.log_det[name], total) for name, total in by_element.items()}
+
+    def _precision_energy(self, p: Position) -> jax.Array:
+        velocity = self.precision_velocity(p)
+        return _total({name: 0.5 * p[name] * velocity[name] for name in velocity})
+
+
+def find_hierarchy(
+    split: ModelSplit,
+    potential: SplitPotential,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    precision_sites: Sequence[str] | None,
+    output_precision: bool,
+) -> Hierarchy:
+    """Find the groups of a model, from its traces at a few positions.
+
+    Args:
+        split: how the model divides.
+        potential: its potential, bound to the same arguments.
+        args: the model's positional arguments.
+        kwargs: its keyword arguments.
+        precision_sites: see :func:`split_common.hierarchy.find_groups`.
+        output_precision: likewise.
+
+    Raises:
+        ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
+    """
+    start = split.initial_position(random.key(0), args, kwargs)
+    z = {name: np.asarray(u) for name, u in start.items()}
+    rows_traced, model_trace = split.trace(start, args, kwargs)
+    ratio = potential.plate_size / rows_traced
+    observed = {
+        name: ratio if any(frame.name == potential.plate for frame in site["cond_indep_stack"]) else 1.0
+        for name, site in model_trace.items()
+        if site["type"] == "sample" and site["is_observed"]
+    }
+
+    def scales_at(position: dict[str, np.ndarray]) -> Scales:
+        return _scales(split.trace({name: jnp.asarray(u) for name, u in position.items()}, args, kwargs)[1])
+
+    groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
+    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, scales_at(z).concentration)
+    return Hierarchy(groups, masses, _likelihood_depends_on(potential, start, masses))
+
+
+def _scales(model_trace: dict[str, dict[str, Any]]) -> Scales:
+    log_scale, concentration = {}, {}
+    for name, site in model_trace.items():
+        if site["type"] != "sample":
+            continue
+        fn, shape = site["fn"], jnp.shape(site["value"])
+        while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+            fn = fn.base_dist
+        if isinstance(fn, dist.Normal):
+            log_scale[name] = np.broadcast_to(np.log(np.asarray(fn.scale, float)), shape)
+        elif isinstance(fn, dist.Gamma):
+            concentration[name] = np.broadcast_to(np.asarray(fn.concentration, float), shape)
+    return Scales(log_scale, concentration)
+
+
+@partial(jax.jit, static_argnums=2)
+def _likelihood_grad(potential: SplitPotential, z: Position, names: tuple[str, ...]) -> Position:
+    def log_likelihood(u: Position) -> jax.Array:
+        by_subset = lax.map(lambda m: potential.subset_log_likelihood({**z, **u}, m), jnp.arange(potential.num_subsets))
+        return jnp.sum(by_subset)
+
+    return jax.grad(log_likelihood)({name: z[name] for name in names})
+
+
+def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Mapping[str, Any]) -> bool:
+    """Whether the gradient of the likelihood in these sites is anything but exactly zero."""
+    grads = _likelihood_grad(potential, z, tuple(names))
+    return any(bool(np.any(np.asarray(grad))) for grad in grads.values())
+
+
+def like(constant: np.ndarray, x: jax.Array) -> jax.Array:
+    """``constant`` in the precision of ``x``."""
+    return jnp.asarray(constant, x.dtype)
+
+
+def _of_element(u: jax.Array, group: Group) -> jax.Array:
+    """For each weight, the element of ``u`` that sets its scale."""
+    if u.size == 1:
+        return jnp.broadcast_to(jnp.ravel(u)[0], group.element.shape)
+    return jnp.ravel(u)[group.element]
+
+
+def _by_element(x: jax.Array, group: Group, size: int) -> jax.Array:
+    """Sum of ``x`` over the weights of each element, shape (size,)."""
+    if size == 1:
+        return jnp.sum(x)[None]
+    return jax.ops.segment_sum(jnp.ravel(x), group.element.ravel(), size)
+
+
+def _total(terms: Position) -> jax.Array:
+    return sum((jnp.sum(term) for term in terms.values()), jnp.zeros(()))

@@ -1,0 +1,75 @@
+"""The kinetic energy of a constant mass matrix, as NumPyro holds and adapts it: momenta, velocities, energies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from numpyro.infer.hmc import momentum_generator
+from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
+
+from numpyro_split.densities import Position
+from numpyro_split.energies import compensated_total
+from numpyro_split.integrators import IntegratorState, Velocity
+
+
+class EuclideanKinetic(NamedTuple):
+    """K(p) = ½ pᵀM⁻¹p.
+
+    Attributes:
+        inverse_mass_matrix: M⁻¹, an array over all sites (sorted by name) or a dict from tuples of names, of shape (D,)
+            where it is diagonal.
+        mass_matrix_sqrt: a square root of M, which draws momenta.
+        mass_matrix_sqrt_inv: its inverse, which unscales them.
+    """
+
+    inverse_mass_matrix: Any
+    mass_matrix_sqrt: Any = None
+    mass_matrix_sqrt_inv: Any = None
+
+    @classmethod
+    def adapted(cls, state: HMCAdaptState) -> EuclideanKinetic:
+        """That of the host's adaptation state."""
+        return cls(state.inverse_mass_matrix, state.mass_matrix_sqrt, state.mass_matrix_sqrt_inv)
+
+    @classmethod
+    def of_inverse(cls, inverse_mass_matrix: Any) -> EuclideanKinetic:
+        """That of an inverse mass matrix, able to draw momenta."""
+        return cls(inverse_mass_matrix, jax.tree.map(_sqrt_of_inverse, inverse_mass_matrix))
+
+    def velocity(self, p: Position) -> Position:
+        """M⁻¹p."""
+        return euclidean_kinetic_energy._kinetic_grad(self.inverse_mass_matrix, p)
+
+    def unscale(self, p: Position) -> Position:
+        """The standard normal that a momentum was made from."""
+        return euclidean_kinetic_energy._kinetic_grad(self.mass_matrix_sqrt_inv, p)
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """A momentum from N(0, M), like ``z``."""
+        return momentum_generator(z, self.mass_matrix_sqrt, rng_key)
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """K at a point of phase space; the position does not matter."""
+        return euclidean_kinetic_energy(self.inverse_mass_matrix, p)
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """K at ``new`` minus K at ``old``."""
+        return kinetic_change(self.velocity, new.p, old.p)
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
+    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    change = jax.tree.map(jnp.subtract, new, old)
+    speed = velocity(jax.tree.map(jnp.add, new, old))
+    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
+    return compensated_total(jax.tree.leaves(products)).value
+
+
+def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:
+    """A square root of the mass matrix, to draw momenta with."""
+    if inverse.ndim == 1:
+        return 1 / jnp.sqrt(inverse)
+    identity = jnp.identity(inverse.shape[0])
+    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inverse), identity, lower=True, trans="T")

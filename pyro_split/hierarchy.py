@@ -1,0 +1,235 @@
+r"""Weights in units of the scale that a precision gives them, and the kinetic energy that this is.
+
+With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the adapted inverse mass matrix of the weights
+in their units, ω/s, together with every other latent, and c the masses of the precisions,
+
+.. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log s_i(u) + \tfrac12 \sum_l p_{u,l}^2 / c_l ,
+    \qquad \tilde p_i = s_i(u)\, p_i .
+
+Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/s, p_u ~ N(0, c): the second term is its
+normalising constant, ½ log|G|, which depends on the position and so must be there (once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from pyro_split.densities import Position
+from pyro_split.integrators import IntegratorState
+from pyro_split.kinetic import EuclideanKinetic, kinetic_change
+from pyro_split.potential import SplitPotential
+from pyro_split.splitting import ModelSplit
+from split_common.hierarchy import Group, Scales, find_groups, precision_masses
+
+
+class Hierarchy:
+    """The groups of a model, as functions of a position.
+
+    Args:
+        groups: weights and observations, each with the precision that scales them.
+        masses: mass of each precision.
+        needs_data: whether the likelihood of the rows depends on a precision.
+        z: a position, whose precision and device the constants take.
+
+    Attributes:
+        groups: as given.
+        masses: mass of each precision, as tensors.
+        log_det: for each precision the sum of a over its weights: minus the slope of ½ log|G|.
+    """
+
+    def __init__(self, groups: Sequence[Group], masses: Mapping[str, np.ndarray], needs_data: bool, z: Position):
+        self.groups, self.needs_data = tuple(groups), needs_data
+        self.masses = {name: torch.as_tensor(mass).to(z[name]) for name, mass in masses.items()}
+        self._weights = [group for group in groups if not group.observed]
+        self._elements = {g.weights: torch.as_tensor(g.element, device=z[g.weights].device) for g in self._weights}
+        self._offsets = {g.weights: torch.as_tensor(g.offset).to(z[g.weights]) for g in self._weights}
+        self.log_det = self.sum_by_element({g.weights: torch.ones_like(z[g.weights]) for g in self._weights})
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Names of the precision sites."""
+        return tuple(self.masses)
+
+    def is_precision(self, name: str) -> bool:
+        """Whether a site is one of the precisions."""
+        return name in self.masses
+
+    def log_scales(self, z: Position) -> Position:
+        """Log of the scale of each weight, by site."""
+        return {
+            group.weights: group.exponent * self._of_element(z[group.precision], group) + self._offsets[group.weights]
+            for group in self._weights
+        }
+
+    def scales(self, z: Position) -> Position:
+        """Scale of each weight, by site."""
+        return {name: log_scale.exp() for name, log_scale in self.log_scales(z).items()}
+
+    def whiten(self, z: Position) -> Position:
+        """What the host adapts to: weights in units of their scales, and every other latent but the precisions."""
+        scales = self.scales(z)
+        return {name: u / scales[name] if name in scales else u for name, u in z.items() if not self.is_precision(name)}
+
+    def scale_up(self, scales: Position, x: Position) -> Position:
+        """``x`` without the precisions, the entries of weights times their scales."""
+        return {name: u * scales[name] if name in scales else u for name, u in x.items() if not self.is_precision(name)}
+
+    def sum_by_element(self, x: Position) -> Position:
+        """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
+        totals = {name: torch.zeros_like(mass) for name, mass in self.masses.items()}
+        for group in self._weights:
+            total = group.exponent * self._by_element(x[group.weights], group)
+            totals[group.precision] = totals[group.precision] + total.reshape(totals[group.precision].shape)
+        return totals
+
+    def _of_element(self, u: Tensor, group: Group) -> Tensor:
+        """For each weight, the element of ``u`` that sets its scale."""
+        if u.numel() == 1:
+            return u.reshape(())
+        return u.reshape(-1)[self._elements[group.weights]]
+
+    def _by_element(self, x: Tensor, group: Group) -> Tensor:
+        """Sum of ``x`` over the weights of each element, shape (elements,)."""
+        size = self.masses[group.precision].numel()
+        if size == 1:
+            return x.sum().reshape(1)
+        return x.new_zeros(size).index_add(0, self._elements[group.weights].reshape(-1), x.reshape(-1))
+
+
+class HierarchicalKinetic(NamedTuple):
+    """The kinetic energy of weights whose mass follows their precisions.
+
+    Attributes:
+        hierarchy: the groups.
+        whitened: kinetic energy of the weights in their units and of every other latent.
+        scales: of the weights, while the precisions stand still; None where they move.
+    """
+
+    hierarchy: Hierarchy
+    whitened: EuclideanKinetic
+    scales: Position | None = None
+
+    def at(self, z: Position) -> HierarchicalKinetic:
+        """The kinetic energy while the precisions stay as they are."""
+        return self._replace(scales=self.hierarchy.scales(z))
+
+    def velocity(self, p: Position) -> Position:
+        """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
+        if self.scales is None:
+            raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
+        speed = self.whitened.velocity(self.hierarchy.scale_up(self.scales, p))
+        speed = self.hierarchy.scale_up(self.scales, speed)
+        return {name: speed[name] if name in speed else torch.zeros_like(u) for name, u in p.items()}
+
+    def precision_velocity(self, p: Position) -> Position:
+        """Velocity of the precisions, for any momentum of theirs."""
+        return {name: p[name] / mass for name, mass in self.hierarchy.masses.items()}
+
+    def draw(self, z: Position) -> Position:
+        """Momenta at ``z``, from torch's generator."""
+        scales = self.hierarchy.scales(z)
+        p = self.whitened.draw(self.hierarchy.whiten(z))
+        p = {name: u / scales[name] if name in scales else u for name, u in p.items()}
+        for name, mass in self.hierarchy.masses.items():
+            p[name] = mass.sqrt() * torch.randn_like(z[name])
+        return {name: p[name] for name in z}
+
+    def energy(self, z: Position, p: Position) -> float:
+        """K, without the constant part of ½ log|G|."""
+        velocity = self.precision_velocity(p)
+        of_precisions = _total(0.5 * p[name] * v for name, v in velocity.items())
+        return self.weight_energy(z, p) + of_precisions - _total(self.hierarchy.log_scales(z).values())
+
+    def weight_energy(self, z: Position, p: Position) -> float:
+        """The first term of K: that of the weights and of every other latent but the precisions."""
+        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
+        return self.whitened.energy(scaled, scaled)
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> float:
+        """K at ``new`` minus K at ``old``, each term as a difference."""
+        h = self.hierarchy
+        of_weights = kinetic_change(
+            self.whitened.velocity, *(h.scale_up(h.scales(state.z), state.p) for state in (new, old))
+        )
+        terms = []
+        for name, mass in h.masses.items():
+            terms.append(0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / mass)
+            terms.append(-h.log_det[name] * (new.z[name] - old.z[name]))
+        return of_weights + _total(terms)
+
+    def coupling_grad(self, z: Position, p: Position) -> Position:
+        """Gradient of K in the precisions: sum of a (p̃ (Vp̃) - 1) over the weights of each."""
+        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
+        speed = self.whitened.velocity(scaled)
+        by_element = self.hierarchy.sum_by_element({name: x * speed[name] for name, x in scaled.items()})
+        return {name: total - self.hierarchy.log_det[name] for name, total in by_element.items()}
+
+
+def find_hierarchy(
+    split: ModelSplit,
+    potential: SplitPotential,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    precision_sites: Sequence[str] | None,
+    output_precision: bool,
+) -> Hierarchy:
+    """Find the groups of a model, from its traces at a few positions.
+
+    Args:
+        split: how the model divides.
+        potential: its potential, bound to the same arguments.
+        args: the model's positional arguments.
+        kwargs: its keyword arguments.
+        precision_sites: see :func:`split_common.hierarchy.find_groups`.
+        output_precision: likewise.
+
+    Raises:
+        ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
+    """
+    with torch.random.fork_rng():
+        start = split.initial_position(args, kwargs)
+    z = {name: u.cpu().numpy() for name, u in start.items()}
+    rows_traced, nodes = split.trace(start, args, kwargs)
+    ratio = potential.plate_size / rows_traced
+    observed = {
+        name: ratio if any(frame.name == potential.plate for frame in site["cond_indep_stack"]) else 1.0
+        for name, site in nodes.items()
+        if name not in start
+    }
+
+    def scales_at(position: dict[str, np.ndarray]) -> Scales:
+        at = {name: torch.as_tensor(u).to(start[name]) for name, u in position.items()}
+        return _scales(split.trace(at, args, kwargs)[1])
+
+    groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
+    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, scales_at(z).concentration)
+    return Hierarchy(groups, masses, _likelihood_depends_on(potential, start, masses), start)
+
+
+def _scales(nodes: Mapping[str, Any]) -> Scales:
+    log_scale, concentration = {}, {}
+    for name, site in nodes.items():
+        fn, shape = site["fn"], site["value"].shape
+        while isinstance(fn, dist.Independent | dist.MaskedDistribution):
+            fn = fn.base_dist
+        if isinstance(fn, dist.Normal):
+            log_scale[name] = np.broadcast_to(fn.scale.detach().double().log().cpu().numpy(), shape)
+        elif isinstance(fn, dist.Gamma):
+            concentration[name] = np.broadcast_to(fn.concentration.detach().double().cpu().numpy(), shape)
+    return Scales(log_scale, concentration)
+
+
+def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Iterable[str]) -> bool:
+    """Whether the gradient of the likelihood in these sites is anything but exactly zero."""
+    grads = [potential.subset_log_likelihood_grad(z, m) for m in range(potential.num_subsets)]
+    return any(bool(grad[name].any()) for grad in grads for name in names)
+
+
+def _total(terms: Iterable[Tensor]) -> float:
+    return float(sum(term.sum(dtype=torch.float64) for term in terms))

@@ -1,0 +1,64 @@
+"""The kinetic energy of a constant mass matrix, as Pyro holds and adapts it: momenta, velocities, energies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer.mcmc.adaptation import BlockMassMatrix
+from torch import Tensor
+
+from pyro_split.densities import Position
+from pyro_split.integrators import IntegratorState, Velocity
+
+
+class EuclideanKinetic(NamedTuple):
+    """K(p) = ½ pᵀM⁻¹p.
+
+    Attributes:
+        mass_matrix: the host's mass matrix, in blocks of sites.
+    """
+
+    mass_matrix: Any
+
+    @classmethod
+    def of_inverse(cls, inverse_mass_matrix: dict[tuple[str, ...], Tensor]) -> EuclideanKinetic:
+        """That of an inverse mass matrix, a dict from tuples of site names to arrays, (D,) where diagonal."""
+        host: Any = BlockMassMatrix()
+        shapes = {sites: tuple(inverse.shape) for sites, inverse in inverse_mass_matrix.items()}
+        some = next(iter(inverse_mass_matrix.values()))
+        host.configure(shapes, adapt_mass_matrix=False, options={"dtype": some.dtype, "device": some.device})
+        host.inverse_mass_matrix = dict(inverse_mass_matrix)
+        return cls(host)
+
+    def velocity(self, p: Position) -> Position:
+        """M⁻¹p."""
+        return self.mass_matrix.kinetic_grad(p)
+
+    def unscale(self, p: Position) -> Tensor:
+        """The standard normal that a momentum was made from, shape (D,), block by block."""
+        return torch.cat(list(self.mass_matrix.unscale(p).values()))
+
+    def draw(self, z: Position) -> Position:
+        """A momentum from N(0, M), like ``z``, from torch's generator."""
+        some = next(iter(z.values()))
+        unscaled = {
+            sites: torch.randn(size, dtype=some.dtype, device=some.device)
+            for sites, size in self.mass_matrix.mass_matrix_size.items()
+        }
+        return self.mass_matrix.scale(unscaled, r_prototype=z)
+
+    def energy(self, z: Position, p: Position) -> float:
+        """K at a point of phase space; the position does not matter."""
+        return kinetic_change(self.velocity, p, {name: torch.zeros_like(u) for name, u in p.items()})
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> float:
+        """K at ``new`` minus K at ``old``."""
+        return kinetic_change(self.velocity, new.p, old.p)
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
+    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    speed = velocity({name: new[name] + old[name] for name in new})
+    products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
+    return float(sum(product.sum(dtype=torch.float64) for product in products))

@@ -1,0 +1,234 @@
+r"""Semi-separable Hamiltonian Monte Carlo over subsets: weights and their precisions move together.
+
+Target: the full posterior of a model whose Normal weights ω have scales set by precisions τ, exactly. With u the
+unconstrained precisions (log τ),
+
+.. math:: H = U(z) + \tfrac12 \tilde p^T V \tilde p + \tfrac12 \log|G(u)| + \tfrac12 \textstyle\sum_l p_{u,l}^2 / c_l ,
+
+each term once: momenta are drawn from exp(-K) given the position, so that exp(-H) has the posterior as its marginal, a
+trajectory of explicit, reversible, volume-preserving steps (:mod:`pyro_split.alternating`) is made, and it is
+accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision, c is the Fisher
+information of the weights' density in u: Q/2 for a precision of Q weights, plus α - 1 under a gamma prior. The log
+determinant is what lets the two blocks exchange energy; without it, or with H written as the sum of the paper's H_τ and
+H_ω, which share terms, the target is missed.
+
+Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
+adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
+likelihood can be in the second block, with the Fisher information N/2 (``output_precision``), at that price.
+
+Reference:
+    Cobb, Baydin, Kiskin, Markham and Roberts (2019), Semi-separable Hamiltonian Monte Carlo for inference in Bayesian
+    neural networks; its equation (5) lacks ½ and the inverse, its Algorithm 1 counts shared terms twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
+
+from pyro_split.alternating import AlternatingIntegrator
+from pyro_split.densities import Position
+from pyro_split.hamiltonian import HamiltonianKernel
+from pyro_split.hierarchy import HierarchicalKinetic, Hierarchy, find_hierarchy
+from pyro_split.kinetic import EuclideanKinetic
+from pyro_split.potential import SplitPotential
+from pyro_split.split_hmc import transition
+from pyro_split.splitting import ModelSplit
+from split_common.checks import check_positive_int, check_site_names
+from split_common.hierarchy import describe_groups
+from split_common.schedule import Schedule, palindromic_schedule
+from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
+
+
+class S3HMCState(NamedTuple):
+    """State of the chain.
+
+    The first fields are those of :class:`~pyro_split.split_hmc.SplitHMCState`.
+
+    Attributes:
+        weight_energy: the first block's part of ``energy``: minus the log-likelihood, plus the kinetic energy of
+            everything but the precisions.
+        precision_energy: the second block's: the rest of ``energy``, minus the log-prior, ½ log|G| and the kinetic
+            energy of the precisions.
+    """
+
+    z: Position
+    force: Position | None
+    energies: Tensor
+    potential_energy: float
+    energy: float
+    num_steps: int
+    num_grads: int
+    accept_prob: float
+    diverging: bool
+    step_size: float
+    weight_energy: float
+    precision_energy: float
+
+
+class S3HMC(HamiltonianKernel):
+    """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
+
+    For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
+    that has a prior of its own. Which site scales which is found from the model's trace, and shown by ``repr(kernel)``
+    after ``run``. Supported is any site whose logarithm enters the log of the scale linearly: a precision, a variance
+    or a scale, of any prior, shared by several sites of weights or with an entry for each unit.
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        precision_sites: names of the precision sites; None finds all.
+        output_precision: whether the precision of Normal observations is one of them, with the Fisher information
+            N/2 (and α - 1); each of its steps takes a data pass. False leaves it among the other sites, with an
+            adapted mass.
+        step_size: step size, or where its adaptation starts.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory. Neither given: drawn uniformly from π/4 to 3π/4 for each.
+        weight_steps: steps of the weights in each half of a step.
+        precision_steps: leapfrog steps of the precisions in a step.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt in warm-up, in the host's windows, the mass of the weights relative to their prior
+            precision and that of every other site. The precisions keep theirs.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block; of the sites that are no precisions.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions, weights in units of
+            their prior scale: shape (D,), or (D, D) for a dense one, sites sorted by name; or a dict from tuples of
+            site names. None for the identity, the prior precision of weights.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        schedule: "symmetric", "naive", or a function from M to a palindromic
+            :class:`~split_common.schedule.Schedule`, by which the weights move.
+
+    Raises:
+        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
+            :func:`~pyro_split.split_model`), and naming the site for a model without weights and precisions, weights
+            with two precisions or of no supported form, a precision that scales nothing, a name in
+            ``precision_sites`` that is no site, and Q/2 + α - 1 not above 0.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> from pyro.infer import MCMC
+        >>> def model(X, y):
+        ...     tau = pyro.sample("tau", dist.Gamma(2.0, 2.0))
+        ...     w = pyro.sample("w", dist.Normal(torch.zeros(3), tau**-0.5).to_event(1))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+        >>> kernel = S3HMC(model, num_subsets=2)
+        >>> mcmc = MCMC(kernel, warmup_steps=50, num_samples=50, disable_progbar=True)
+        >>> mcmc.run(torch.eye(3).repeat_interleave(4, 0), torch.arange(12.0))
+        >>> print(kernel)
+        S3HMC(num_subsets=2, precision tau -> w (Q = 3, mass 2.5))
+    """
+
+    _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        num_subsets: int = 1,
+        *,
+        precision_sites: list[str] | None = None,
+        output_precision: bool = True,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        weight_steps: int = 1,
+        precision_steps: int = 1,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
+    ):
+        if isinstance(model, SplitPotential):
+            raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
+        self._precision_sites = check_site_names("precision_sites", precision_sites)
+        self._output_precision = bool(output_precision)
+        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
+        self._weight_steps = check_positive_int("weight_steps", weight_steps)
+        self._precision_steps = check_positive_int("precision_steps", precision_steps)
+        self._schedule_name = schedule
+        self._hierarchy: Hierarchy | None = None
+        super().__init__(
+            model,
+            num_subsets,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+
+    def __repr__(self) -> str:
+        """The groups, once they are found."""
+        found = "precisions are found when it runs"
+        if self._hierarchy is not None:
+            masses = {name: mass.cpu().numpy() for name, mass in self._hierarchy.masses.items()}
+            found = describe_groups(self._hierarchy.groups, masses)
+        return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what ``setup`` finds again."""
+        return {**super().__getstate__(), "_hierarchy": None}
+
+    @property
+    def _proposal(self) -> Proposal:
+        return Proposal(self._num_steps, self._trajectory_length, draws_order=False)
+
+    @property
+    def _longest_step(self) -> float:
+        return self._proposal.longest_step
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        potential = split.bind(args, kwargs)
+        self._hierarchy = find_hierarchy(split, potential, args, kwargs, self._precision_sites, self._output_precision)
+
+    def _check_mass(self, sizes: dict[str, int]) -> None:
+        assert self._hierarchy is not None
+        super()._check_mass({name: size for name, size in sizes.items() if not self._hierarchy.is_precision(name)})
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return palindromic_schedule(self._schedule_name, num_subsets)
+
+    def _coordinates(self, z: Position) -> Position:
+        assert self._hierarchy is not None
+        return self._hierarchy.whiten(z)
+
+    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> AlternatingIntegrator:
+        assert self._hierarchy is not None
+        by_block = HierarchicalKinetic(self._hierarchy, kinetic)
+        return AlternatingIntegrator(self._rows, potential, by_block, self._weight_steps, self._precision_steps)
+
+    def _first_state(self, **common: Any) -> S3HMCState:
+        return S3HMCState(**common, weight_energy=0.0, precision_energy=0.0)
+
+    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: bool) -> S3HMCState:
+        moved, p = transition(state, integrator, self._adapter, self._proposal, in_warmup)
+        weight_energy = float(moved.energies[1:].sum()) + integrator.kinetic.weight_energy(moved.z, p)
+        return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)

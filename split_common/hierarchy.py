@@ -1,0 +1,229 @@
+r"""Which precision scales which weights: found by asking the model, whatever the form it is written in.
+
+Normal weights ω_i of scale s_i belong to a precision when, in the unconstrained coordinate u of one latent site,
+
+.. math:: \log s_i = a\, u_{l(i)} + c_i ,
+
+with one exponent a for the site and one element l(i) for each weight. That is the algebra S3HMC rests on: the weights'
+momenta scale with s, ½ log|G| is linear in u, and the Fisher information of the weights' density in u,
+
+.. math:: F_l = \sum_{i:\, l(i) = l} 2 a^2 ,
+
+is a constant. A precision τ = exp(u) has a = -½, F = Q/2; a variance a = ½; a scale a = 1, F = 2Q, whatever its prior.
+Constant factors (a width) go to c. A gamma prior on a precision adds α - 1, as in Cobb et al. (2019).
+
+The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
+amounts tells l, and a random one checks both. No form of a model is privileged, no expression is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+Position = dict[str, np.ndarray]
+TOLERANCE = 1e-3  # of log scales, which float32 gives to 1e-6 or so
+FORMS = (
+    "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
+    "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
+    "HalfNormal, ...)"
+)
+
+
+class Scales(NamedTuple):
+    """What a model says at one position.
+
+    Attributes:
+        log_scale: log of the scale of each Normal site, in the shape of its value.
+        concentration: α of each latent site with a gamma prior, in the shape of the site.
+    """
+
+    log_scale: dict[str, np.ndarray]
+    concentration: dict[str, np.ndarray]
+
+
+class Group(NamedTuple):
+    """Weights, or observations, whose scale one precision sets: log s = exponent · u[element] + offset.
+
+    Attributes:
+        weights: name of their site.
+        precision: name of the site that sets their scale.
+        exponent: a; -½ for a precision.
+        element: for each weight its element of the precision, counted along the flattened site; shape of the weights.
+        offset: c, shape of the weights.
+        observed: whether they are observations, the precision being that of the output.
+        repeats: how many times as many rows there are as in ``element``; 1 but for observations.
+    """
+
+    weights: str
+    precision: str
+    exponent: float
+    element: np.ndarray
+    offset: np.ndarray
+    observed: bool
+    repeats: float
+
+    def count(self, size: int) -> np.ndarray:
+        """How many weights each of ``size`` elements of the precision scales."""
+        return self.repeats * np.bincount(self.element.ravel(), minlength=size)
+
+
+def find_groups(
+    scales_at: Callable[[Position], Scales],
+    z: Position,
+    observed: Mapping[str, float],
+    precision_sites: Sequence[str] | None = None,
+    output_precision: bool = True,
+) -> list[Group]:
+    """Find the groups of a model.
+
+    Args:
+        scales_at: what the model says at a position, a dict of unconstrained values by latent site.
+        z: some position.
+        observed: the observed Normal sites, each with the number of rows there are for each that ``scales_at`` shows.
+        precision_sites: the sites to look at; None for all.
+        output_precision: whether a latent that scales observations and nothing else counts.
+
+    Returns:
+        The groups, in the order of the model's Normal sites.
+
+    Raises:
+        ValueError: for a name in ``precision_sites`` that is no latent site or scales no weights, for weights that
+            two latents scale, or whose scale is of no supported form; and when there is no group of weights.
+    """
+    if precision_sites is not None:
+        absent = [name for name in precision_sites if name not in z]
+        if absent:
+            raise ValueError(f"precision_sites must name latent sites {sorted(z)}, got {absent}")
+    base = scales_at(z).log_scale
+    setters = _setters(scales_at, z, base)
+    groups = []
+    for site, names in setters.items():
+        chosen = names if precision_sites is None else [name for name in names if name in precision_sites]
+        if not chosen:
+            continue
+        if site in observed:
+            scales_more = any(chosen[0] in others for other, others in setters.items() if other not in observed)
+            if len(names) == 1 and (output_precision or scales_more):
+                group = _fit(scales_at, z, site, names[0], base[site], True, observed[site])
+                groups += [group] if group else []
+            continue
+        if len(names) > 1:
+            raise ValueError(
+                f"a weight site must have one precision, got {site!r} whose scale depends on {names}; "
+                "write it non-centred, or name other precision_sites"
+            )
+        group = _fit(scales_at, z, site, names[0], base[site], False, 1.0)
+        if group is None:
+            raise ValueError(
+                f"the scale of weight site {site!r} must depend on {names[0]!r} in a supported form, which is {FORMS}; "
+                "write it non-centred, or leave it out of precision_sites"
+            )
+        groups.append(group)
+    _check_used(groups, precision_sites)
+    return groups
+
+
+def precision_masses(
+    groups: Sequence[Group], shapes: Mapping[str, tuple[int, ...]], concentration: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The mass of each precision in its unconstrained coordinate: Fisher information, plus α - 1 of a gamma prior.
+
+    Args:
+        groups: what the precisions scale.
+        shapes: shape of each precision site.
+        concentration: α of each precision with a gamma prior.
+
+    Raises:
+        ValueError: when an element of a precision scales nothing, or its mass is not above 0.
+    """
+    masses = {}
+    for name in dict.fromkeys(group.precision for group in groups):
+        size = int(np.prod(shapes[name]))
+        mine = [group for group in groups if group.precision == name]
+        counts = sum((group.count(size) for group in mine), np.zeros(size))
+        if not np.all(counts):
+            raise ValueError(
+                f"every element of a precision must scale a weight, got none for element {int(np.argmin(counts))} "
+                f"of {name!r}"
+            )
+        mass = sum((2 * group.exponent**2 * group.count(size) for group in mine), np.zeros(size))
+        is_precision = all(abs(group.exponent + 0.5) < TOLERANCE for group in mine)
+        if is_precision and name in concentration:
+            alpha = np.broadcast_to(concentration[name], shapes[name]).ravel()
+            mass = mass + alpha - 1
+            worst = int(np.argmin(mass))
+            if mass[worst] <= 0:
+                raise ValueError(
+                    f"Q/2 + alpha - 1 must be above 0 for precision site {name!r}, got {mass[worst]:.4g} "
+                    f"(Q = {counts[worst]:g} weights, alpha = {alpha[worst]:.4g})"
+                )
+        masses[name] = mass.reshape(shapes[name])
+    return masses
+
+
+def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -> str:
+    """One line for each precision: what it scales, and its mass."""
+    lines = []
+    for name, mass in masses.items():
+        mine = [group for group in groups if group.precision == name]
+        counts = sum((group.count(mass.size) for group in mine), np.zeros(mass.size))
+        kind = {-0.5: "precision", 0.5: "variance", 1.0: "scale"}.get(round(mine[0].exponent, 3), "log-scale factor")
+        spread = [f"{x.min():g}" if x.min() == x.max() else f"{x.min():g} to {x.max():g}" for x in (counts, mass)]
+        scaled = ", ".join(group.weights for group in mine)
+        elements = f"{mass.size} elements, each of Q = {spread[0]}" if mass.size > 1 else f"Q = {spread[0]}"
+        lines.append(f"{kind} {name} -> {scaled} ({elements}, mass {spread[1]})")
+    return "\n".join(lines)
+
+
+def _setters(scales_at: Callable[[Position], Scales], z: Position, base: dict[str, np.ndarray]) -> dict[str, list[str]]:
+    """For each Normal site, the latent sites that its scale depends on."""
+    setters: dict[str, list[str]] = {site: [] for site in base}
+    for name in z:
+        moved = scales_at({**z, name: z[name] + 1.0}).log_scale
+        for site, log_scale in moved.items():
+            if not np.allclose(log_scale, base[site], rtol=0, atol=TOLERANCE):  # a NaN is a dependence too
+                setters[site].append(name)
+    return setters
+
+
+def _fit(
+    scales_at: Callable[[Position], Scales],
+    z: Position,
+    site: str,
+    name: str,
+    base: np.ndarray,
+    observed: bool,
+    repeats: float,
+) -> Group | None:
+    """The group of ``site`` under ``name``, or None where the scale is not of the supported form."""
+    u, size = z[name], z[name].size
+
+    def change(by: np.ndarray) -> np.ndarray:
+        return scales_at({**z, name: u + by.reshape(u.shape)}).log_scale[site] - base
+
+    exponents = change(np.ones(size))
+    exponent = float(np.median(exponents))
+    if not np.allclose(exponents, exponent, rtol=0, atol=TOLERANCE) or abs(exponent) < TOLERANCE:
+        return None
+    ramp = np.arange(1, size + 1) / size
+    element = np.rint(change(ramp) / exponent * size).astype(int) - 1
+    if element.min() < 0 or element.max() >= size:
+        return None
+    probe = np.random.default_rng(0).uniform(-1.0, 1.0, size)
+    if not np.allclose(change(probe), exponent * probe[element], rtol=0, atol=TOLERANCE):
+        return None
+    exponent = round(2 * exponent) / 2 if abs(2 * exponent - round(2 * exponent)) < TOLERANCE else exponent
+    return Group(site, name, exponent, element, base - exponent * u.ravel()[element], observed, repeats)
+
+
+def _check_used(groups: Sequence[Group], precision_sites: Sequence[str] | None) -> None:
+    if precision_sites is not None:
+        used = {group.precision for group in groups}
+        idle = [name for name in precision_sites if name not in used]
+        if idle:
+            raise ValueError(f"precision_sites must each scale some weights, got {idle}, which scale nothing")
+    if not any(not group.observed for group in groups):
+        raise ValueError(f"the model must have weights with a precision, got none; supported is {FORMS}")
