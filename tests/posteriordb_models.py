@@ -1,12 +1,15 @@
-"""Four posteriors of posteriordb, each written once for both packages from its Stan definition.
+"""Eight posteriors of posteriordb, each written once for both packages from its Stan definition.
 
-Data and reference moments are in ``data/posteriordb``. Two things differ from the Stan programs, neither of them
-in the posterior:
+Data and reference moments are in ``data/posteriordb``. Three things differ from the Stan programs, none of them in
+the posterior:
 
 * rows are prepared outside the model (logarithms, lags, products), so that they can be divided;
-* where Stan's regression coefficients b have flat priors, w = R b is sampled, with X = QR the design matrix and
-  the columns of Q of squared length N. A flat prior stays flat under a linear map, so the draws of b = R⁻¹ w
-  follow the same posterior, and w is nearly uncorrelated.
+* in the regressions but ``ar_k``, of coefficients b, w = R b is sampled, with X = QR the design matrix and the columns
+  of Q of squared length N. A flat prior stays flat under a linear map and a normal one normal, so the draws of
+  b = R⁻¹ w follow the same posterior, and w is nearly uncorrelated;
+* in some of them, w is sampled about its least-squares estimate and in units of the residuals' standard deviation.
+  XHMC looks at zᵀp, which swings the wider the further z is from 0 for its scale: a hundred standard deviations
+  off, its trees grow far longer than needed.
 
 ``mask(False)`` sets a log density to 0: the flat prior over a distribution's support, in both packages.
 """
@@ -45,7 +48,7 @@ def kidscore_interaction() -> Posterior:
     data, reference = _load("kidiq-kidscore_interaction")
     hs, iq = data["mom_hs"], data["mom_iq"]
     X = np.stack([np.ones_like(iq), hs, iq, hs * iq], axis=1)
-    return _flat_regression(X, data["kid_score"], lambda lib: lib.dist.HalfCauchy(lib.array(2.5)), reference)
+    return _regression(X, data["kid_score"], _cauchy_scale, reference)
 
 
 def logmesquite_logvash() -> Posterior:
@@ -54,9 +57,42 @@ def logmesquite_logvash() -> Posterior:
     d1, d2, height = data["diam1"], data["diam2"], data["total_height"]
     volume, area, shape = np.log(d1 * d2 * data["canopy_height"]), np.log(d1 * d2), np.log(d1 / d2)
     X = np.stack([np.ones_like(d1), volume, area, shape, np.log(height), data["group"]], axis=1)
-    return _flat_regression(
-        X, np.log(data["weight"]), lambda lib: lib.dist.HalfNormal(lib.array(1.0)).mask(False), reference
-    )
+    return _regression(X, np.log(data["weight"]), _flat_scale, reference)
+
+
+def kidscore_momiq() -> Posterior:
+    """kidiq: test score of 434 children by mother's IQ; flat coefficients, sigma ~ Cauchy⁺(0, 2.5)."""
+    data, reference = _load("kidiq-kidscore_momiq")
+    X = np.stack([np.ones_like(data["mom_iq"]), data["mom_iq"]], axis=1)
+    return _regression(X, data["kid_score"], _cauchy_scale, reference, standardised=True)
+
+
+def logearn_interaction_z() -> Posterior:
+    """earnings: log earnings of 1,192 adults by standardised height and sex; everything flat, sigma on (0, ∞)."""
+    data, reference = _load("earnings-logearn_interaction_z")
+    height, male = data["height"], data["male"]
+    z = (height - height.mean()) / height.std(ddof=1)
+    X = np.stack([np.ones_like(z), z, male, z * male], axis=1)
+    return _regression(X, np.log(data["earn"]), _flat_scale, reference, standardised=True)
+
+
+def nes() -> Posterior:
+    """nes1980: party of 701 voters, 1 to 7, by six traits, age in four groups; everything flat, sigma on (0, ∞)."""
+    data, reference = _load("nes1980-nes")
+    ages = [data["age_discrete"] == group for group in (2, 3, 4)]
+    others = [data[key] for key in ("educ1", "gender", "income")]
+    X = np.stack([np.ones(len(ages[0])), data["real_ideo"], data["race_adj"], *ages, *others], axis=1)
+    return _regression(X, data["partyid7"], _flat_scale, reference, standardised=True)
+
+
+def blr() -> Posterior:
+    """sblrc: linear regression of 100 simulated rows on five columns; beta ~ N(0, 10), sigma ~ N⁺(0, 10)."""
+    data, reference = _load("sblrc-blr")
+
+    def scale(lib, unit):
+        return lib.dist.HalfNormal(lib.array(10.0 / unit))
+
+    return _regression(data["X"], data["y"], scale, reference, standardised=True, beta_sd=10.0)
 
 
 def ar_k() -> Posterior:
@@ -102,25 +138,52 @@ def eight_schools_noncentered() -> Posterior:
     return Posterior(build, (data["y"], data["sigma"]), parameters, reference)
 
 
-def _flat_regression(
-    X: np.ndarray, y: np.ndarray, sigma_prior: Callable[[Any], Any], reference: dict[str, dict[str, float]]
+def _regression(
+    X: np.ndarray,
+    y: np.ndarray,
+    sigma_prior: Callable[[Any, float], Any],
+    reference: dict[str, dict[str, float]],
+    standardised: bool = False,
+    beta_sd: float | None = None,
 ) -> Posterior:
+    """y ~ N(X beta, sigma), with beta ~ N(0, beta_sd) or flat."""
     Q, R = np.linalg.qr(X)
     Q, R = Q * len(y) ** 0.5, R / len(y) ** 0.5
+    centre, unit = np.zeros(Q.shape[1]), 1.0
+    if standardised:
+        centre = Q.T @ y / len(y)
+        unit = float(np.std(y - Q @ centre))
+
+    def w_prior(lib):
+        if beta_sd is None:
+            return lib.dist.Normal(lib.array(np.zeros(Q.shape[1])), 1.0).to_event(1).mask(False)
+        scale_tril = np.linalg.cholesky(R @ R.T) * beta_sd / unit
+        return lib.dist.MultivariateNormal(lib.array(-centre / unit), scale_tril=lib.array(scale_tril))
 
     def build(lib):
         def model(Q, y):
-            w = lib.ppl.sample("w", lib.dist.Normal(lib.array(np.zeros(Q.shape[1])), 1.0).to_event(1).mask(False))
-            sigma = lib.ppl.sample("sigma", sigma_prior(lib))
+            w = lib.ppl.sample("w", w_prior(lib))
+            sigma = lib.ppl.sample("sigma", sigma_prior(lib, unit))
             with lib.ppl.plate("data", y.shape[0]):
                 lib.ppl.sample("y", lib.dist.Normal(Q @ w, sigma), obs=y)
 
         return model
 
     def parameters(draws):
-        return {"sigma": draws["sigma"], **_numbered("beta", draws["w"] @ np.linalg.inv(R).T)}
+        w = centre + draws["w"] * unit
+        return {"sigma": draws["sigma"] * unit, **_numbered("beta", w @ np.linalg.inv(R).T)}
 
-    return Posterior(build, (Q, y), parameters, reference)
+    return Posterior(build, (Q, (y - Q @ centre) / unit), parameters, reference)
+
+
+def _cauchy_scale(lib, unit: float):
+    """Cauchy⁺(0, 2.5), in this unit."""
+    return lib.dist.HalfCauchy(lib.array(2.5 / unit))
+
+
+def _flat_scale(lib, unit: float):
+    """Flat on (0, ∞), in any unit."""
+    return lib.dist.HalfNormal(lib.array(1.0)).mask(False)
 
 
 def _numbered(name: str, draws: np.ndarray) -> Draws:
