@@ -1,6 +1,7 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
 from numpyro_split.dynamic_hmc import XHMC, SplitNUTS
+from numpyro_split.gibbs import BlockGibbsHMC
 from numpyro_split.inference_data import to_inference_data
 from numpyro_split.potential import SplitPotential
 from numpyro_split.s3hmc import S3HMC
@@ -12,6 +13,7 @@ from split_common.checks import ModelNotSplittableError
 __all__ = [
     "S3HMC",
     "XHMC",
+    "BlockGibbsHMC",
     "ModelNotSplittableError",
     "NaiveSplitHMC",
     "RandomisedSplitHMC",

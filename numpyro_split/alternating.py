@@ -63,7 +63,6 @@ class AlternatingIntegrator(Integrator):
     ):
         super().__init__(schedule, potential, kinetic)
         self._weight_steps, self._precision_steps = weight_steps, precision_steps
-        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
         self.grads_per_step = 2 * weight_steps * schedule.grads_per_step
         if kinetic.hierarchy.needs_data:
             is_whole = schedule.closing_kick is not None
@@ -89,7 +88,7 @@ class AlternatingIntegrator(Integrator):
         def gradient(z: Position) -> Position:
             if needs_data:
                 return self.potential.energies_and_grad(z)[1]
-            return jax.grad(lambda z: -self.potential.log_prior(z))(z)
+            return self.potential.prior_energy_and_grad(z)[1]
 
         def kick(z: Position, p: Position, grad: Position) -> Position:
             coupling = self.kinetic.coupling_grad(z, p)
@@ -105,8 +104,7 @@ class AlternatingIntegrator(Integrator):
         first = self.energies_and_grad(state)[1] if needs_data else gradient(state.z)
         z, p, last = lax.fori_loop(0, self._precision_steps, leapfrog, (state.z, state.p, first))
         if not needs_data:
-            share = self._opening_share
-            force = jax.tree.map(lambda f, new, old: _moved(f, share * (new - old)), state.force, last, first)
+            force = self.with_prior_changed(state.force, last, first)
         elif closing_kick is not None:
             force = jax.tree.map(lambda grad: float(closing_kick) * grad, last)
         else:

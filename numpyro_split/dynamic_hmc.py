@@ -117,6 +117,20 @@ def tree_transition(
     )
 
 
+def first_state_of_trees(**common: Any) -> DynamicHMCState:
+    """The state of a chain that has not moved, from the fields that every kernel's state has."""
+    zero = jnp.zeros(())
+    return DynamicHMCState(
+        **common,
+        tree_depth=common["i"],
+        reached_max_treedepth=common["diverging"],
+        virial_average=zero,
+        share_at_limit=zero,
+        threshold=None,
+        threshold_state=None,
+    )
+
+
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
@@ -181,16 +195,7 @@ class TreeHMC(HamiltonianKernel):
         return palindromic_schedule(self._schedule_name, num_subsets)
 
     def _first_state(self, **common: Any) -> DynamicHMCState:
-        zero = jnp.zeros(())
-        return DynamicHMCState(
-            **common,
-            tree_depth=common["i"],
-            reached_max_treedepth=common["diverging"],
-            virial_average=zero,
-            share_at_limit=zero,
-            threshold=None,
-            threshold_state=None,
-        )
+        return first_state_of_trees(**common)
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
         moved = tree_transition(state, integrator, self._rule(state), self._max_tree_depth, self._with_rates)

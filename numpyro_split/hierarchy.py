@@ -28,7 +28,7 @@ from numpyro_split.integrators import IntegratorState
 from numpyro_split.kinetic import EuclideanKinetic, kinetic_change
 from numpyro_split.potential import SplitPotential
 from numpyro_split.splitting import ModelSplit
-from split_common.hierarchy import Group, Scales, find_groups, precision_masses
+from split_common.hierarchy import Group, Scales, find_concentrations, find_groups, precision_masses
 
 
 class Hierarchy:
@@ -37,14 +37,22 @@ class Hierarchy:
     Args:
         groups: weights and observations, each with the precision that scales them.
         masses: mass of each precision.
+        concentrations: α of each precision whose prior, of constant α, is conjugate.
         needs_data: whether the likelihood of the rows depends on a precision.
 
     Attributes:
         log_det: for each precision the sum of a over its weights: minus the slope of ½ log|G|.
     """
 
-    def __init__(self, groups: Sequence[Group], masses: Mapping[str, np.ndarray], needs_data: bool):
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        masses: Mapping[str, np.ndarray],
+        concentrations: Mapping[str, np.ndarray],
+        needs_data: bool,
+    ):
         self.groups, self.masses, self.needs_data = tuple(groups), dict(masses), needs_data
+        self.concentrations = dict(concentrations)
         self._weights = [group for group in groups if not group.observed]
         ones = {group.weights: jnp.ones(group.element.shape) for group in self._weights}
         self.log_det = jax.tree.map(np.asarray, self.sum_by_element(ones))
@@ -113,6 +121,10 @@ class HierarchicalKinetic(NamedTuple):
         speed = self.whitened.velocity(self.hierarchy.scale_up(self.scales, p))
         speed = self.hierarchy.scale_up(self.scales, speed)
         return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
+
+    def unscale(self, p: Position) -> Position:
+        """Not a function of the momentum alone, so no trees: their rules compare momenta of different positions."""
+        raise NotImplementedError("the momenta of weights depend on their precisions")
 
     def precision_velocity(self, p: Position) -> Position:
         """Velocity of the precisions, for any momentum of theirs."""
@@ -196,12 +208,13 @@ def find_hierarchy(
         return _scales(split.trace({name: jnp.asarray(u) for name, u in position.items()}, args, kwargs)[1])
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
-    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, scales_at(z).concentration)
-    return Hierarchy(groups, masses, _likelihood_depends_on(potential, start, masses))
+    concentrations = find_concentrations(scales_at, z, groups)
+    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
+    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, masses))
 
 
 def _scales(model_trace: dict[str, dict[str, Any]]) -> Scales:
-    log_scale, concentration = {}, {}
+    log_scale, gamma, inverse_gamma = {}, {}, {}
     for name, site in model_trace.items():
         if site["type"] != "sample":
             continue
@@ -210,9 +223,10 @@ def _scales(model_trace: dict[str, dict[str, Any]]) -> Scales:
             fn = fn.base_dist
         if isinstance(fn, dist.Normal):
             log_scale[name] = np.broadcast_to(np.log(np.asarray(fn.scale, float)), shape)
-        elif isinstance(fn, dist.Gamma):
-            concentration[name] = np.broadcast_to(np.asarray(fn.concentration, float), shape)
-    return Scales(log_scale, concentration)
+        elif isinstance(fn, dist.Gamma | dist.InverseGamma):
+            found = gamma if isinstance(fn, dist.Gamma) else inverse_gamma
+            found[name] = np.broadcast_to(np.asarray(fn.concentration, float), shape)
+    return Scales(log_scale, gamma, inverse_gamma)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -56,6 +56,10 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
+    def unscale(self, p: Position) -> Position:
+        """The standard normal that a momentum is made from."""
+        ...
+
     def energy(self, z: Position, p: Position) -> jax.Array:
         """The kinetic energy."""
         ...
@@ -110,6 +114,7 @@ class Integrator:
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
         self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
         self.grads_per_step = schedule.grads_per_step
+        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
         self._rows = _columns(schedule.evaluated_rows, schedule.closes)
         self._keeps_energies = schedule.closing_kick is not None
 
@@ -144,6 +149,10 @@ class Integrator:
             return _add(force, grad, row["kick"]), None
 
         return lax.scan(add_kick, jax.tree.map(jnp.zeros_like, z), rows)[0]
+
+    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        return _add(force, jax.tree.map(jnp.subtract, new, old), self._opening_share)
 
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
         """Advance by one step.

@@ -22,11 +22,13 @@ class EuclideanKinetic(NamedTuple):
             where it is diagonal.
         mass_matrix_sqrt: a square root of M, which draws momenta.
         mass_matrix_sqrt_inv: its inverse, which unscales them.
+        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
     """
 
     inverse_mass_matrix: Any
     mass_matrix_sqrt: Any = None
     mass_matrix_sqrt_inv: Any = None
+    held: tuple[str, ...] = ()
 
     @classmethod
     def adapted(cls, state: HMCAdaptState) -> EuclideanKinetic:
@@ -40,23 +42,29 @@ class EuclideanKinetic(NamedTuple):
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""
-        return euclidean_kinetic_energy._kinetic_grad(self.inverse_mass_matrix, p)
+        return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
 
     def unscale(self, p: Position) -> Position:
         """The standard normal that a momentum was made from."""
-        return euclidean_kinetic_energy._kinetic_grad(self.mass_matrix_sqrt_inv, p)
+        return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
         """A momentum from N(0, M), like ``z``."""
-        return momentum_generator(z, self.mass_matrix_sqrt, rng_key)
+        return self._with_held(z, momentum_generator(self._moving(z), self.mass_matrix_sqrt, rng_key))
 
     def energy(self, z: Position, p: Position) -> jax.Array:
         """K at a point of phase space; the position does not matter."""
-        return euclidean_kinetic_energy(self.inverse_mass_matrix, p)
+        return euclidean_kinetic_energy(self.inverse_mass_matrix, self._moving(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
         """K at ``new`` minus K at ``old``."""
         return kinetic_change(self.velocity, new.p, old.p)
+
+    def _moving(self, x: Position) -> Position:
+        return {name: u for name, u in x.items() if name not in self.held} if self.held else x
+
+    def _with_held(self, x: Position, moving: Position) -> Position:
+        return {**moving, **{name: jnp.zeros_like(x[name]) for name in self.held}}
 
 
 def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:

@@ -145,12 +145,17 @@ class SplitPotential:
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
         """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
-        prior, prior_grad = _energy_and_grad(lambda z: self._density.prior(z, self._data), z)
+        prior, prior_grad = self.prior_energy_and_grad(z)
         likelihood, grad = self._sum_over_blocks(
             lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z)
         )
         total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
         return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
+
+    @jax.jit
+    def prior_energy_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The prior's term of U(z), a scalar, and its gradient, a dict like ``z``."""
+        return _energy_and_grad(lambda z: self._density.prior(z, self._data), z)
 
     @jax.jit
     def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:

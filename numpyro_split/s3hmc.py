@@ -34,14 +34,12 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro_split.alternating import AlternatingIntegrator
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
-from numpyro_split.hamiltonian import HamiltonianKernel
-from numpyro_split.hierarchy import HierarchicalKinetic, Hierarchy, find_hierarchy
+from numpyro_split.hierarchical import HierarchicalKernel
+from numpyro_split.hierarchy import HierarchicalKinetic
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition
-from numpyro_split.splitting import ModelSplit
-from split_common.checks import check_positive_int, check_site_names
-from split_common.hierarchy import describe_groups
+from split_common.checks import check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
 
@@ -77,7 +75,7 @@ class S3HMCState(NamedTuple):
     precision_energy: jax.Array
 
 
-class S3HMC(HamiltonianKernel):
+class S3HMC(HierarchicalKernel):
     """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
 
     For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
@@ -164,10 +162,6 @@ class S3HMC(HamiltonianKernel):
         subset_order: str = "sequential",
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        if isinstance(model, SplitPotential):
-            raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
-        self._precision_sites = check_site_names("precision_sites", precision_sites)
-        self._output_precision = bool(output_precision)
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
         self._weight_steps = check_positive_int("weight_steps", weight_steps)
         self._precision_steps = check_positive_int("precision_steps", precision_steps)
@@ -175,6 +169,8 @@ class S3HMC(HamiltonianKernel):
         super().__init__(
             model,
             num_subsets,
+            precision_sites=precision_sites,
+            output_precision=bool(output_precision),
             step_size=step_size,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,
@@ -188,17 +184,6 @@ class S3HMC(HamiltonianKernel):
             subset_order=subset_order,
         )
 
-    def __repr__(self) -> str:
-        """The groups, once they are found."""
-        found = "precisions are found when it runs"
-        if self._hierarchy is not None:
-            found = describe_groups(self._hierarchy.groups, self._hierarchy.masses)
-        return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``init`` finds again."""
-        return {**super().__getstate__(), "_hierarchy": None}
-
     @property
     def _proposal(self) -> Proposal:
         return Proposal(self._num_steps, self._trajectory_length, draws_order=False)
@@ -207,28 +192,11 @@ class S3HMC(HamiltonianKernel):
     def _longest_step(self) -> float:
         return self._proposal.longest_step
 
-    def _forget_model(self) -> None:
-        super()._forget_model()
-        self._hierarchy: Hierarchy | None = None
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        potential = split.bind(args, kwargs)
-        self._hierarchy = find_hierarchy(split, potential, args, kwargs, self._precision_sites, self._output_precision)
-
-    def _check_mass(self, sizes: dict[str, int]) -> None:
-        assert self._hierarchy is not None
-        super()._check_mass({name: size for name, size in sizes.items() if not self._hierarchy.is_precision(name)})
-
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
 
-    def _coordinates(self, z: Position) -> Position:
-        assert self._hierarchy is not None
-        return self._hierarchy.whiten(z)
-
     def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> AlternatingIntegrator:
-        assert self._hierarchy is not None
-        by_block = HierarchicalKinetic(self._hierarchy, kinetic)
+        by_block = HierarchicalKinetic(self._found, kinetic)
         return AlternatingIntegrator(self._rows, potential, by_block, self._weight_steps, self._precision_steps)
 
     def _first_state(self, **common: Any) -> S3HMCState:

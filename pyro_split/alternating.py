@@ -62,7 +62,6 @@ class AlternatingIntegrator(Integrator):
     ):
         super().__init__(schedule, potential, kinetic)
         self._weight_steps, self._precision_steps = weight_steps, precision_steps
-        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
         self.grads_per_step = 2 * weight_steps * schedule.grads_per_step
         if kinetic.hierarchy.needs_data:
             is_whole = schedule.closing_kick is not None
@@ -88,7 +87,7 @@ class AlternatingIntegrator(Integrator):
         def gradient(z: Position) -> Position:
             if needs_data:
                 return self.potential.energies_and_grad(z)[1]
-            return {name: -grad for name, grad in self.potential.log_prior_grad(z).items()}
+            return self.potential.prior_energy_and_grad(z)[1]
 
         def kick(z: Position, p: Position, grad: Position) -> Position:
             coupling = self.kinetic.coupling_grad(z, p)
@@ -102,8 +101,7 @@ class AlternatingIntegrator(Integrator):
             grad = gradient(z)
             p = kick(z, p, grad)
         if not needs_data:
-            share = self._opening_share
-            force = {name: f + share * (grad[name] - first[name]) for name, f in (state.force or {}).items()}
+            force = self.with_prior_changed(state.force, grad, first)
         elif closing_kick is not None:
             force = {name: float(closing_kick) * g for name, g in grad.items()}
         else:

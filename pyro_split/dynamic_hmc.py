@@ -111,6 +111,18 @@ def tree_transition(
     )
 
 
+def first_state_of_trees(**common: Any) -> DynamicHMCState:
+    """The state of a chain that has not moved, from the fields that every kernel's state has."""
+    return DynamicHMCState(
+        **common,
+        tree_depth=0,
+        reached_max_treedepth=False,
+        virial_average=0.0,
+        share_at_limit=0.0,
+        threshold=None,
+    )
+
+
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
@@ -164,14 +176,7 @@ class TreeHMC(HamiltonianKernel):
         return palindromic_schedule(self._schedule_name, num_subsets)
 
     def _first_state(self, **common: Any) -> DynamicHMCState:
-        return DynamicHMCState(
-            **common,
-            tree_depth=0,
-            reached_max_treedepth=False,
-            virial_average=0.0,
-            share_at_limit=0.0,
-            threshold=None,
-        )
+        return first_state_of_trees(**common)
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         rule = self._rule(state)

@@ -25,7 +25,7 @@ from pyro_split.integrators import IntegratorState
 from pyro_split.kinetic import EuclideanKinetic, kinetic_change
 from pyro_split.potential import SplitPotential
 from pyro_split.splitting import ModelSplit
-from split_common.hierarchy import Group, Scales, find_groups, precision_masses
+from split_common.hierarchy import Group, Scales, find_concentrations, find_groups, precision_masses
 
 
 class Hierarchy:
@@ -34,21 +34,29 @@ class Hierarchy:
     Args:
         groups: weights and observations, each with the precision that scales them.
         masses: mass of each precision.
+        concentrations: α of each precision whose prior, of constant α, is conjugate.
         needs_data: whether the likelihood of the rows depends on a precision.
         z: a position, whose precision and device the constants take.
 
     Attributes:
-        groups: as given.
-        masses: mass of each precision, as tensors.
+        mass: mass of each precision, a tensor.
         log_det: for each precision the sum of a over its weights: minus the slope of ½ log|G|.
     """
 
-    def __init__(self, groups: Sequence[Group], masses: Mapping[str, np.ndarray], needs_data: bool, z: Position):
-        self.groups, self.needs_data = tuple(groups), needs_data
-        self.masses = {name: torch.as_tensor(mass).to(z[name]) for name, mass in masses.items()}
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        masses: Mapping[str, np.ndarray],
+        concentrations: Mapping[str, np.ndarray],
+        needs_data: bool,
+        z: Position,
+    ):
+        self.groups, self.masses, self.needs_data = tuple(groups), dict(masses), needs_data
+        self.concentrations = dict(concentrations)
+        self.mass = {name: torch.tensor(mass).to(z[name]) for name, mass in masses.items()}
         self._weights = [group for group in groups if not group.observed]
-        self._elements = {g.weights: torch.as_tensor(g.element, device=z[g.weights].device) for g in self._weights}
-        self._offsets = {g.weights: torch.as_tensor(g.offset).to(z[g.weights]) for g in self._weights}
+        self._elements = {g.weights: torch.tensor(g.element, device=z[g.weights].device) for g in self._weights}
+        self._offsets = {g.weights: torch.tensor(g.offset).to(z[g.weights]) for g in self._weights}
         self.log_det = self.sum_by_element({g.weights: torch.ones_like(z[g.weights]) for g in self._weights})
 
     @property
@@ -82,7 +90,7 @@ class Hierarchy:
 
     def sum_by_element(self, x: Position) -> Position:
         """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
-        totals = {name: torch.zeros_like(mass) for name, mass in self.masses.items()}
+        totals = {name: torch.zeros_like(mass) for name, mass in self.mass.items()}
         for group in self._weights:
             total = group.exponent * self._by_element(x[group.weights], group)
             totals[group.precision] = totals[group.precision] + total.reshape(totals[group.precision].shape)
@@ -96,7 +104,7 @@ class Hierarchy:
 
     def _by_element(self, x: Tensor, group: Group) -> Tensor:
         """Sum of ``x`` over the weights of each element, shape (elements,)."""
-        size = self.masses[group.precision].numel()
+        size = self.masses[group.precision].size
         if size == 1:
             return x.sum().reshape(1)
         return x.new_zeros(size).index_add(0, self._elements[group.weights].reshape(-1), x.reshape(-1))
@@ -127,16 +135,20 @@ class HierarchicalKinetic(NamedTuple):
         speed = self.hierarchy.scale_up(self.scales, speed)
         return {name: speed[name] if name in speed else torch.zeros_like(u) for name, u in p.items()}
 
+    def unscale(self, p: Position) -> Tensor:
+        """Not a function of the momentum alone, so no trees: their rules compare momenta of different positions."""
+        raise NotImplementedError("the momenta of weights depend on their precisions")
+
     def precision_velocity(self, p: Position) -> Position:
         """Velocity of the precisions, for any momentum of theirs."""
-        return {name: p[name] / mass for name, mass in self.hierarchy.masses.items()}
+        return {name: p[name] / mass for name, mass in self.hierarchy.mass.items()}
 
     def draw(self, z: Position) -> Position:
         """Momenta at ``z``, from torch's generator."""
         scales = self.hierarchy.scales(z)
         p = self.whitened.draw(self.hierarchy.whiten(z))
         p = {name: u / scales[name] if name in scales else u for name, u in p.items()}
-        for name, mass in self.hierarchy.masses.items():
+        for name, mass in self.hierarchy.mass.items():
             p[name] = mass.sqrt() * torch.randn_like(z[name])
         return {name: p[name] for name in z}
 
@@ -158,7 +170,7 @@ class HierarchicalKinetic(NamedTuple):
             self.whitened.velocity, *(h.scale_up(h.scales(state.z), state.p) for state in (new, old))
         )
         terms = []
-        for name, mass in h.masses.items():
+        for name, mass in h.mass.items():
             terms.append(0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / mass)
             terms.append(-h.log_det[name] * (new.z[name] - old.z[name]))
         return of_weights + _total(terms)
@@ -208,21 +220,23 @@ def find_hierarchy(
         return _scales(split.trace(at, args, kwargs)[1])
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
-    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, scales_at(z).concentration)
-    return Hierarchy(groups, masses, _likelihood_depends_on(potential, start, masses), start)
+    concentrations = find_concentrations(scales_at, z, groups)
+    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
+    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, masses), start)
 
 
 def _scales(nodes: Mapping[str, Any]) -> Scales:
-    log_scale, concentration = {}, {}
+    log_scale, gamma, inverse_gamma = {}, {}, {}
     for name, site in nodes.items():
         fn, shape = site["fn"], site["value"].shape
         while isinstance(fn, dist.Independent | dist.MaskedDistribution):
             fn = fn.base_dist
         if isinstance(fn, dist.Normal):
             log_scale[name] = np.broadcast_to(fn.scale.detach().double().log().cpu().numpy(), shape)
-        elif isinstance(fn, dist.Gamma):
-            concentration[name] = np.broadcast_to(fn.concentration.detach().double().cpu().numpy(), shape)
-    return Scales(log_scale, concentration)
+        elif isinstance(fn, dist.Gamma | dist.InverseGamma):
+            found = gamma if isinstance(fn, dist.Gamma) else inverse_gamma
+            found[name] = np.broadcast_to(fn.concentration.detach().double().cpu().numpy(), shape)
+    return Scales(log_scale, gamma, inverse_gamma)
 
 
 def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Iterable[str]) -> bool:

@@ -52,6 +52,10 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
+    def unscale(self, p: Position) -> Tensor:
+        """The standard normal that a momentum is made from."""
+        ...
+
     def energy(self, z: Position, p: Position) -> float:
         """The kinetic energy."""
         ...
@@ -106,6 +110,7 @@ class Integrator:
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
         self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
         self.grads_per_step = schedule.grads_per_step
+        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
         self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
         self._keeps_energies = schedule.closing_kick is not None
 
@@ -137,6 +142,12 @@ class Integrator:
         for row in self.schedule.opening:
             force = _add(force, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick))
         return force
+
+    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        if force is None:
+            return None
+        return {name: f + self._opening_share * (new[name] - old[name]) for name, f in force.items()}
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step.

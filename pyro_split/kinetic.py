@@ -17,9 +17,11 @@ class EuclideanKinetic(NamedTuple):
 
     Attributes:
         mass_matrix: the host's mass matrix, in blocks of sites.
+        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
     """
 
     mass_matrix: Any
+    held: tuple[str, ...] = ()
 
     @classmethod
     def of_inverse(cls, inverse_mass_matrix: dict[tuple[str, ...], Tensor]) -> EuclideanKinetic:
@@ -33,11 +35,11 @@ class EuclideanKinetic(NamedTuple):
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""
-        return self.mass_matrix.kinetic_grad(p)
+        return self._with_held(p, self.mass_matrix.kinetic_grad(self._moving(p)))
 
     def unscale(self, p: Position) -> Tensor:
         """The standard normal that a momentum was made from, shape (D,), block by block."""
-        return torch.cat(list(self.mass_matrix.unscale(p).values()))
+        return torch.cat(list(self.mass_matrix.unscale(self._moving(p)).values()))
 
     def draw(self, z: Position) -> Position:
         """A momentum from N(0, M), like ``z``, from torch's generator."""
@@ -46,7 +48,7 @@ class EuclideanKinetic(NamedTuple):
             sites: torch.randn(size, dtype=some.dtype, device=some.device)
             for sites, size in self.mass_matrix.mass_matrix_size.items()
         }
-        return self.mass_matrix.scale(unscaled, r_prototype=z)
+        return self._with_held(z, self.mass_matrix.scale(unscaled, r_prototype=self._moving(z)))
 
     def energy(self, z: Position, p: Position) -> float:
         """K at a point of phase space; the position does not matter."""
@@ -55,6 +57,12 @@ class EuclideanKinetic(NamedTuple):
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
         """K at ``new`` minus K at ``old``."""
         return kinetic_change(self.velocity, new.p, old.p)
+
+    def _moving(self, x: Position) -> Position:
+        return {name: u for name, u in x.items() if name not in self.held} if self.held else x
+
+    def _with_held(self, x: Position, moving: Position) -> Position:
+        return {**moving, **{name: torch.zeros_like(x[name]) for name in self.held}}
 
 
 def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:

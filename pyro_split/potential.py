@@ -152,10 +152,10 @@ class SplitPotential:
         total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
-    def log_prior_grad(self, z: Position) -> Position:
-        """Gradient of the log-prior, a dict like ``z``."""
-        grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))[1]
-        return dict(zip(self._sites, grads, strict=True))
+    def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
+        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def subset_log_likelihood_grad(self, z: Position, m: int) -> Position:
         """Gradient of the log-likelihood of the rows in subset ``m``, a dict like ``z``."""

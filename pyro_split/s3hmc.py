@@ -31,14 +31,12 @@ from torch import Tensor
 
 from pyro_split.alternating import AlternatingIntegrator
 from pyro_split.densities import Position
-from pyro_split.hamiltonian import HamiltonianKernel
-from pyro_split.hierarchy import HierarchicalKinetic, Hierarchy, find_hierarchy
+from pyro_split.hierarchical import HierarchicalKernel
+from pyro_split.hierarchy import HierarchicalKinetic
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import transition
-from pyro_split.splitting import ModelSplit
-from split_common.checks import check_positive_int, check_site_names
-from split_common.hierarchy import describe_groups
+from split_common.checks import check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
 
@@ -69,7 +67,7 @@ class S3HMCState(NamedTuple):
     precision_energy: float
 
 
-class S3HMC(HamiltonianKernel):
+class S3HMC(HierarchicalKernel):
     """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
 
     For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
@@ -159,18 +157,15 @@ class S3HMC(HamiltonianKernel):
         jit_compile: bool = True,
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        if isinstance(model, SplitPotential):
-            raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
-        self._precision_sites = check_site_names("precision_sites", precision_sites)
-        self._output_precision = bool(output_precision)
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
         self._weight_steps = check_positive_int("weight_steps", weight_steps)
         self._precision_steps = check_positive_int("precision_steps", precision_steps)
         self._schedule_name = schedule
-        self._hierarchy: Hierarchy | None = None
         super().__init__(
             model,
             num_subsets,
+            precision_sites=precision_sites,
+            output_precision=bool(output_precision),
             step_size=step_size,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,
@@ -185,18 +180,6 @@ class S3HMC(HamiltonianKernel):
             jit_compile=jit_compile,
         )
 
-    def __repr__(self) -> str:
-        """The groups, once they are found."""
-        found = "precisions are found when it runs"
-        if self._hierarchy is not None:
-            masses = {name: mass.cpu().numpy() for name, mass in self._hierarchy.masses.items()}
-            found = describe_groups(self._hierarchy.groups, masses)
-        return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``setup`` finds again."""
-        return {**super().__getstate__(), "_hierarchy": None}
-
     @property
     def _proposal(self) -> Proposal:
         return Proposal(self._num_steps, self._trajectory_length, draws_order=False)
@@ -205,24 +188,11 @@ class S3HMC(HamiltonianKernel):
     def _longest_step(self) -> float:
         return self._proposal.longest_step
 
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        potential = split.bind(args, kwargs)
-        self._hierarchy = find_hierarchy(split, potential, args, kwargs, self._precision_sites, self._output_precision)
-
-    def _check_mass(self, sizes: dict[str, int]) -> None:
-        assert self._hierarchy is not None
-        super()._check_mass({name: size for name, size in sizes.items() if not self._hierarchy.is_precision(name)})
-
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
 
-    def _coordinates(self, z: Position) -> Position:
-        assert self._hierarchy is not None
-        return self._hierarchy.whiten(z)
-
     def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> AlternatingIntegrator:
-        assert self._hierarchy is not None
-        by_block = HierarchicalKinetic(self._hierarchy, kinetic)
+        by_block = HierarchicalKinetic(self._found, kinetic)
         return AlternatingIntegrator(self._rows, potential, by_block, self._weight_steps, self._precision_steps)
 
     def _first_state(self, **common: Any) -> S3HMCState:

@@ -10,7 +10,8 @@ momenta scale with s, ½ log|G| is linear in u, and the Fisher information of th
 .. math:: F_l = \sum_{i:\, l(i) = l} 2 a^2 ,
 
 is a constant. A precision τ = exp(u) has a = -½, F = Q/2; a variance a = ½; a scale a = 1, F = 2Q, whatever its prior.
-Constant factors (a width) go to c. A gamma prior on a precision adds α - 1, as in Cobb et al. (2019).
+Constant factors (a width) go to c. A gamma prior on a precision adds α - 1, as in Cobb et al. (2019), and so does an
+inverse gamma prior on a variance, which is the same model.
 
 The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
 amounts tells l, and a random one checks both. No form of a model is privileged, no expression is parsed.
@@ -37,11 +38,13 @@ class Scales(NamedTuple):
 
     Attributes:
         log_scale: log of the scale of each Normal site, in the shape of its value.
-        concentration: α of each latent site with a gamma prior, in the shape of the site.
+        gamma: α of each site with a gamma distribution, in the shape of its value.
+        inverse_gamma: α of each site with an inverse gamma distribution, likewise.
     """
 
     log_scale: dict[str, np.ndarray]
-    concentration: dict[str, np.ndarray]
+    gamma: dict[str, np.ndarray]
+    inverse_gamma: dict[str, np.ndarray]
 
 
 class Group(NamedTuple):
@@ -126,15 +129,38 @@ def find_groups(
     return groups
 
 
+def find_concentrations(
+    scales_at: Callable[[Position], Scales], z: Position, groups: Sequence[Group]
+) -> dict[str, np.ndarray]:
+    """α of each precision with a gamma prior, or variance with an inverse gamma prior, where α is a constant.
+
+    Args:
+        scales_at: what the model says at a position.
+        z: some position.
+        groups: what the precisions scale.
+    """
+    rng = np.random.default_rng(1)
+    here, there = scales_at(z), scales_at({name: u + rng.uniform(-1.0, 1.0, u.shape) for name, u in z.items()})
+    found = {}
+    for name in dict.fromkeys(group.precision for group in groups):
+        exponents = {group.exponent for group in groups if group.precision == name}
+        if exponents not in ({-0.5}, {0.5}):
+            continue
+        alphas = [said.gamma if exponents == {-0.5} else said.inverse_gamma for said in (here, there)]
+        if name in alphas[0] and np.array_equal(alphas[0][name], alphas[1][name]):
+            found[name] = np.broadcast_to(alphas[0][name], z[name].shape)
+    return found
+
+
 def precision_masses(
-    groups: Sequence[Group], shapes: Mapping[str, tuple[int, ...]], concentration: Mapping[str, np.ndarray]
+    groups: Sequence[Group], shapes: Mapping[str, tuple[int, ...]], concentrations: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The mass of each precision in its unconstrained coordinate: Fisher information, plus α - 1 of a gamma prior.
 
     Args:
         groups: what the precisions scale.
         shapes: shape of each precision site.
-        concentration: α of each precision with a gamma prior.
+        concentrations: α of each precision with a gamma prior (see :func:`find_concentrations`).
 
     Raises:
         ValueError: when an element of a precision scales nothing, or its mass is not above 0.
@@ -150,9 +176,8 @@ def precision_masses(
                 f"of {name!r}"
             )
         mass = sum((2 * group.exponent**2 * group.count(size) for group in mine), np.zeros(size))
-        is_precision = all(abs(group.exponent + 0.5) < TOLERANCE for group in mine)
-        if is_precision and name in concentration:
-            alpha = np.broadcast_to(concentration[name], shapes[name]).ravel()
+        if name in concentrations:
+            alpha = concentrations[name].ravel()
             mass = mass + alpha - 1
             worst = int(np.argmin(mass))
             if mass[worst] <= 0:
@@ -162,6 +187,47 @@ def precision_masses(
                 )
         masses[name] = mass.reshape(shapes[name])
     return masses
+
+
+def conjugate_shapes(
+    groups: Sequence[Group], concentrations: Mapping[str, np.ndarray]
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """For each precision τ given its Q weights, a gamma variable: the sign of u in log τ = ± u, and its α + Q/2.
+
+    Raises:
+        ValueError: for a precision without a gamma prior, or a variance without an inverse gamma prior.
+    """
+    signs, shapes = {}, {}
+    for name in dict.fromkeys(group.precision for group in groups):
+        mine = [group for group in groups if group.precision == name]
+        if name not in concentrations:
+            raise ValueError(
+                f"the prior of precision site {name!r} must be conjugate, Gamma for a precision or InverseGamma for a "
+                "variance, of a concentration that is a constant; S3HMC takes any prior"
+            )
+        counts = sum((group.count(concentrations[name].size) for group in mine), np.zeros(concentrations[name].size))
+        signs[name] = -2 * mine[0].exponent
+        shapes[name] = concentrations[name] + counts.reshape(concentrations[name].shape) / 2
+    return signs, shapes
+
+
+def check_priors_only(needs_data: bool, names: Sequence[str]) -> None:
+    """Raise where the rows of the data plate depend on a precision, as where weights have an entry per row."""
+    if needs_data:
+        raise ValueError(
+            f"precisions to be drawn must enter the prior alone, got {list(names)}, on which rows of the data plate "
+            "depend; use S3HMC, or name other precision_sites"
+        )
+
+
+def check_conjugate(rates: Mapping[str, np.ndarray], moved_rates: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the rates of the precisions' distributions do not depend on the precisions."""
+    for name, rate in rates.items():
+        if not np.allclose(rate, moved_rates[name], rtol=0.01):
+            raise ValueError(
+                f"given the weights precision site {name!r} must have a gamma distribution, got one whose rate changes "
+                f"with it (a mask, a scale handler or another use of it?); use S3HMC, or name other precision_sites"
+            )
 
 
 def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -> str:

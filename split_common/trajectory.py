@@ -14,6 +14,7 @@ DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 MAX_WARMUP_STEPS = 128
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
+TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
 CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
 # Of a threshold that adapts: where it starts, the 1 - ρ it is adapted to, and how fast; a draw says less of 1 - ρ than
 # of an acceptance, so its dual averaging is ten times slower than that of the step size.

@@ -1,0 +1,253 @@
+r"""Neal's hybrid Gibbs sampler: precisions drawn from their conjugate conditional, weights moved by HMC or NUTS.
+
+Target: the full posterior, exactly. An iteration draws every precision from its distribution given the weights, then
+moves everything else by a transition that leaves the posterior given the precisions invariant (:mod:`split_hmc`,
+:mod:`trees`); a composition of both leaves the joint posterior invariant.
+
+For Q weights under a precision τ ~ Gamma(α, β) the conditional is Gamma(α + Q/2, β'); a variance with an inverse gamma
+prior is one over such a τ. In the unconstrained u = log τ its energy is β' e^u - (α + Q/2) u, so that one gradient of
+the prior gives β', whatever constant factors, means or hyperparameters go into it:
+
+.. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
+
+Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
+an iteration. :class:`~pyro_split.S3HMC` moves them together.
+
+Reference:
+    Neal (1995), Bayesian Learning for Neural Networks, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
+
+from pyro_split.densities import Position
+from pyro_split.dynamic_hmc import DynamicHMCState, first_state_of_trees, tree_transition
+from pyro_split.hierarchical import HierarchicalKernel
+from pyro_split.integrators import Integrator
+from pyro_split.kinetic import EuclideanKinetic
+from pyro_split.potential import SplitPotential
+from pyro_split.split_hmc import SplitHMCState, transition
+from pyro_split.splitting import ModelSplit
+from pyro_split.termination import u_turn
+from split_common.checks import check_choice, check_positive_int
+from split_common.hierarchy import check_conjugate, check_priors_only, conjugate_shapes
+from split_common.schedule import Schedule, palindromic_schedule
+from split_common.trajectory import STATISTICS, TRAJECTORIES, TREE_STATISTICS, Proposal, resolve_length
+
+
+class HeldPotential:
+    """A potential in which some sites stand still: its gradient there is 0.
+
+    Args:
+        whole: the potential.
+        held: names of the sites.
+    """
+
+    def __init__(self, whole: SplitPotential, held: tuple[str, ...]):
+        self.whole, self._held = whole, held
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """As the potential's."""
+        energies, grad = self.whole.subset_energies_and_grad(z, m)
+        return energies, self.hold(grad)
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """As the potential's."""
+        energies, grad = self.whole.energies_and_grad(z)
+        return energies, self.hold(grad)
+
+    def energies(self, z: Position) -> Tensor:
+        """As the potential's."""
+        return self.whole.energies(z)
+
+    def hold(self, grad: Position) -> Position:
+        """A gradient, 0 in the sites that stand still."""
+        return {name: torch.zeros_like(g) if name in self._held else g for name, g in grad.items()}
+
+
+class Conjugate(NamedTuple):
+    """The distributions of precisions given everything else: log τ = sign · u with τ ~ Gamma(shape, rate).
+
+    Attributes:
+        signs: 1 for a precision, -1 for a variance.
+        shapes: α + Q/2.
+    """
+
+    signs: dict[str, float]
+    shapes: dict[str, np.ndarray]
+
+    def rates(self, z: Position, prior_grad: Position) -> Position:
+        """β' of each precision, from the gradient of the prior's energy."""
+        rates = {}
+        for name, sign in self.signs.items():
+            u = z[name]
+            rate = torch.exp(-sign * u) * (sign * prior_grad[name] + self._shape(name, u))
+            rates[name] = rate.clamp(min=torch.finfo(u.dtype).tiny)  # rounding could leave it below zero
+        return rates
+
+    def draw(self, z: Position, prior_grad: Position) -> Position:
+        """``z`` with the precisions drawn given everything else, from torch's generator."""
+        drawn = {}
+        for name, rate in self.rates(z, prior_grad).items():
+            gamma = torch.distributions.Gamma(self._shape(name, rate), torch.ones_like(rate)).sample()
+            drawn[name] = self.signs[name] * (gamma.log() - rate.log())
+        return {**z, **drawn}
+
+    def _shape(self, name: str, u: Tensor) -> Tensor:
+        return torch.tensor(self.shapes[name]).to(u)
+
+
+def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate) -> Any:
+    """``state`` with the precisions drawn given everything else, its energies and its force brought up to date.
+
+    Args:
+        state: where the chain is.
+        integrator: of everything else, on a :class:`HeldPotential`.
+        conjugate: the distributions.
+    """
+    held = integrator.potential
+    assert isinstance(held, HeldPotential)
+    _, old = held.whole.prior_energy_and_grad(state.z)
+    z = conjugate.draw(state.z, old)
+    prior, new = held.whole.prior_energy_and_grad(z)
+    energies = torch.cat([prior.reshape(1).to(state.energies), state.energies[1:]])
+    return state._replace(
+        z=z,
+        energies=energies,
+        potential_energy=float(energies.sum()),
+        force=integrator.with_prior_changed(state.force, held.hold(new), held.hold(old)),
+    )
+
+
+class BlockGibbsHMC(HierarchicalKernel):
+    """Conjugate draws of precisions, HMC or NUTS on everything else (Neal 1995).
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
+            has a Gamma prior, or whose variance has an InverseGamma prior.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        precision_sites: names of the precision (or variance) sites; None finds all.
+        trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
+        max_tree_depth: most doublings of a trajectory, for "nuts".
+        num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: drawn uniformly from π/4 to 3π/4.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix of the sites that are no precisions, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block; of the sites that are no precisions.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        schedule: "symmetric", "naive", or a function from M to a palindromic
+            :class:`~split_common.schedule.Schedule`.
+
+    Raises:
+        ValueError: at construction for an argument out of range; at ``run`` as :class:`~pyro_split.S3HMC`, and for
+            a precision whose prior is not conjugate.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> kernel = BlockGibbsHMC(lambda X, y: None, num_subsets=4, max_tree_depth=8)
+        >>> kernel
+        BlockGibbsHMC(num_subsets=4, precisions are found when it runs)
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        num_subsets: int = 1,
+        *,
+        precision_sites: list[str] | None = None,
+        trajectory: str = "nuts",
+        max_tree_depth: int = 10,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        step_size: float = 1.0,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: str | Callable[[int], Schedule] = "symmetric",
+    ):
+        self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
+        self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
+        self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
+        self._proposal = Proposal(*resolve_length(num_steps, trajectory_length), draws_order=False)
+        self._schedule_name = schedule
+        super().__init__(
+            model,
+            num_subsets,
+            precision_sites=precision_sites,
+            output_precision=False,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+
+    @property
+    def _longest_step(self) -> float:
+        return math.inf if self._is_nuts else self._proposal.longest_step
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super()._study_split(split, args, kwargs)
+        check_priors_only(self._found.needs_data, self._found.precisions)
+        self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
+        potential = split.bind(args, kwargs)
+        with torch.random.fork_rng():
+            z = split.initial_position(args, kwargs)
+        moved = {**z, **{name: z[name] + 1.0 for name in self._found.precisions}}
+        rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
+        check_conjugate(*({name: rate.cpu().numpy() for name, rate in at.items()} for at in rates))
+
+    def _coordinates(self, z: Position) -> Position:
+        return {name: u for name, u in z.items() if not self._found.is_precision(name)}
+
+    def _schedule(self, num_subsets: int) -> Schedule:
+        return palindromic_schedule(self._schedule_name, num_subsets)
+
+    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+        held = self._found.precisions
+        return Integrator(self._rows, HeldPotential(potential, held), kinetic._replace(held=held))
+
+    def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
+        return first_state_of_trees(**common) if self._is_nuts else SplitHMCState(**common)
+
+    def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
+        state = draw_precisions(state, integrator, self._conjugate)
+        if self._is_nuts:
+            return tree_transition(state, integrator, self._adapter, u_turn, self._max_tree_depth, with_rates=False)
+        return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]

@@ -1,0 +1,51 @@
+"""What the kernels share that know weights and their precisions: finding them, and adapting to all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyro_split.densities import Position
+from pyro_split.hamiltonian import HamiltonianKernel
+from pyro_split.hierarchy import Hierarchy, find_hierarchy
+from pyro_split.potential import SplitPotential
+from pyro_split.splitting import ModelSplit
+from split_common.checks import check_site_names
+from split_common.hierarchy import describe_groups
+
+
+class HierarchicalKernel(HamiltonianKernel):
+    """Base of the kernels for hierarchical models; for the arguments see :class:`~pyro_split.S3HMC`."""
+
+    def __init__(self, model: Any, num_subsets: int, *, precision_sites: Any, output_precision: bool, **options: Any):
+        if isinstance(model, SplitPotential):
+            raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
+        self._precision_sites = check_site_names("precision_sites", precision_sites)
+        self._output_precision = output_precision
+        self._hierarchy: Hierarchy | None = None
+        super().__init__(model, num_subsets, **options)
+
+    def __repr__(self) -> str:
+        """The groups, once they are found."""
+        found = "precisions are found when it runs"
+        if self._hierarchy is not None:
+            found = describe_groups(self._hierarchy.groups, self._hierarchy.masses)
+        return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what ``setup`` finds again."""
+        return {**super().__getstate__(), "_hierarchy": None}
+
+    @property
+    def _found(self) -> Hierarchy:
+        assert self._hierarchy is not None
+        return self._hierarchy
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        potential = split.bind(args, kwargs)
+        self._hierarchy = find_hierarchy(split, potential, args, kwargs, self._precision_sites, self._output_precision)
+
+    def _check_mass(self, sizes: dict[str, int]) -> None:
+        super()._check_mass({name: size for name, size in sizes.items() if not self._found.is_precision(name)})
+
+    def _coordinates(self, z: Position) -> Position:
+        return self._found.whiten(z)
