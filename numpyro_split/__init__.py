@@ -1,5 +1,6 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
+from numpyro_split import networks, priors
 from numpyro_split.dynamic_hmc import XHMC, SplitNUTS
 from numpyro_split.gibbs import BlockGibbsHMC
 from numpyro_split.inference_data import to_inference_data
@@ -22,6 +23,8 @@ __all__ = [
     "SplitPotential",
     "SymmetricSplitHMC",
     "WindowedHMC",
+    "networks",
+    "priors",
     "split_model",
     "to_inference_data",
 ]

@@ -1,5 +1,6 @@
 """Exact MCMC for Pyro models on data too large for one gradient."""
 
+from pyro_split import networks, priors
 from pyro_split.dynamic_hmc import XHMC, SplitNUTS
 from pyro_split.gibbs import BlockGibbsHMC
 from pyro_split.inference_data import to_inference_data
@@ -22,6 +23,8 @@ __all__ = [
     "SplitPotential",
     "SymmetricSplitHMC",
     "WindowedHMC",
+    "networks",
+    "priors",
     "split_model",
     "to_inference_data",
 ]

@@ -12,9 +12,19 @@ ROOT = Path(__file__).parents[1]
 ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
-    {"kernel", "hamiltonian", "split_hmc", "dynamic_hmc", "windowed_hmc", "inference_data"},
-    {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation"},
-    {"integrators"},
+    {
+        "kernel",
+        "hamiltonian",
+        "hierarchical",
+        "split_hmc",
+        "dynamic_hmc",
+        "windowed_hmc",
+        "s3hmc",
+        "gibbs",
+        "inference_data",
+    },
+    {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
+    {"integrators", "kinetic", "hierarchy"},
     {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
 ]
 
