@@ -8,6 +8,7 @@ A model that fixes N itself cannot be run on a sample: then the energy alone is 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import jax
@@ -69,23 +70,25 @@ def _takes_size_from_arguments(density: ModelDensity, data: Data) -> bool:
 
 
 def _compare(density: ModelDensity, data: Data, point: Position, fallback: Position) -> None:
-    args, kwargs = density.arguments.build(data)
-    potential = SplitPotential(density, data)
-    whole_fn = jax.jit(jax.value_and_grad(lambda z: potential_energy(density.model, args, kwargs, z)))
-    whole, whole_grad = whole_fn(point)
+    whole_fn = jax.jit(jax.value_and_grad(partial(_host_energy, density)))
+    whole, whole_grad = whole_fn(point, data)
     if not jnp.isfinite(whole):
         point = fallback
-        whole, whole_grad = whole_fn(point)
-    energies = potential.energies(point).value
-    split_grad = potential.potential_and_grad(point)[1]
-    compare_split(float(whole), np.asarray(energies), _flat(whole_grad), _flat(split_grad))
+        whole, whole_grad = whole_fn(point, data)
+    energies, split_grad = SplitPotential(density, data).energies_and_grad(point)
+    compare_split(float(whole), np.asarray(energies.value), _flat(whole_grad), _flat(split_grad))
 
 
 def _compare_energy(density: ModelDensity, data: Data, point: Position) -> None:
-    args, kwargs = density.arguments.build(data)
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        whole = jax.jit(lambda z: potential_energy(density.model, args, kwargs, z))(point)
+        whole = jax.jit(partial(_host_energy, density))(point, data)
     compare_split(float(whole), np.asarray(SplitPotential(density, data).energies(point).value))
+
+
+def _host_energy(density: ModelDensity, z: Position, data: Data) -> jax.Array:
+    """The host's potential of the untouched model; the data are arguments, lest XLA folds them as constants."""
+    args, kwargs = density.arguments.build(data)
+    return jnp.asarray(potential_energy(density.model, args, kwargs, z))
 
 
 def _jitter(z: Position) -> Position:

@@ -13,20 +13,21 @@ normalising constant, ½ log|G|, which depends on the position and so must be th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import lax, random
+from jax import random
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import compensated_total
 from numpyro_split.integrators import IntegratorState
 from numpyro_split.kinetic import EuclideanKinetic, kinetic_change
 from numpyro_split.potential import SplitPotential
+from numpyro_split.rows import Trace
 from numpyro_split.splitting import ModelSplit
 from split_common.hierarchy import Group, Scales, find_concentrations, find_groups, precision_masses
 
@@ -196,52 +197,45 @@ def find_hierarchy(
     """
     start = split.initial_position(random.key(0), args, kwargs)
     z = {name: np.asarray(u) for name, u in start.items()}
-    rows_traced, model_trace = split.trace(start, args, kwargs)
-    ratio = potential.plate_size / rows_traced
-    observed = {
-        name: ratio if any(frame.name == potential.plate for frame in site["cond_indep_stack"]) else 1.0
-        for name, site in model_trace.items()
-        if site["type"] == "sample" and site["is_observed"]
-    }
+    read, num_rows = split.reader(_scales, args, kwargs)
+    ratio = potential.plate_size / num_rows
+    observed = {site.name: ratio if potential.plate in site.plates else 1.0 for site in split.sites if site.observed}
 
     def scales_at(position: dict[str, np.ndarray]) -> Scales:
-        return _scales(split.trace({name: jnp.asarray(u) for name, u in position.items()}, args, kwargs)[1])
+        return jax.tree.map(np.asarray, read(jax.tree.map(jnp.asarray, position)))
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)
     masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
-    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, masses))
+    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, tuple(masses)))
 
 
-def _scales(model_trace: dict[str, dict[str, Any]]) -> Scales:
+def _scales(model_trace: Trace) -> Scales:
     log_scale, gamma, inverse_gamma = {}, {}, {}
     for name, site in model_trace.items():
         if site["type"] != "sample":
             continue
-        fn, shape = site["fn"], jnp.shape(site["value"])
+        fn: Any = site["fn"]
+        shape = jnp.shape(site["value"])
         while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
             fn = fn.base_dist
         if isinstance(fn, dist.Normal):
-            log_scale[name] = np.broadcast_to(np.log(np.asarray(fn.scale, float)), shape)
+            log_scale[name] = jnp.broadcast_to(jnp.log(fn.scale), shape)
         elif isinstance(fn, dist.Gamma | dist.InverseGamma):
             found = gamma if isinstance(fn, dist.Gamma) else inverse_gamma
-            found[name] = np.broadcast_to(np.asarray(fn.concentration, float), shape)
+            found[name] = jnp.broadcast_to(fn.concentration, shape)
     return Scales(log_scale, gamma, inverse_gamma)
 
 
-@partial(jax.jit, static_argnums=2)
-def _likelihood_grad(potential: SplitPotential, z: Position, names: tuple[str, ...]) -> Position:
-    def log_likelihood(u: Position) -> jax.Array:
-        by_subset = lax.map(lambda m: potential.subset_log_likelihood({**z, **u}, m), jnp.arange(potential.num_subsets))
-        return jnp.sum(by_subset)
+def _likelihood_depends_on(potential: SplitPotential, z: Position, names: tuple[str, ...]) -> bool:
+    """Whether any of these sites has a part in the likelihood, by its expression, which is not evaluated."""
 
-    return jax.grad(log_likelihood)({name: z[name] for name in names})
+    def log_likelihood(u: Position, m: jax.Array) -> jax.Array:
+        return potential.subset_log_likelihood({**z, **u}, m)
 
-
-def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Mapping[str, Any]) -> bool:
-    """Whether the gradient of the likelihood in these sites is anything but exactly zero."""
-    grads = _likelihood_grad(potential, z, tuple(names))
-    return any(bool(np.any(np.asarray(grad))) for grad in grads.values())
+    expression = jax.make_jaxpr(log_likelihood)({name: z[name] for name in names}, jnp.array(0)).jaxpr
+    used = dce_jaxpr(expression, [True])[1]
+    return any(used[: len(names)])
 
 
 def like(constant: np.ndarray, x: jax.Array) -> jax.Array:

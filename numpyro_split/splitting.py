@@ -30,7 +30,7 @@ from numpyro.infer.util import (
 from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
-from numpyro_split.rows import ModelSites, RowSelectableModel, Trace, describe_model
+from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
     NoFiniteStartError,
@@ -106,6 +106,7 @@ class ModelSplit:
 
     Attributes:
         layout: rows of each subset.
+        sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
     """
 
@@ -122,6 +123,7 @@ class ModelSplit:
         self._local_axes: dict[str, int] = {}
         self._postprocess: Callable[..., Any] | None = None
         self._transforms: Any = None
+        self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
 
     @classmethod
@@ -175,13 +177,23 @@ class ModelSplit:
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
         return self._initialize(rng_key, density, data).param_info.z
 
-    def trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Trace]:
-        """The model's trace at a position, on the rows that :meth:`_initialize` looks at, and how many they are."""
+    def reader(
+        self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position], Any], int]:
+        """What ``read`` makes of the model's trace, as a compiled function of a position; on how many rows it looks.
+
+        What it does not ask for is not computed.
+        """
         arguments = Arguments(args, kwargs, self._row_axes)
-        block = self._few_rows()
-        args, kwargs = self._density(arguments).rows(arguments.data, block)
-        at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(_unconstrain_reparam, z))
-        return block.indices.shape[0], trace(at_z).get_trace(*args, **kwargs)
+        density, block = self._density(arguments), self._few_rows()
+
+        @jax.jit
+        def read_at(z: Position, data: Data) -> Any:
+            args, kwargs = density.rows(data, block)
+            at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(_unconstrain_reparam, z))
+            return read(trace(at_z).get_trace(*args, **kwargs))
+
+        return lambda z: read_at(z, arguments.data), block.indices.shape[0]
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
@@ -202,6 +214,7 @@ class ModelSplit:
 
     def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)

@@ -207,17 +207,12 @@ def find_hierarchy(
     with torch.random.fork_rng():
         start = split.initial_position(args, kwargs)
     z = {name: u.cpu().numpy() for name, u in start.items()}
-    rows_traced, nodes = split.trace(start, args, kwargs)
-    ratio = potential.plate_size / rows_traced
-    observed = {
-        name: ratio if any(frame.name == potential.plate for frame in site["cond_indep_stack"]) else 1.0
-        for name, site in nodes.items()
-        if name not in start
-    }
+    read, num_rows = split.reader(_scales, args, kwargs)
+    ratio = potential.plate_size / num_rows
+    observed = {site.name: ratio if potential.plate in site.plates else 1.0 for site in split.sites if site.observed}
 
     def scales_at(position: dict[str, np.ndarray]) -> Scales:
-        at = {name: torch.as_tensor(u).to(start[name]) for name, u in position.items()}
-        return _scales(split.trace(at, args, kwargs)[1])
+        return read({name: torch.as_tensor(u).to(start[name]) for name, u in position.items()})
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)

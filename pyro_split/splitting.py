@@ -18,7 +18,7 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.potential import SplitPotential
-from pyro_split.rows import ModelSites, RowSelectableModel, describe_model
+from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
     NoFiniteStartError,
@@ -97,6 +97,7 @@ class ModelSplit:
 
     Attributes:
         layout: rows of each subset.
+        sites: the sample sites.
         transforms: for each latent site, the host's transform to unconstrained values.
         site_sizes: number of unconstrained values at each latent site.
     """
@@ -116,6 +117,7 @@ class ModelSplit:
         self._jit_compile, self._prior_rows = jit_compile, prior_rows
         self._local_axes: dict[str, int] = {}
         self.transforms: dict[str, Any] = {}
+        self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
 
     @classmethod
@@ -165,11 +167,17 @@ class ModelSplit:
         """A point with a finite density on some rows, drawn from torch's generator."""
         return self._initialize(self._density(args, kwargs))[0]
 
-    def trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The model's sites at a position, on the rows that :meth:`_initialize` looks at, and how many they are."""
-        density = self._density(args, kwargs)
-        with torch.no_grad():
-            return len(self._few_rows()), density.sites_at(z, self._few_rows())
+    def reader(
+        self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position], Any], int]:
+        """What ``read`` makes of the model's sites, as a function of a position; on how many rows it looks."""
+        density, rows = self._density(args, kwargs), self._few_rows()
+
+        def read_at(z: Position) -> Any:
+            with torch.no_grad():
+                return read(density.sites_at(z, rows))
+
+        return read_at, len(rows)
 
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
@@ -179,6 +187,7 @@ class ModelSplit:
 
     def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         z, self.transforms = self._initialize(self._density(args, kwargs))

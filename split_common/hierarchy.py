@@ -231,8 +231,8 @@ def check_conjugate(rates: Mapping[str, np.ndarray], moved_rates: Mapping[str, n
 
 
 def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -> str:
-    """One line for each precision: what it scales, and its mass."""
-    lines = []
+    """For each precision what it scales, and its mass."""
+    parts = []
     for name, mass in masses.items():
         mine = [group for group in groups if group.precision == name]
         counts = sum((group.count(mass.size) for group in mine), np.zeros(mass.size))
@@ -240,8 +240,8 @@ def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -
         spread = [f"{x.min():g}" if x.min() == x.max() else f"{x.min():g} to {x.max():g}" for x in (counts, mass)]
         scaled = ", ".join(group.weights for group in mine)
         elements = f"{mass.size} elements, each of Q = {spread[0]}" if mass.size > 1 else f"Q = {spread[0]}"
-        lines.append(f"{kind} {name} -> {scaled} ({elements}, mass {spread[1]})")
-    return "\n".join(lines)
+        parts.append(f"{kind} {name} -> {scaled} ({elements}, mass {spread[1]})")
+    return "; ".join(parts)
 
 
 def _setters(scales_at: Callable[[Position], Scales], z: Position, base: dict[str, np.ndarray]) -> dict[str, list[str]]:
