@@ -215,15 +215,15 @@ def _scales(model_trace: Trace) -> Scales:
     for name, site in model_trace.items():
         if site["type"] != "sample":
             continue
-        fn: Any = site["fn"]
-        shape = jnp.shape(site["value"])
+        fn, shape = site["fn"], jnp.shape(site["value"])
         while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
             fn = fn.base_dist
+        parameters: Any = fn
         if isinstance(fn, dist.Normal):
-            log_scale[name] = jnp.broadcast_to(jnp.log(fn.scale), shape)
+            log_scale[name] = jnp.broadcast_to(jnp.log(parameters.scale), shape)
         elif isinstance(fn, dist.Gamma | dist.InverseGamma):
             found = gamma if isinstance(fn, dist.Gamma) else inverse_gamma
-            found[name] = jnp.broadcast_to(fn.concentration, shape)
+            found[name] = jnp.broadcast_to(parameters.concentration, shape)
     return Scales(log_scale, gamma, inverse_gamma)
 
 
