@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 Position = dict[str, np.ndarray]
-TOLERANCE = 1e-3  # of log scales, which float32 gives to 1e-6 or so
+TOLERANCE, ROUNDING = 1e-3, 1e-5  # of log scales, which float32 gives to 1e-6 or so
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
@@ -282,7 +282,10 @@ def _fit(
     if not np.allclose(change(probe), exponent * probe[element], rtol=0, atol=TOLERANCE):
         return None
     exponent = round(2 * exponent) / 2 if abs(2 * exponent - round(2 * exponent)) < TOLERANCE else exponent
-    return Group(site, name, exponent, element, base - exponent * u.ravel()[element], observed, repeats)
+    offset = base - exponent * u.ravel()[element]
+    if np.ptp(offset) < ROUNDING:
+        offset = np.broadcast_to(offset.mean(), offset.shape)  # one number, in memory too
+    return Group(site, name, exponent, element, offset, observed, repeats)
 
 
 def _check_used(groups: Sequence[Group], precision_sites: Sequence[str] | None) -> None:
