@@ -7,7 +7,7 @@ the posterior:
 * in the regressions but ``ar_k``, of coefficients b, w = R b is sampled, with X = QR the design matrix and the columns
   of Q of squared length N. A flat prior stays flat under a linear map and a normal one normal, so the draws of
   b = R⁻¹ w follow the same posterior, and w is nearly uncorrelated;
-* in some of them, w is sampled about its least-squares estimate and in units of the residuals' standard deviation.
+* in them w is sampled about its least-squares estimate and in units of the residuals' standard deviation.
   XHMC looks at zᵀp, which swings the wider the further z is from 0 for its scale: a hundred standard deviations
   off, its trees grow far longer than needed.
 
@@ -64,7 +64,7 @@ def kidscore_momiq() -> Posterior:
     """kidiq: test score of 434 children by mother's IQ; flat coefficients, sigma ~ Cauchy⁺(0, 2.5)."""
     data, reference = _load("kidiq-kidscore_momiq")
     X = np.stack([np.ones_like(data["mom_iq"]), data["mom_iq"]], axis=1)
-    return _regression(X, data["kid_score"], _cauchy_scale, reference, standardised=True)
+    return _regression(X, data["kid_score"], _cauchy_scale, reference)
 
 
 def logearn_interaction_z() -> Posterior:
@@ -73,7 +73,7 @@ def logearn_interaction_z() -> Posterior:
     height, male = data["height"], data["male"]
     z = (height - height.mean()) / height.std(ddof=1)
     X = np.stack([np.ones_like(z), z, male, z * male], axis=1)
-    return _regression(X, np.log(data["earn"]), _flat_scale, reference, standardised=True)
+    return _regression(X, np.log(data["earn"]), _flat_scale, reference)
 
 
 def nes() -> Posterior:
@@ -82,7 +82,7 @@ def nes() -> Posterior:
     ages = [data["age_discrete"] == group for group in (2, 3, 4)]
     others = [data[key] for key in ("educ1", "gender", "income")]
     X = np.stack([np.ones(len(ages[0])), data["real_ideo"], data["race_adj"], *ages, *others], axis=1)
-    return _regression(X, data["partyid7"], _flat_scale, reference, standardised=True)
+    return _regression(X, data["partyid7"], _flat_scale, reference)
 
 
 def blr() -> Posterior:
@@ -92,7 +92,7 @@ def blr() -> Posterior:
     def scale(lib, unit):
         return lib.dist.HalfNormal(lib.array(10.0 / unit))
 
-    return _regression(data["X"], data["y"], scale, reference, standardised=True, beta_sd=10.0)
+    return _regression(data["X"], data["y"], scale, reference, beta_sd=10.0)
 
 
 def ar_k() -> Posterior:
@@ -143,16 +143,13 @@ def _regression(
     y: np.ndarray,
     sigma_prior: Callable[[Any, float], Any],
     reference: dict[str, dict[str, float]],
-    standardised: bool = False,
     beta_sd: float | None = None,
 ) -> Posterior:
     """y ~ N(X beta, sigma), with beta ~ N(0, beta_sd) or flat."""
     Q, R = np.linalg.qr(X)
     Q, R = Q * len(y) ** 0.5, R / len(y) ** 0.5
-    centre, unit = np.zeros(Q.shape[1]), 1.0
-    if standardised:
-        centre = Q.T @ y / len(y)
-        unit = float(np.std(y - Q @ centre))
+    centre = Q.T @ y / len(y)
+    unit = float(np.std(y - Q @ centre))
 
     def w_prior(lib):
         if beta_sd is None:
