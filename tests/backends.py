@@ -81,6 +81,25 @@ class NumPyroBackend:
         size = sum(u.size for u in z.values())
         return Integrator(schedule, potential, EuclideanKinetic(self.np.ones(size)))
 
+    def prepared(self, kernel, args):
+        """The split potential of a kernel that has studied its model, which nothing compiles or samples."""
+        kernel._split_model(args, {})
+        return kernel._bind(args, {})
+
+    def kinetic(self, inverse_mass_matrix):
+        """The kinetic energy of an inverse mass matrix, a dict from tuples of sites to arrays."""
+        from numpyro_split.kinetic import EuclideanKinetic
+
+        return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
+
+    def draw_momenta(self, kinetic, z, num, seed=0):
+        """``num`` momenta at ``z``, each entry with a leading axis."""
+        keys = self._jax.random.split(self._jax.random.key(seed), num)
+        return self._jax.vmap(lambda key: kinetic.draw(z, key))(keys)
+
+    def compiled(self, function):
+        return self._jax.jit(function)
+
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         """A trajectory, from plain arrays to plain arrays."""
         from numpyro_split.trajectories import fixed_length
@@ -165,6 +184,22 @@ class PyroBackend:
 
         inverse = {tuple(z): self.np.ones(sum(u.numel() for u in z.values()))}
         return Integrator(schedule, potential, EuclideanKinetic.of_inverse(inverse))
+
+    def prepared(self, kernel, args):
+        return kernel._split_model(args, {})
+
+    def kinetic(self, inverse_mass_matrix):
+        from pyro_split.kinetic import EuclideanKinetic
+
+        return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
+
+    def draw_momenta(self, kinetic, z, num, seed=0):
+        self.ppl.set_rng_seed(seed)
+        draws = [kinetic.draw(z) for _ in range(num)]
+        return {name: self.np.stack([p[name] for p in draws]) for name in z}
+
+    def compiled(self, function):
+        return function
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         from pyro_split.trajectories import fixed_length
