@@ -29,7 +29,7 @@ from numpyro_split.kinetic import EuclideanKinetic, kinetic_change
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import Trace
 from numpyro_split.splitting import ModelSplit
-from split_common.hierarchy import Group, Scales, find_concentrations, find_groups, precision_masses
+from split_common.hierarchy import Group, Rows, Scales, find_concentrations, find_groups, precision_masses
 
 
 class Hierarchy:
@@ -197,12 +197,17 @@ def find_hierarchy(
     """
     start = split.initial_position(random.key(0), args, kwargs)
     z = {name: np.asarray(u) for name, u in start.items()}
-    read, num_rows = split.reader(_scales, args, kwargs)
-    ratio = potential.plate_size / num_rows
-    observed = {site.name: ratio if potential.plate in site.plates else 1.0 for site in split.sites if site.observed}
+    read = split.reader(_scales, args, kwargs)
+    parts = split.parts
+    rows_of = {True: Rows(len(parts), potential.plate_size / len(parts[0])), False: Rows(1, 1.0)}
+    observed = {site.name: rows_of[potential.plate in site.plates] for site in split.sites if site.observed}
 
-    def scales_at(position: dict[str, np.ndarray]) -> Scales:
-        return jax.tree.map(np.asarray, read(jax.tree.map(jnp.asarray, position)))
+    def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:
+        said = read(jax.tree.map(jnp.asarray, position), part)
+        in_order = [
+            {s.name: np.asarray(x[s.name]) for s in split.sites if s.name in x} for x in said
+        ]  # jit sorts names
+        return Scales(*in_order)
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)

@@ -177,23 +177,30 @@ class ModelSplit:
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
         return self._initialize(rng_key, density, data).param_info.z
 
+    @property
+    def parts(self) -> list[np.ndarray]:
+        """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
+        if self._local_axes:
+            return [np.arange(self.layout.num_rows)]
+        return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+
     def reader(
         self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Callable[[Position], Any], int]:
-        """What ``read`` makes of the model's trace, as a compiled function of a position; on how many rows it looks.
+    ) -> Callable[[Position, int], Any]:
+        """What ``read`` makes of the model's trace, as a compiled function of a position and a part of the rows.
 
         What it does not ask for is not computed.
         """
         arguments = Arguments(args, kwargs, self._row_axes)
-        density, block = self._density(arguments), self._few_rows()
+        density = self._density(arguments)
 
         @jax.jit
-        def read_at(z: Position, data: Data) -> Any:
-            args, kwargs = density.rows(data, block)
+        def read_at(z: Position, data: Data, rows: jax.Array) -> Any:
+            args, kwargs = density.rows(data, RowBlock(rows))
             at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(_unconstrain_reparam, z))
             return read(trace(at_z).get_trace(*args, **kwargs))
 
-        return lambda z: read_at(z, arguments.data), block.indices.shape[0]
+        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
@@ -244,7 +251,7 @@ class ModelSplit:
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows(data, self._few_rows())
+        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.parts[0])))
         return initialize_model(
             rng_key,
             self._model,
@@ -254,10 +261,6 @@ class ModelSplit:
             model_kwargs=kwargs,
             validate_grad=False,  # gradients are looked at by the exactness check
         )
-
-    def _few_rows(self) -> RowBlock:
-        """The rows of one subset; all of them where a latent has an entry per row."""
-        return RowBlock(jnp.arange(self.layout.num_rows) if self._local_axes else jnp.asarray(self.layout.rows(0)))
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:

@@ -25,7 +25,7 @@ from pyro_split.integrators import IntegratorState
 from pyro_split.kinetic import EuclideanKinetic, kinetic_change
 from pyro_split.potential import SplitPotential
 from pyro_split.splitting import ModelSplit
-from split_common.hierarchy import Group, Scales, find_concentrations, find_groups, precision_masses
+from split_common.hierarchy import Group, Rows, Scales, find_concentrations, find_groups, precision_masses
 
 
 class Hierarchy:
@@ -207,12 +207,13 @@ def find_hierarchy(
     with torch.random.fork_rng():
         start = split.initial_position(args, kwargs)
     z = {name: u.cpu().numpy() for name, u in start.items()}
-    read, num_rows = split.reader(_scales, args, kwargs)
-    ratio = potential.plate_size / num_rows
-    observed = {site.name: ratio if potential.plate in site.plates else 1.0 for site in split.sites if site.observed}
+    read = split.reader(_scales, args, kwargs)
+    parts = split.parts
+    rows_of = {True: Rows(len(parts), potential.plate_size / len(parts[0])), False: Rows(1, 1.0)}
+    observed = {site.name: rows_of[potential.plate in site.plates] for site in split.sites if site.observed}
 
-    def scales_at(position: dict[str, np.ndarray]) -> Scales:
-        return read({name: torch.as_tensor(u).to(start[name]) for name, u in position.items()})
+    def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:
+        return read({name: torch.as_tensor(u).to(start[name]) for name, u in position.items()}, part)
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)

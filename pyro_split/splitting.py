@@ -167,17 +167,24 @@ class ModelSplit:
         """A point with a finite density on some rows, drawn from torch's generator."""
         return self._initialize(self._density(args, kwargs))[0]
 
+    @property
+    def parts(self) -> list[torch.Tensor]:
+        """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
+        if self._local_axes:
+            return [torch.arange(self.layout.num_rows)]
+        return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+
     def reader(
         self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Callable[[Position], Any], int]:
-        """What ``read`` makes of the model's sites, as a function of a position; on how many rows it looks."""
-        density, rows = self._density(args, kwargs), self._few_rows()
+    ) -> Callable[[Position, int], Any]:
+        """What ``read`` makes of the model's sites, as a function of a position and a part of the rows."""
+        density = self._density(args, kwargs)
 
-        def read_at(z: Position) -> Any:
+        def read_at(z: Position, part: int) -> Any:
             with torch.no_grad():
-                return read(density.sites_at(z, rows))
+                return read(density.sites_at(z, self.parts[part]))
 
-        return read_at, len(rows)
+        return read_at
 
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
@@ -200,13 +207,9 @@ class ModelSplit:
         density = self._density(args, kwargs)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
 
-    def _few_rows(self) -> torch.Tensor:
-        """The rows of one subset; all of them where a latent has an entry per row."""
-        return torch.arange(self.layout.num_rows) if self._local_axes else torch.as_tensor(self.layout.rows(0))
-
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows_of(density.arguments.data, self._few_rows())
+        args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
         try:
             with pyro.validation_enabled(False):
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)

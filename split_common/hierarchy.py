@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 Position = dict[str, np.ndarray]
+ScalesAt = Callable[[Position, int], "Scales"]
 TOLERANCE, ROUNDING = 1e-3, 1e-5  # of log scales, which float32 gives to 1e-6 or so
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
@@ -56,8 +57,9 @@ class Group(NamedTuple):
         exponent: a; -½ for a precision.
         element: for each weight its element of the precision, counted along the flattened site; shape of the weights.
         offset: c, shape of the weights.
-        observed: whether they are observations, the precision being that of the output.
-        repeats: how many times as many rows there are as in ``element``; 1 but for observations.
+        observed: whether they are observations, the precision being that of the output; ``element`` and ``offset`` are
+            then of some rows only.
+        counts: how many weights each element scales, shape (elements,); of observations, those of all rows.
     """
 
     weights: str
@@ -66,26 +68,35 @@ class Group(NamedTuple):
     element: np.ndarray
     offset: np.ndarray
     observed: bool
-    repeats: float
+    counts: np.ndarray
 
-    def count(self, size: int) -> np.ndarray:
-        """How many weights each of ``size`` elements of the precision scales."""
-        return self.repeats * np.bincount(self.element.ravel(), minlength=size)
+
+class Rows(NamedTuple):
+    """Where the rows of an observed site are.
+
+    Attributes:
+        parts: over how many parts of the data they are spread, which ``scales_at`` shows one at a time.
+        ratio: number of all rows, in those of the first part.
+    """
+
+    parts: int
+    ratio: float
 
 
 def find_groups(
-    scales_at: Callable[[Position], Scales],
+    scales_at: ScalesAt,
     z: Position,
-    observed: Mapping[str, float],
+    observed: Mapping[str, Rows],
     precision_sites: Sequence[str] | None = None,
     output_precision: bool = True,
 ) -> list[Group]:
     """Find the groups of a model.
 
     Args:
-        scales_at: what the model says at a position, a dict of unconstrained values by latent site.
+        scales_at: what the model says at a position, a dict of unconstrained values by latent site, on one part of
+            the data.
         z: some position.
-        observed: the observed Normal sites, each with the number of rows there are for each that ``scales_at`` shows.
+        observed: the observed sites.
         precision_sites: the sites to look at; None for all.
         output_precision: whether a latent that scales observations and nothing else counts.
 
@@ -100,7 +111,7 @@ def find_groups(
         absent = [name for name in precision_sites if name not in z]
         if absent:
             raise ValueError(f"precision_sites must name latent sites {sorted(z)}, got {absent}")
-    base = scales_at(z).log_scale
+    base = scales_at(z, 0).log_scale
     setters = _setters(scales_at, z, base)
     groups = []
     for site, names in setters.items():
@@ -110,7 +121,7 @@ def find_groups(
         if site in observed:
             scales_more = any(chosen[0] in others for other, others in setters.items() if other not in observed)
             if len(names) == 1 and (output_precision or scales_more):
-                group = _fit(scales_at, z, site, names[0], base[site], True, observed[site])
+                group = _fit(scales_at, z, base[site], site, names[0], observed[site])
                 groups += [group] if group else []
             continue
         if len(names) > 1:
@@ -118,7 +129,7 @@ def find_groups(
                 f"a weight site must have one precision, got {site!r} whose scale depends on {names}; "
                 "write it non-centred, or name other precision_sites"
             )
-        group = _fit(scales_at, z, site, names[0], base[site], False, 1.0)
+        group = _fit(scales_at, z, base[site], site, names[0], None)
         if group is None:
             raise ValueError(
                 f"the scale of weight site {site!r} must depend on {names[0]!r} in a supported form, which is {FORMS}; "
@@ -129,9 +140,7 @@ def find_groups(
     return groups
 
 
-def find_concentrations(
-    scales_at: Callable[[Position], Scales], z: Position, groups: Sequence[Group]
-) -> dict[str, np.ndarray]:
+def find_concentrations(scales_at: ScalesAt, z: Position, groups: Sequence[Group]) -> dict[str, np.ndarray]:
     """α of each precision with a gamma prior, or variance with an inverse gamma prior, where α is a constant.
 
     Args:
@@ -140,7 +149,8 @@ def find_concentrations(
         groups: what the precisions scale.
     """
     rng = np.random.default_rng(1)
-    here, there = scales_at(z), scales_at({name: u + rng.uniform(-1.0, 1.0, u.shape) for name, u in z.items()})
+    moved = {name: u + rng.uniform(-1.0, 1.0, u.shape) for name, u in z.items()}
+    here, there = scales_at(z, 0), scales_at(moved, 0)
     found = {}
     for name in dict.fromkeys(group.precision for group in groups):
         exponents = {group.exponent for group in groups if group.precision == name}
@@ -169,13 +179,13 @@ def precision_masses(
     for name in dict.fromkeys(group.precision for group in groups):
         size = int(np.prod(shapes[name]))
         mine = [group for group in groups if group.precision == name]
-        counts = sum((group.count(size) for group in mine), np.zeros(size))
+        counts = sum((group.counts for group in mine), np.zeros(size))
         if not np.all(counts):
             raise ValueError(
                 f"every element of a precision must scale a weight, got none for element {int(np.argmin(counts))} "
                 f"of {name!r}"
             )
-        mass = sum((2 * group.exponent**2 * group.count(size) for group in mine), np.zeros(size))
+        mass = sum((2 * group.exponent**2 * group.counts for group in mine), np.zeros(size))
         if name in concentrations:
             alpha = concentrations[name].ravel()
             mass = mass + alpha - 1
@@ -205,7 +215,7 @@ def conjugate_shapes(
                 f"the prior of precision site {name!r} must be conjugate, Gamma for a precision or InverseGamma for a "
                 "variance, of a concentration that is a constant; S3HMC takes any prior"
             )
-        counts = sum((group.count(concentrations[name].size) for group in mine), np.zeros(concentrations[name].size))
+        counts = sum((group.counts for group in mine), np.zeros(concentrations[name].size))
         signs[name] = -2 * mine[0].exponent
         shapes[name] = concentrations[name] + counts.reshape(concentrations[name].shape) / 2
     return signs, shapes
@@ -235,7 +245,7 @@ def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -
     parts = []
     for name, mass in masses.items():
         mine = [group for group in groups if group.precision == name]
-        counts = sum((group.count(mass.size) for group in mine), np.zeros(mass.size))
+        counts = sum((group.counts for group in mine), np.zeros(mass.size))
         kind = {-0.5: "precision", 0.5: "variance", 1.0: "scale"}.get(round(mine[0].exponent, 3), "log-scale factor")
         spread = [f"{x.min():g}" if x.min() == x.max() else f"{x.min():g} to {x.max():g}" for x in (counts, mass)]
         scaled = ", ".join(group.weights for group in mine)
@@ -244,38 +254,34 @@ def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -
     return "; ".join(parts)
 
 
-def _setters(scales_at: Callable[[Position], Scales], z: Position, base: dict[str, np.ndarray]) -> dict[str, list[str]]:
+def _setters(scales_at: ScalesAt, z: Position, base: dict[str, np.ndarray]) -> dict[str, list[str]]:
     """For each Normal site, the latent sites that its scale depends on."""
     setters: dict[str, list[str]] = {site: [] for site in base}
     for name in z:
-        moved = scales_at({**z, name: z[name] + 1.0}).log_scale
+        moved = scales_at({**z, name: z[name] + 1.0}, 0).log_scale
         for site, log_scale in moved.items():
             if not np.allclose(log_scale, base[site], rtol=0, atol=TOLERANCE):  # a NaN is a dependence too
                 setters[site].append(name)
     return setters
 
 
-def _fit(
-    scales_at: Callable[[Position], Scales],
-    z: Position,
-    site: str,
-    name: str,
-    base: np.ndarray,
-    observed: bool,
-    repeats: float,
-) -> Group | None:
+def _fit(scales_at: ScalesAt, z: Position, base: np.ndarray, site: str, name: str, rows: Rows | None) -> Group | None:
     """The group of ``site`` under ``name``, or None where the scale is not of the supported form."""
     u, size = z[name], z[name].size
 
-    def change(by: np.ndarray) -> np.ndarray:
-        return scales_at({**z, name: u + by.reshape(u.shape)}).log_scale[site] - base
+    def change(by: np.ndarray, part: int = 0) -> np.ndarray:
+        moved = scales_at({**z, name: u + by.reshape(u.shape)}, part).log_scale[site]
+        return moved - (base if part == 0 else scales_at(z, part).log_scale[site])
 
     exponents = change(np.ones(size))
     exponent = float(np.median(exponents))
     if not np.allclose(exponents, exponent, rtol=0, atol=TOLERANCE) or abs(exponent) < TOLERANCE:
         return None
-    ramp = np.arange(1, size + 1) / size
-    element = np.rint(change(ramp) / exponent * size).astype(int) - 1
+
+    def elements(part: int) -> np.ndarray:
+        return np.rint(change(np.arange(1, size + 1) / size, part) / exponent * size).astype(int) - 1
+
+    element = elements(0)
     if element.min() < 0 or element.max() >= size:
         return None
     probe = np.random.default_rng(0).uniform(-1.0, 1.0, size)
@@ -285,7 +291,18 @@ def _fit(
     offset = base - exponent * u.ravel()[element]
     if np.ptp(offset) < ROUNDING:
         offset = np.broadcast_to(offset.mean(), offset.shape)  # one number, in memory too
-    return Group(site, name, exponent, element, offset, observed, repeats)
+    return Group(site, name, exponent, element, offset, rows is not None, _counts(elements, element, size, rows))
+
+
+def _counts(elements: Callable[[int], np.ndarray], first: np.ndarray, size: int, rows: Rows | None) -> np.ndarray:
+    """How many weights each element scales, of which ``first`` are those of the first part of the data."""
+    counts = np.bincount(first.ravel(), minlength=size).astype(float)
+    if rows is None:
+        return counts
+    if size == 1:
+        return counts * rows.ratio
+    parts = [np.bincount(elements(part).ravel(), minlength=size) for part in range(1, rows.parts)]
+    return sum(parts, counts)
 
 
 def _check_used(groups: Sequence[Group], precision_sites: Sequence[str] | None) -> None:
