@@ -226,7 +226,8 @@ class SplitKernel(MCMCKernel):
             subset_order=self._subset_order,
             init_strategy=self._init_strategy,
         )
-        self._study_split(self._split, args, kwargs)
+        with jax.ensure_compile_time_eval():  # chains in parallel come here traced
+            self._study_split(self._split, args, kwargs)
         self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ from jax import random
 from numpyro.infer import HMC, MCMC, Predictive
 
 from numpyro_split import (
+    S3HMC,
+    BlockGibbsHMC,
     NaiveSplitHMC,
     RandomisedSplitHMC,
     SplitPotential,
@@ -65,6 +67,21 @@ def test_chain_methods_give_the_same_draws(chain_method, standard):
     draws = run(chain_method=chain_method).get_samples(group_by_chain=True)["b"]
     assert draws.shape == (2, 40, 2)
     np.testing.assert_allclose(draws, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [S3HMC, pytest.param(BlockGibbsHMC, marks=slow)])
+def test_precisions_are_found_where_chains_run_in_parallel(kernel):
+    """``init`` is then called inside a transformation."""
+
+    def model(X, y):
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 2.0))
+        b = numpyro.sample("b", dist.Normal(jnp.zeros(2), tau**-0.5).to_event(1))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+
+    mcmc = run(kernel(model, num_subsets=4), chain_method="parallel", num_warmup=5, num_samples=5)
+    assert mcmc.get_samples(group_by_chain=True)["tau"].shape == (2, 5)
+    assert "tau -> b" in repr(mcmc.sampler)
 
 
 @pytest.mark.parametrize("jit_model_args", [pytest.param(False, marks=slow), True])
