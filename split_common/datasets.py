@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 DATA_VARIABLE = "SPLIT_MCMC_DATA"
-DIGITS_WHITE, MNIST_WHITE = 16.0, 255.0  # the brightest value of a pixel in each set
+DIGITS_WHITE, IMAGE_WHITE = 16.0, 255.0  # the brightest value of a pixel in each set
 
 
 class ImageData(NamedTuple):
@@ -113,9 +113,34 @@ def load_mnist(directory: str | os.PathLike[str], flatten: bool = True) -> Image
         >>> mnist.x_train.shape  # doctest: +SKIP
         (60000, 784)
     """
-    path = Path(directory) / "mnist.npz"
+    return _load_images(Path(directory) / "mnist.npz", flatten)
+
+
+def load_fashion_mnist(directory: str | os.PathLike[str], flatten: bool = True) -> ImageData:
+    """Load Fashion-MNIST's 70,000 images of clothes, of the shape of MNIST's, from ``fashion_mnist.npz``.
+
+    Args:
+        directory: where ``fashion_mnist.npz`` lies, with the arrays of :func:`load_mnist`.
+        flatten: images of shape (784,) instead of (28, 28).
+
+    Returns:
+        Images in [0, 1].
+
+    Raises:
+        FileNotFoundError: when the directory has no ``fashion_mnist.npz``.
+        ValueError: when the file lacks one of the four arrays.
+
+    Example:
+        >>> clothes = load_fashion_mnist(data_directory())  # doctest: +SKIP
+        >>> clothes.x_test.shape  # doctest: +SKIP
+        (10000, 784)
+    """
+    return _load_images(Path(directory) / "fashion_mnist.npz", flatten)
+
+
+def _load_images(path: Path, flatten: bool) -> ImageData:
     if not path.is_file():
-        raise FileNotFoundError(f"the data directory must hold mnist.npz, got no such file in {str(directory)!r}")
+        raise FileNotFoundError(f"the data directory must hold {path.name}, got no such file in {str(path.parent)!r}")
     with np.load(path) as file:
         missing = [name for name in ImageData._fields if name not in file]
         if missing:
@@ -123,6 +148,6 @@ def load_mnist(directory: str | os.PathLike[str], flatten: bool = True) -> Image
         arrays = ImageData(*(file[name] for name in ImageData._fields))
     x_train, x_test = (
         x.reshape(len(x), -1) if flatten else x
-        for x in (arrays.x_train.astype(np.float32) / MNIST_WHITE, arrays.x_test.astype(np.float32) / MNIST_WHITE)
+        for x in (arrays.x_train.astype(np.float32) / IMAGE_WHITE, arrays.x_test.astype(np.float32) / IMAGE_WHITE)
     )
     return ImageData(x_train, arrays.y_train.astype(np.int64), x_test, arrays.y_test.astype(np.int64))

@@ -208,25 +208,30 @@ def test_data_directory_names_what_is_missing(tmp_path, monkeypatch):
         datasets.data_directory()
 
 
-def write_small_mnist(directory, names=datasets.ImageData._fields):
+LOADERS = {"mnist.npz": datasets.load_mnist, "fashion_mnist.npz": datasets.load_fashion_mnist}
+
+
+def write_small_images(path, names=datasets.ImageData._fields):
     images, classes = np.full((3, 28, 28), 255, np.uint8), np.arange(3, dtype=np.uint8)
     arrays = {name: images if name.startswith("x") else classes for name in names}
-    np.savez(directory / "mnist.npz", **arrays)
+    np.savez(path, **arrays)
 
 
 @pytest.mark.parametrize(("flatten", "shape"), [(True, (3, 784)), (False, (3, 28, 28))])
-def test_mnist_is_scaled_and_shaped(tmp_path, flatten, shape):
-    write_small_mnist(tmp_path)
-    mnist = datasets.load_mnist(tmp_path, flatten)
-    assert mnist.x_train.shape == mnist.x_test.shape == shape
-    assert mnist.x_train.dtype == np.float32
-    assert mnist.x_train.max() == 1.0
-    assert mnist.y_test.tolist() == [0, 1, 2]
+@pytest.mark.parametrize("name", LOADERS)
+def test_images_are_scaled_and_shaped(tmp_path, name, flatten, shape):
+    write_small_images(tmp_path / name)
+    images = LOADERS[name](tmp_path, flatten)
+    assert images.x_train.shape == images.x_test.shape == shape
+    assert images.x_train.dtype == np.float32
+    assert images.x_train.max() == 1.0
+    assert images.y_test.tolist() == [0, 1, 2]
 
 
-def test_mnist_names_what_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"must hold mnist.npz"):
-        datasets.load_mnist(tmp_path)
-    write_small_mnist(tmp_path, ["x_train", "y_train"])
+@pytest.mark.parametrize("name", LOADERS)
+def test_images_name_what_is_missing(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=f"must hold {name}"):
+        LOADERS[name](tmp_path)
+    write_small_images(tmp_path / name, ["x_train", "y_train"])
     with pytest.raises(ValueError, match=r"none named \['x_test', 'y_test'\]"):
-        datasets.load_mnist(tmp_path)
+        LOADERS[name](tmp_path)
