@@ -100,7 +100,7 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup
             draw_length(*proposal.trajectory_length, key_length), adapted.step_size, in_warmup
         )
     else:
-        num_steps, step_size = jnp.full_like(state.num_steps, proposal.num_steps), adapted.step_size
+        num_steps, step_size = jnp.full_like(state.num_steps, proposal.num_steps or 0), adapted.step_size
 
     p = integrator.kinetic.draw(state.z, key_momentum)
     start = integrator.known(state.z, p, force, state.energies)
