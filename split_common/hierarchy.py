@@ -14,7 +14,7 @@ Constant factors (a width) go to c. A gamma prior on a precision adds α - 1, as
 inverse gamma prior on a variance, which is the same model.
 
 The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
-amounts tells l, and a random one checks both. No form of a model is privileged, no expression is parsed.
+amounts tells l, and random ones near and far check both. No form of a model is privileged, no expression is parsed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 Position = dict[str, np.ndarray]
 ScalesAt = Callable[[Position, int], "Scales"]
 TOLERANCE, ROUNDING = 1e-3, 1e-5  # of log scales, which float32 gives to 1e-6 or so
+FAR = (-6.0, 0.0, 6.0)  # from a position, where the form of a scale is checked
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
@@ -284,9 +285,11 @@ def _fit(scales_at: ScalesAt, z: Position, base: np.ndarray, site: str, name: st
     element = elements(0)
     if element.min() < 0 or element.max() >= size:
         return None
-    probe = np.random.default_rng(0).uniform(-1.0, 1.0, size)
-    if not np.allclose(change(probe), exponent * probe[element], rtol=0, atol=TOLERANCE):
-        return None
+    rng = np.random.default_rng(0)
+    for far in FAR:  # a scale such as 0.1 + h is nearly a power of h in one place, and not in another
+        probe = far + rng.uniform(-1.0, 1.0, size)
+        if not np.allclose(change(probe), exponent * probe[element], rtol=0, atol=TOLERANCE):
+            return None
     exponent = round(2 * exponent) / 2 if abs(2 * exponent - round(2 * exponent)) < TOLERANCE else exponent
     offset = base - exponent * u.ravel()[element]
     if np.ptp(offset) < ROUNDING:
