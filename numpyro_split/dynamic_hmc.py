@@ -131,6 +131,26 @@ def first_state_of_trees(**common: Any) -> DynamicHMCState:
     )
 
 
+def count_depth_limit(moved: DynamicHMCState, num_warmup: int) -> DynamicHMCState:
+    """``moved`` with its iteration counted in the share of draws that ended at the depth limit."""
+    num_draws, share = moved.i + 1 - num_warmup, moved.share_at_limit
+    counted = share + (moved.reached_max_treedepth - share) / jnp.maximum(num_draws, 1)
+    return moved._replace(share_at_limit=jnp.where(num_draws < 1, 0.0, counted))
+
+
+def warn_if_often_at_limit(state: DynamicHMCState, num_warmup: int, max_tree_depth: int) -> None:
+    """Warn once, of all chains together, where many of the first draws ended at the depth limit."""
+    share = jnp.mean(state.share_at_limit)
+    warns = (jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING) & (share > FREQUENT)
+
+    def warn(warns: Any, share: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_depth_limit(max_tree_depth, share)
+
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, share)
+
+
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
@@ -181,15 +201,8 @@ class TreeHMC(HamiltonianKernel):
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """One iteration, on the data given here; warns once of trajectories that often end at the depth limit."""
         state = super().sample(state, model_args, model_kwargs)
-        num_draws = jnp.max(state.i) - self._num_warmup
-        warns = (num_draws == DRAWS_BEFORE_WARNING) & (jnp.mean(state.share_at_limit) > FREQUENT)
-        lax.cond(warns, partial(jax.debug.callback, self._warn), lambda *_: None, warns, jnp.mean(state.share_at_limit))
+        warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
         return state
-
-    def _warn(self, warns: Any, share: Any) -> None:
-        # a batch of chains that do not share their count evaluates both branches, so this one asks again
-        if warns:
-            warn_of_depth_limit(self._max_tree_depth, share)
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
@@ -199,9 +212,7 @@ class TreeHMC(HamiltonianKernel):
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
         moved = tree_transition(state, integrator, self._rule(state), self._max_tree_depth, self._with_rates)
-        num_draws = jnp.maximum(state.i + 1 - self._num_warmup, 1)
-        share = state.share_at_limit + (moved.reached_max_treedepth - state.share_at_limit) / num_draws
-        return moved._replace(share_at_limit=jnp.where(in_warmup, 0.0, share))
+        return count_depth_limit(moved, self._num_warmup)
 
 
 class SplitNUTS(TreeHMC):

@@ -30,7 +30,13 @@ from jax import random
 from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.densities import Position
-from numpyro_split.dynamic_hmc import DynamicHMCState, first_state_of_trees, tree_transition
+from numpyro_split.dynamic_hmc import (
+    DynamicHMCState,
+    count_depth_limit,
+    first_state_of_trees,
+    tree_transition,
+    warn_if_often_at_limit,
+)
 from numpyro_split.energies import Compensated
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import like
@@ -219,11 +225,18 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _longest_step(self) -> float:
         return math.inf if self._is_nuts else self._proposal.longest_step
 
+    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
+        """One iteration, on the data given here; warns once of trajectories that often end at the depth limit."""
+        state = super().sample(state, model_args, model_kwargs)
+        if self._is_nuts:
+            warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
+        return state
+
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
         check_priors_only(self._found.needs_data, self._found.precisions)
         self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
-        potential, z = split.bind(args, kwargs), split.initial_position(random.key(0), args, kwargs)
+        potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
         moved = {**z, **{name: z[name] + 1.0 for name in self._found.precisions}}
         rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
         check_conjugate(*(jax.tree.map(np.asarray, rate) for rate in rates))
@@ -245,5 +258,6 @@ class BlockGibbsHMC(HierarchicalKernel):
         rng_key, key_precisions = random.split(state.rng_key)
         state = draw_precisions(state._replace(rng_key=rng_key), integrator, self._conjugate, key_precisions)
         if self._is_nuts:
-            return tree_transition(state, integrator, u_turn, self._max_tree_depth, with_rates=False)
+            moved = tree_transition(state, integrator, u_turn, self._max_tree_depth, with_rates=False)
+            return count_depth_limit(moved, self._num_warmup)
         return transition(state, integrator, self._proposal, in_warmup)[0]

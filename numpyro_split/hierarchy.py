@@ -123,10 +123,6 @@ class HierarchicalKinetic(NamedTuple):
         speed = self.hierarchy.scale_up(self.scales, speed)
         return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
 
-    def unscale(self, p: Position) -> Position:
-        """Not a function of the momentum alone, so no trees: their rules compare momenta of different positions."""
-        raise NotImplementedError("the momenta of weights depend on their precisions")
-
     def precision_velocity(self, p: Position) -> Position:
         """Velocity of the precisions, for any momentum of theirs."""
         return {name: p[name] / like(mass, p[name]) for name, mass in self.hierarchy.masses.items()}
@@ -195,7 +191,7 @@ def find_hierarchy(
     Raises:
         ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
     """
-    start = split.initial_position(random.key(0), args, kwargs)
+    start = split.reference_position(args, kwargs)
     z = {name: np.asarray(u) for name, u in start.items()}
     read = split.reader(_scales, args, kwargs)
     parts = split.parts
@@ -204,10 +200,8 @@ def find_hierarchy(
 
     def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:
         said = read(jax.tree.map(jnp.asarray, position), part)
-        in_order = [
-            {s.name: np.asarray(x[s.name]) for s in split.sites if s.name in x} for x in said
-        ]  # jit sorts names
-        return Scales(*in_order)
+        # in the model's order, which a compiled function does not keep
+        return Scales(*({s.name: np.asarray(x[s.name]) for s in split.sites if s.name in x} for x in said))
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)

@@ -56,10 +56,6 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
-    def unscale(self, p: Position) -> Position:
-        """The standard normal that a momentum is made from."""
-        ...
-
     def energy(self, z: Position, p: Position) -> jax.Array:
         """The kinetic energy."""
         ...

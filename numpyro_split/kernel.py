@@ -216,7 +216,7 @@ class SplitKernel(MCMCKernel):
         same = len(leaves) == len(self._split_of) and all(a is b for a, b in zip(leaves, self._split_of, strict=True))
         if self._split is not None and same:
             return
-        self._split = ModelSplit.find(
+        split = ModelSplit.find(
             self._model,
             args,
             kwargs,
@@ -227,7 +227,8 @@ class SplitKernel(MCMCKernel):
             init_strategy=self._init_strategy,
         )
         with jax.ensure_compile_time_eval():  # chains in parallel come here traced
-            self._study_split(self._split, args, kwargs)
+            self._study_split(split, args, kwargs)
+        self._split = split
         self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

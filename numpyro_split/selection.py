@@ -7,6 +7,7 @@ two states, however many there are. Which probabilities leave exp(-H) invariant 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +25,7 @@ class Path(NamedTuple):
 
     Attributes:
         integrator: the schedule on the potential, with the metric.
+        unscale: from a momentum to M to the power of -½ times it, a dict like it.
         step_size: size of a step.
         order: which subset stands at each place of the schedule, shape (M,).
         start: where it starts.
@@ -31,6 +33,7 @@ class Path(NamedTuple):
     """
 
     integrator: Integrator
+    unscale: Callable[[Position], Position]
     step_size: jax.Array
     order: jax.Array
     start: IntegratorState

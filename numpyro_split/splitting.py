@@ -173,6 +173,10 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, self._row_axes)
         return self._draw(rng_key, self._density(arguments), arguments.data)
 
+    def reference_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A position that is always the same."""
+        return self.initial_position(random.key(0), args, kwargs)
+
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
         return self._initialize(rng_key, density, data).param_info.z

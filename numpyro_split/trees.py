@@ -212,7 +212,7 @@ def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice,
 
 
 def _span_of(path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Span:
-    z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.integrator.kinetic.unscale(state.p)))
+    z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.p)))
     rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, _flat(grad, state.z))
     virial = jnp.dot(z, p)
     return Span(unscaled, unscaled, unscaled, virial, virial, log_weight, rate, jnp.ones((), jnp.result_type(int)))

@@ -123,6 +123,16 @@ def first_state_of_trees(**common: Any) -> DynamicHMCState:
     )
 
 
+def count_depth_limit(moved: DynamicHMCState, num_draws: int, max_tree_depth: int) -> DynamicHMCState:
+    """``moved`` counted in the share of draws that ended at the depth limit; warns once where many did."""
+    if num_draws < 1:
+        return moved
+    share = moved.share_at_limit + (moved.reached_max_treedepth - moved.share_at_limit) / num_draws
+    if num_draws == DRAWS_BEFORE_WARNING and share > FREQUENT:
+        warn_of_depth_limit(max_tree_depth, share)
+    return moved._replace(share_at_limit=share)
+
+
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
@@ -181,13 +191,7 @@ class TreeHMC(HamiltonianKernel):
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         rule = self._rule(state)
         moved = tree_transition(state, integrator, self._adapter, rule, self._max_tree_depth, self._with_rates)
-        if in_warmup:
-            return moved
-        num_draws = self._t - self._warmup_steps
-        share = state.share_at_limit + (moved.reached_max_treedepth - state.share_at_limit) / num_draws
-        if num_draws == DRAWS_BEFORE_WARNING and share > FREQUENT:
-            warn_of_depth_limit(self._max_tree_depth, share)
-        return moved._replace(share_at_limit=share)
+        return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
 
 
 class SplitNUTS(TreeHMC):

@@ -29,7 +29,7 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
 from pyro_split.densities import Position
-from pyro_split.dynamic_hmc import DynamicHMCState, first_state_of_trees, tree_transition
+from pyro_split.dynamic_hmc import DynamicHMCState, count_depth_limit, first_state_of_trees, tree_transition
 from pyro_split.hierarchical import HierarchicalKernel
 from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
@@ -226,9 +226,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         super()._study_split(split, args, kwargs)
         check_priors_only(self._found.needs_data, self._found.precisions)
         self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
-        potential = split.bind(args, kwargs)
-        with torch.random.fork_rng():
-            z = split.initial_position(args, kwargs)
+        potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
         moved = {**z, **{name: z[name] + 1.0 for name in self._found.precisions}}
         rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
         check_conjugate(*({name: rate.cpu().numpy() for name, rate in at.items()} for at in rates))
@@ -249,5 +247,6 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
         state = draw_precisions(state, integrator, self._conjugate)
         if self._is_nuts:
-            return tree_transition(state, integrator, self._adapter, u_turn, self._max_tree_depth, with_rates=False)
+            moved = tree_transition(state, integrator, self._adapter, u_turn, self._max_tree_depth, with_rates=False)
+            return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
         return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]

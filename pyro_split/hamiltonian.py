@@ -101,9 +101,10 @@ class HamiltonianKernel(SplitKernel):
 
 def draw_path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
     """A path from the state with a momentum drawn from N(0, M), at the adapter's step size and metric."""
-    order = range(integrator.schedule.num_subsets)
-    start = integrator.known(state.z, integrator.kinetic.draw(state.z), state.force, state.energies)
-    return Path(integrator, adapter.step_size, order, start, state.energies)
+    order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
+    assert isinstance(kinetic, EuclideanKinetic)  # the rules of trees compare momenta of different positions
+    start = integrator.known(state.z, kinetic.draw(state.z), state.force, state.energies)
+    return Path(integrator, kinetic.unscale, adapter.step_size, order, start, state.energies)
 
 
 def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: int) -> Any:

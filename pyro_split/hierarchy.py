@@ -135,10 +135,6 @@ class HierarchicalKinetic(NamedTuple):
         speed = self.hierarchy.scale_up(self.scales, speed)
         return {name: speed[name] if name in speed else torch.zeros_like(u) for name, u in p.items()}
 
-    def unscale(self, p: Position) -> Tensor:
-        """Not a function of the momentum alone, so no trees: their rules compare momenta of different positions."""
-        raise NotImplementedError("the momenta of weights depend on their precisions")
-
     def precision_velocity(self, p: Position) -> Position:
         """Velocity of the precisions, for any momentum of theirs."""
         return {name: p[name] / mass for name, mass in self.hierarchy.mass.items()}
@@ -204,8 +200,7 @@ def find_hierarchy(
     Raises:
         ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
     """
-    with torch.random.fork_rng():
-        start = split.initial_position(args, kwargs)
+    start = split.reference_position(args, kwargs)
     z = {name: u.cpu().numpy() for name, u in start.items()}
     read = split.reader(_scales, args, kwargs)
     parts = split.parts

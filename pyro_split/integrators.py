@@ -52,10 +52,6 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
-    def unscale(self, p: Position) -> Tensor:
-        """The standard normal that a momentum is made from."""
-        ...
-
     def energy(self, z: Position, p: Position) -> float:
         """The kinetic energy."""
         ...

@@ -203,7 +203,7 @@ class SplitKernel(MCMCKernel):
         same = len(leaves) == len(self._split_of) and all(a is b for a, b in zip(leaves, self._split_of, strict=True))
         if self._bound is None or not same:
             assert self.model is not None
-            self._split = ModelSplit.find(
+            split = ModelSplit.find(
                 self.model,
                 args,
                 kwargs,
@@ -214,9 +214,9 @@ class SplitKernel(MCMCKernel):
                 init_strategy=self._init_strategy,
                 jit_compile=self._jit_compile,
             )
-            self._split_of, self._bound = leaves, self._split.bind(args, kwargs)
-            self.transforms = self._split.transforms
-            self._study_split(self._split, args, kwargs)
+            self._study_split(split, args, kwargs)
+            self._split, self._split_of, self._bound = split, leaves, split.bind(args, kwargs)
+            self.transforms = split.transforms
         return self._bound
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

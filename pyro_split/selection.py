@@ -8,7 +8,7 @@ two states, however many there are. Which probabilities leave exp(-H) invariant 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ class Path(NamedTuple):
 
     Attributes:
         integrator: the schedule on the potential, with the metric.
+        unscale: from a momentum to M to the power of -½ times it, shape (D,).
         step_size: size of a step.
         order: which subset stands at each place of the schedule, M numbers.
         start: where it starts.
@@ -31,6 +32,7 @@ class Path(NamedTuple):
     """
 
     integrator: Integrator
+    unscale: Callable[[Position], Tensor]
     step_size: float
     order: Sequence[int]
     start: IntegratorState

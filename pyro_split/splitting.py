@@ -167,6 +167,12 @@ class ModelSplit:
         """A point with a finite density on some rows, drawn from torch's generator."""
         return self._initialize(self._density(args, kwargs))[0]
 
+    def reference_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A position that is always the same, and leaves torch's generator as it is."""
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return self.initial_position(args, kwargs)
+
     @property
     def parts(self) -> list[torch.Tensor]:
         """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""

@@ -163,7 +163,7 @@ def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice,
 
 
 def _span_of(path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Span:
-    z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.integrator.kinetic.unscale(state.p)
+    z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.unscale(state.p)
     rate = None if grad is None else float(torch.dot(unscaled, unscaled) - torch.dot(z, _flat(grad, state.z)))
     virial = float(torch.dot(z, p))
     return Span(unscaled, unscaled, unscaled, virial, virial, log_weight, rate, 1)

@@ -412,3 +412,11 @@ def test_arguments_out_of_range(lib):
         lib.split.BlockGibbsHMC(model, trajectory="hmc", num_steps=3, trajectory_length=1.0)
     with pytest.raises(ValueError, match="max_tree_depth"):
         lib.split.BlockGibbsHMC(model, max_tree_depth=0)
+
+
+def test_depth_limit_is_warned_of(lib):
+    """Steps so small that no trajectory turns in two doublings."""
+    model, args = linear(lib, "precision")
+    options = {"step_size": 0.001, "adapt_step_size": False, "find_heuristic_step_size": False}
+    with pytest.warns(UserWarning, match=r"100% of the first 100 trajectories ended at max_tree_depth=2"):
+        lib.run(lib.split.BlockGibbsHMC(model, max_tree_depth=2, **options), *args, num_warmup=0, num_samples=101)

@@ -430,6 +430,15 @@ def test_model_without_weights(lib):
     refused(lib, model, "the model must have weights with a precision, got none; supported is", args=args)
 
 
+def test_refused_model_stays_refused(lib):
+    """On the same object and data: nothing of the first attempt is taken for a split that was studied."""
+    model, args = models.plate_from_shape(lib)
+    kernel = lib.split.S3HMC(model, 2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the model must have weights with a precision, got none"):
+            lib.prepared(kernel, args)
+
+
 def test_potential_instead_of_a_model(lib):
     potential = lib.split.SplitPotential.from_functions(lambda z: 0.0, lambda z, y: y * z["a"], lib.np.ones(4), 2)
     with pytest.raises(ValueError, match="model must be a model, .* got a SplitPotential"):
