@@ -55,6 +55,38 @@ class SearchPoint(NamedTuple):
     active: jax.Array
 
 
+class WindowMean(NamedTuple):
+    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+
+    Attributes:
+        adapted: over the window that the mass matrix comes from; where the chain starts before there is one.
+        running: over the window that is under way.
+        count: iterations of that window.
+    """
+
+    adapted: Position
+    running: Position
+    count: jax.Array
+
+    @classmethod
+    def start(cls, x: Position) -> WindowMean:
+        """Before warm-up."""
+        return cls(x, x, jnp.zeros((), jnp.result_type(int)))
+
+    def update(self, i: jax.Array, x: Position, num_warmup: int) -> WindowMean:
+        """After iteration ``i``, which ended at ``x``."""
+        ends = [window.end for window in build_adaptation_schedule(num_warmup)]
+        if len(ends) < 3:  # the first window and the last adapt the step size alone
+            return self
+        is_in_window = (ends[0] < i) & (i <= ends[-2])
+        count = self.count + is_in_window
+        weight = jnp.where(is_in_window, 1 / jnp.maximum(count, 1), 0.0)
+        running = {name: mean + weight.astype(mean.dtype) * (x[name] - mean) for name, mean in self.running.items()}
+        ends_here = jnp.any(i == jnp.array(ends[1:-1]))
+        adapted = {name: jnp.where(ends_here, running[name], old) for name, old in self.adapted.items()}
+        return WindowMean(adapted, running, jnp.where(ends_here, 0, count))
+
+
 class Adapter:
     """The host's window adapter, its step-size search bound to one potential.
 
@@ -92,9 +124,9 @@ class Adapter:
             target_accept_prob=settings.target_accept_prob,
         )
 
-    def init(self, z: Position, energies: Compensated, rng_key: jax.Array) -> HMCAdaptState:
-        """First step size and metric, at a starting point."""
-        given = self._settings.inverse_mass_matrix
+    def init(self, z: Position, energies: Compensated, inverse_mass_matrix: Any, rng_key: jax.Array) -> HMCAdaptState:
+        """First step size, and metric, which is the identity where None is given, at a starting point."""
+        given = inverse_mass_matrix
         return self._init(
             SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
             rng_key,

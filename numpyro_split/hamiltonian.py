@@ -1,15 +1,14 @@
 """What the kernels share that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
 
-A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`) and how one iteration
-moves (:meth:`HamiltonianKernel._move`) at a step size and a metric that stay as they are; what adapts does so between
-iterations.
+A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`), by which kinetic energy
+(:meth:`HamiltonianKernel._kinetic`), and how one iteration moves (:meth:`HamiltonianKernel._move`) at a step size and a
+metric that stay as they are; what adapts does so between iterations.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from jax import random
 
 from numpyro_split.adaptation import Adapter
 from numpyro_split.densities import Position
-from numpyro_split.integrators import Integrator
+from numpyro_split.integrators import Integrator, Kinetic, Potential
 from numpyro_split.kernel import SplitKernel
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
@@ -59,19 +58,33 @@ class HamiltonianKernel(SplitKernel):
         """What the mass matrix adapts to."""
         return z
 
-    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
-        return Integrator(self._rows, potential, kinetic)
+    def _first_inverse_mass_matrix(self, z: Position) -> Any:
+        """What the inverse mass matrix of a chain that starts at ``z`` is, None for the identity."""
+        return self._settings.inverse_mass_matrix
 
-    def _adapter(self, potential: SplitPotential, z: Position) -> Adapter:
-        sites, integrator_for = tuple(self._coordinates(z)), partial(self._integrator, potential)
+    def _moving_potential(self, potential: SplitPotential) -> Potential:
+        """The potential that trajectories follow."""
+        return potential
+
+    def _kinetic(self, adapted: EuclideanKinetic, state: Any) -> Kinetic:
+        """The kinetic energy at the adapted mass matrix."""
+        return adapted
+
+    def _integrator(self, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
+        return Integrator(self._rows, self._moving_potential(potential), kinetic)
+
+    def _adapter(self, potential: SplitPotential, state: Any) -> Adapter:
+        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+            return self._integrator(potential, self._kinetic(adapted, state))
+
+        sites = tuple(self._coordinates(state.z))
         return Adapter(self._settings, self._num_warmup, self._coordinates, sites, integrator_for, self._longest_step)
 
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
         key_adapt, key_chain = random.split(rng_key)
         energies = potential.energies(z)
-        adapt_state = self._adapter(potential, z).init(z, energies, key_adapt)
         energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
-        return self._first_state(
+        state = self._first_state(
             i=zero,
             z=z,
             force=self._kept_force(potential, z),
@@ -83,17 +96,20 @@ class HamiltonianKernel(SplitKernel):
             accept_prob=jnp.zeros(()),
             mean_accept_prob=jnp.zeros(()),
             diverging=jnp.array(False),
-            step_size=adapt_state.step_size,
-            adapt_state=adapt_state,
+            step_size=jnp.zeros(()),
+            adapt_state=None,
             data_fingerprint=jnp.zeros((), jnp.uint32),
             rng_key=key_chain,
         )
+        inverse_mass_matrix = self._first_inverse_mass_matrix(z)
+        adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
+        return state._replace(adapt_state=adapt_state, step_size=adapt_state.step_size)
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        integrator = self._integrator(potential, EuclideanKinetic.adapted(state.adapt_state))
+        kinetic = self._kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
         in_warmup = state.i < self._num_warmup
-        moved = self._move(integrator, state, in_warmup)
-        adapt_state = self._adapter(potential, moved.z).update(
+        moved = self._move(self._integrator(potential, kinetic), state, in_warmup)
+        adapt_state = self._adapter(potential, moved).update(
             state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
         )
         i = state.i + 1
@@ -113,7 +129,8 @@ class HamiltonianKernel(SplitKernel):
         if self._draws_order:
             return None
         # the opening kicks do not involve the metric, so any will do
-        return self._integrator(potential, EuclideanKinetic(None)).opening_force(z, jnp.arange(self._num_subsets))
+        integrator = Integrator(self._rows, self._moving_potential(potential), EuclideanKinetic(None))
+        return integrator.opening_force(z, jnp.arange(self._num_subsets))
 
 
 def draw_path(state: Any, integrator: Integrator, rng_key: jax.Array) -> Path:

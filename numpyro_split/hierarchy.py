@@ -1,13 +1,20 @@
-r"""Weights in units of the scale that a precision gives them, and the kinetic energy that this is.
+r"""Weights whose mass follows their precisions: the kinetic energy of S3HMC.
 
-With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the adapted inverse mass matrix of the weights
-in their units, ω/s, together with every other latent, and c the masses of the precisions,
+With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the host's adapted inverse mass matrix of
+everything but the precisions, ū the mean of the precisions while it adapted, and c the masses of the precisions,
 
-.. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log s_i(u) + \tfrac12 \sum_l p_{u,l}^2 / c_l ,
-    \qquad \tilde p_i = s_i(u)\, p_i .
+.. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log \rho_i(u)
+    + \tfrac12 \sum_l p_{u,l}^2 / c_l , \qquad \tilde p_i = \rho_i(u)\, p_i , \qquad
+    \rho_i(u)^{-2} = V_{ii} / s_i(u)^2 + \max(0, 1 - V_{ii} / s_i(\bar u)^2) .
 
-Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/s, p_u ~ N(0, c): the second term is its
-normalising constant, ½ log|G|, which depends on the position and so must be there (once).
+Where V is diagonal the mass of a weight is 1/s_i(u)² + h_i: its prior precision where the chain is, plus what the data
+add, h_i = max(0, 1/V_ii - 1/s_i(ū)²). The first alone, the metric of Cobb et al. (2019), fits weights of which the data
+say nothing; where they say much the weights are narrow however wide their prior is. A dense V keeps its correlations.
+
+Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/ρ, p_u ~ N(0, c): the second term is its
+normalising constant, ½ log|G|, which depends on the position and so must be there (once). V and ū stay as they are
+after warm-up. With a the exponent of the group, ∂ log ρ_i/∂u = a φ_i, where φ_i = ρ_i² V_ii/s_i(u)² is the share of the
+prior in the mass.
 """
 
 from __future__ import annotations
@@ -40,9 +47,7 @@ class Hierarchy:
         masses: mass of each precision.
         concentrations: α of each precision whose prior, of constant α, is conjugate.
         needs_data: whether the likelihood of the rows depends on a precision.
-
-    Attributes:
-        log_det: for each precision the sum of a over its weights: minus the slope of ½ log|G|.
+        shapes: shape of every latent site.
     """
 
     def __init__(
@@ -51,12 +56,12 @@ class Hierarchy:
         masses: Mapping[str, np.ndarray],
         concentrations: Mapping[str, np.ndarray],
         needs_data: bool,
+        shapes: Mapping[str, tuple[int, ...]],
     ):
         self.groups, self.masses, self.needs_data = tuple(groups), dict(masses), needs_data
         self.concentrations = dict(concentrations)
+        self.shapes = self.without_precisions(shapes)
         self._weights = [group for group in groups if not group.observed]
-        ones = {group.weights: jnp.ones(group.element.shape) for group in self._weights}
-        self.log_det = jax.tree.map(np.asarray, self.sum_by_element(ones))
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -71,22 +76,17 @@ class Hierarchy:
         """Log of the scale of each weight, by site."""
         return {
             group.weights: group.exponent * _of_element(z[group.precision], group)
-            + like(group.offset, z[group.weights])
+            + like(group.offset, z[group.precision])
             for group in self._weights
         }
 
-    def scales(self, z: Position) -> Position:
-        """Scale of each weight, by site."""
-        return jax.tree.map(jnp.exp, self.log_scales(z))
+    def without_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of every other site."""
+        return {name: u for name, u in x.items() if not self.is_precision(name)}
 
-    def whiten(self, z: Position) -> Position:
-        """What the host adapts to: weights in units of their scales, and every other latent but the precisions."""
-        scales = self.scales(z)
-        return {name: u / scales[name] if name in scales else u for name, u in z.items() if not self.is_precision(name)}
-
-    def scale_up(self, scales: Position, x: Position) -> Position:
-        """``x`` without the precisions, the entries of weights times their scales."""
-        return {name: u * scales[name] if name in scales else u for name, u in x.items() if not self.is_precision(name)}
+    def of_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of the precisions."""
+        return {name: x[name] for name in self.masses}
 
     def sum_by_element(self, x: Position) -> Position:
         """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
@@ -103,24 +103,48 @@ class HierarchicalKinetic(NamedTuple):
 
     Attributes:
         hierarchy: the groups.
-        whitened: kinetic energy of the weights in their units and of every other latent.
-        scales: of the weights, while the precisions stand still; None where they move.
+        adapted: kinetic energy of everything but the precisions, whose inverse mass matrix is V.
+        log_variances: log V_ii of the weights, by site.
+        log_data_shares: log max(0, 1 - V_ii/s_i(ū)²), likewise.
+        scales: ρ of the weights, while the precisions stand still; None where they move.
     """
 
     hierarchy: Hierarchy
-    whitened: EuclideanKinetic
+    adapted: EuclideanKinetic
+    log_variances: Position
+    log_data_shares: Position
     scales: Position | None = None
+
+    @classmethod
+    def adapted_at(cls, hierarchy: Hierarchy, adapted: EuclideanKinetic, precisions: Position) -> HierarchicalKinetic:
+        """That of a mass matrix that was adapted while the precisions were these, a dict of values."""
+        variances, log_variances, log_data_shares = adapted.variances(hierarchy.shapes), {}, {}
+        for name, log_scale in hierarchy.log_scales(precisions).items():
+            log_variances[name] = jnp.log(variances[name])
+            log_data_shares[name] = jnp.log(jnp.maximum(0.0, -jnp.expm1(log_variances[name] - 2 * log_scale)))
+        return cls(hierarchy, adapted, log_variances, log_data_shares)
 
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
-        return self._replace(scales=self.hierarchy.scales(z))
+        return self._replace(scales=jax.tree.map(jnp.exp, self.log_mass_scales(z)))
+
+    def log_mass_scales(self, z: Position) -> Position:
+        """Log ρ of each weight, by site."""
+        return {
+            name: -0.5 * jnp.logaddexp(self.log_variances[name] - 2 * log_scale, self.log_data_shares[name])
+            for name, log_scale in self.hierarchy.log_scales(z).items()
+        }
+
+    def scaled(self, z: Position, p: Position) -> Position:
+        """p̃: of weights ρ times their momenta, of every other latent but the precisions its momentum."""
+        return self._scale(self.at(z).scales, self.hierarchy.without_precisions(p))
 
     def velocity(self, p: Position) -> Position:
         """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
         if self.scales is None:
             raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
-        speed = self.whitened.velocity(self.hierarchy.scale_up(self.scales, p))
-        speed = self.hierarchy.scale_up(self.scales, speed)
+        speed = self.adapted.velocity(self._scale(self.scales, self.hierarchy.without_precisions(p)))
+        speed = self._scale(self.scales, speed)
         return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
 
     def precision_velocity(self, p: Position) -> Position:
@@ -130,9 +154,8 @@ class HierarchicalKinetic(NamedTuple):
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
         """Momenta at ``z``."""
         key_weights, key_precisions = random.split(rng_key)
-        scales = self.hierarchy.scales(z)
-        p = self.whitened.draw(self.hierarchy.whiten(z), key_weights)
-        p = {name: u / scales[name] if name in scales else u for name, u in p.items()}
+        scaled = self.adapted.draw(self.hierarchy.without_precisions(z), key_weights)
+        p = self._scale({name: jnp.exp(-x) for name, x in self.log_mass_scales(z).items()}, scaled)
         for i, (name, mass) in enumerate(self.hierarchy.masses.items()):
             noise = random.normal(random.fold_in(key_precisions, i), z[name].shape, z[name].dtype)
             p[name] = jnp.sqrt(like(mass, noise)) * noise
@@ -140,34 +163,46 @@ class HierarchicalKinetic(NamedTuple):
 
     def energy(self, z: Position, p: Position) -> jax.Array:
         """K, without the constant part of ½ log|G|."""
-        return self.weight_energy(z, p) + self._precision_energy(p) - _total(self.hierarchy.log_scales(z))
+        return self.weight_energy(z, p) + self._precision_energy(p) - _total(self.log_mass_scales(z))
 
     def weight_energy(self, z: Position, p: Position) -> jax.Array:
         """The first term of K: that of the weights and of every other latent but the precisions."""
-        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
-        return self.whitened.energy(scaled, scaled)
+        scaled = self.scaled(z, p)
+        return self.adapted.energy(scaled, scaled)
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
         """K at ``new`` minus K at ``old``, each term as a difference."""
-        h = self.hierarchy
-        scaled = [h.scale_up(h.scales(state.z), state.p) for state in (new, old)]
-        of_weights = kinetic_change(self.whitened.velocity, *scaled)
-        terms = []
-        for name, mass in h.masses.items():
-            terms.append(0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / like(mass, new.p[name]))
-            terms.append(-like(h.log_det[name], new.z[name]) * (new.z[name] - old.z[name]))
+        of_weights = kinetic_change(self.adapted.velocity, *(self.scaled(state.z, state.p) for state in (new, old)))
+        terms = [
+            0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / like(mass, new.p[name])
+            for name, mass in self.hierarchy.masses.items()
+        ]
+        new_log, old_log = (self.log_mass_scales(state.z) for state in (new, old))
+        terms += [old_log[name] - new_log[name] for name in new_log]
         return of_weights + compensated_total(terms).value
 
     def coupling_grad(self, z: Position, p: Position) -> Position:
-        """Gradient of K in the precisions: sum of a (p̃ (Vp̃) - 1) over the weights of each."""
-        scaled = self.hierarchy.scale_up(self.hierarchy.scales(z), p)
-        speed = self.whitened.velocity(scaled)
-        by_element = self.hierarchy.sum_by_element({name: x * speed[name] for name, x in scaled.items()})
-        return {name: total - like(self.hierarchy.log_det[name], total) for name, total in by_element.items()}
+        """Gradient of K in the precisions: sum of a φ (p̃ (Vp̃) - 1) over the weights of each."""
+        scaled = self.scaled(z, p)
+        speed = self.adapted.velocity(scaled)
+        shares = self.prior_shares(z).items()
+        return self.hierarchy.sum_by_element({name: share * (scaled[name] * speed[name] - 1) for name, share in shares})
+
+    def prior_shares(self, z: Position) -> Position:
+        """φ of each weight, by site."""
+        log_scales, variances = self.hierarchy.log_scales(z), self.log_variances
+        return {
+            name: jnp.exp(2 * (log_mass_scale - log_scales[name]) + variances[name])
+            for name, log_mass_scale in self.log_mass_scales(z).items()
+        }
 
     def _precision_energy(self, p: Position) -> jax.Array:
         velocity = self.precision_velocity(p)
         return _total({name: 0.5 * p[name] * velocity[name] for name in velocity})
+
+    @staticmethod
+    def _scale(scales: Position | None, x: Position) -> Position:
+        return {name: u * scales[name] if scales and name in scales else u for name, u in x.items()}
 
 
 def find_hierarchy(
@@ -205,8 +240,10 @@ def find_hierarchy(
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)
-    masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
-    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, tuple(masses)))
+    shapes = {name: u.shape for name, u in z.items()}
+    masses = precision_masses(groups, shapes, concentrations)
+    needs_data = _likelihood_depends_on(potential, start, tuple(masses))
+    return Hierarchy(groups, masses, concentrations, needs_data, shapes)
 
 
 def _scales(model_trace: Trace) -> Scales:

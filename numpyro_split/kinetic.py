@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
 
@@ -39,6 +42,16 @@ class EuclideanKinetic(NamedTuple):
     def of_inverse(cls, inverse_mass_matrix: Any) -> EuclideanKinetic:
         """That of an inverse mass matrix, able to draw momenta."""
         return cls(inverse_mass_matrix, jax.tree.map(_sqrt_of_inverse, inverse_mass_matrix))
+
+    def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
+        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        given, found = self.inverse_mass_matrix, {}
+        for sites, block in (given if isinstance(given, dict) else {tuple(sorted(shapes)): given}).items():
+            diagonal = block if block.ndim == 1 else jnp.diagonal(block)
+            ends = np.cumsum([math.prod(shapes[name]) for name in sites])
+            for name, entries in zip(sites, jnp.split(diagonal, ends[:-1]), strict=True):
+                found[name] = entries.reshape(shapes[name])
+        return found
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""

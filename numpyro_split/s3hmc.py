@@ -7,10 +7,10 @@ unconstrained precisions (log τ),
 
 each term once: momenta are drawn from exp(-K) given the position, so that exp(-H) has the posterior as its marginal, a
 trajectory of explicit, reversible, volume-preserving steps (:mod:`numpyro_split.alternating`) is made, and it is
-accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision, c is the Fisher
-information of the weights' density in u: Q/2 for a precision of Q weights, plus α - 1 under a gamma prior. The log
-determinant is what lets the two blocks exchange energy; without it, or with H written as the sum of the paper's H_τ and
-H_ω, which share terms, the target is missed.
+accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision plus what the data add
+to it (:mod:`numpyro_split.hierarchy`), c is the Fisher information of the weights' density in u: Q/2 for a precision of
+Q weights, plus α - 1 under a gamma prior. The log determinant is what lets the two blocks exchange energy; without it,
+or with H written as the sum of the paper's H_τ and H_ω, which share terms, the target is missed.
 
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
 adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.adaptation import WindowMean
 from numpyro_split.alternating import AlternatingIntegrator
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
@@ -54,6 +55,7 @@ class S3HMCState(NamedTuple):
             everything but the precisions.
         precision_energy: the second block's: the rest of ``energy``, minus the log-prior, ½ log|G| and the kinetic
             energy of the precisions.
+        precision_mean: of the unconstrained precisions, in the window that the mass matrix was adapted in.
     """
 
     i: jax.Array
@@ -73,6 +75,7 @@ class S3HMCState(NamedTuple):
     rng_key: jax.Array
     weight_energy: jax.Array
     precision_energy: jax.Array
+    precision_mean: WindowMean
 
 
 class S3HMC(HierarchicalKernel):
@@ -96,14 +99,14 @@ class S3HMC(HierarchicalKernel):
         weight_steps: steps of the weights in each half of a step.
         precision_steps: leapfrog steps of the precisions in a step.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt in warm-up, in the host's windows, the mass of the weights relative to their prior
-            precision and that of every other site. The precisions keep theirs.
+        adapt_mass_matrix: adapt in warm-up, in the host's windows, what the data add to the mass of weights, and the
+            mass of every other site. The precisions keep theirs.
         dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
-        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions, weights in units of
-            their prior scale: shape (D,), or (D, D) for a dense one, sites sorted by name; or a dict from tuples of
-            site names. None for the identity, the prior precision of weights.
+        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
+            variance of weights and 1 for every other site.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -195,15 +198,35 @@ class S3HMC(HierarchicalKernel):
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
 
-    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> AlternatingIntegrator:
-        by_block = HierarchicalKinetic(self._found, kinetic)
-        return AlternatingIntegrator(self._rows, potential, by_block, self._weight_steps, self._precision_steps)
+    def _first_inverse_mass_matrix(self, z: Position) -> Any:
+        given, hierarchy = self._settings.inverse_mass_matrix, self._found
+        if given is not None:
+            return given
+        # the prior's, where the chain starts, in the blocks of the host's matrix
+        variances = {name: jnp.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
+        variances |= {name: jnp.exp(2 * log_scale) for name, log_scale in hierarchy.log_scales(z).items()}
+        dense = self._settings.dense_mass if isinstance(self._settings.dense_mass, list) else []
+        rest = tuple(sorted(set(variances).difference(*dense)))
+        blocks = [sites for sites in [*map(tuple, dense), rest] if sites]
+        return {sites: jnp.concatenate([variances[name].ravel() for name in sites]) for sites in blocks}
+
+    def _kinetic(self, adapted: EuclideanKinetic, state: S3HMCState) -> HierarchicalKinetic:
+        return HierarchicalKinetic.adapted_at(self._found, adapted, state.precision_mean.adapted)
+
+    def _integrator(self, potential: SplitPotential, kinetic: HierarchicalKinetic) -> AlternatingIntegrator:
+        return AlternatingIntegrator(self._rows, potential, kinetic, self._weight_steps, self._precision_steps)
 
     def _first_state(self, **common: Any) -> S3HMCState:
-        return S3HMCState(**common, weight_energy=jnp.zeros(()), precision_energy=jnp.zeros(()))
+        mean = WindowMean.start(self._found.of_precisions(common["z"]))
+        return S3HMCState(**common, weight_energy=jnp.zeros(()), precision_energy=jnp.zeros(()), precision_mean=mean)
 
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: jax.Array) -> S3HMCState:
         moved, p = transition(state, integrator, self._proposal, in_warmup)
         minus_log_likelihood = jnp.sum(moved.energies.value[1:])
         weight_energy = minus_log_likelihood + integrator.kinetic.weight_energy(moved.z, p)
-        return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
+        mean = state.precision_mean
+        if self._settings.adapt_mass_matrix:
+            mean = mean.update(state.i, moved.z, self._num_warmup)
+        return moved._replace(
+            weight_energy=weight_energy, precision_energy=moved.energy - weight_energy, precision_mean=mean
+        )

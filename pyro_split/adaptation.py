@@ -7,7 +7,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,30 @@ class AdaptationSettings(NamedTuple):
     full_mass: bool | list[tuple[str, ...]]
     target_accept_prob: float
     find_heuristic_step_size: bool
+
+
+class WindowMean:
+    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+
+    Args:
+        x: that part, where the chain starts.
+
+    Attributes:
+        adapted: mean over the window that the mass matrix comes from; where the chain starts before there is one.
+    """
+
+    def __init__(self, x: Position):
+        self.adapted, self._running, self._count = x, x, 0
+
+    def update(self, t: int, x: Position, window_ends: Sequence[int]) -> None:
+        """After iteration ``t``, counted from 1 as the host does, which ended at ``x``."""
+        ends = window_ends[:-1]  # the first window and the last adapt the step size alone
+        if len(ends) < 2 or not ends[0] < t <= ends[-1]:
+            return
+        self._count += 1
+        self._running = {name: mean + (x[name] - mean) / self._count for name, mean in self._running.items()}
+        if t in ends:
+            self.adapted, self._count = self._running, 0
 
 
 class Adapter:

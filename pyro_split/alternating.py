@@ -4,7 +4,7 @@ H(z, p) = U(z) + K (:mod:`pyro_split.hierarchy`) is not separable, for the mass 
 precisions. But each block is separable while the other stands still:
 
 * at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃: steps of any palindromic schedule over subsets;
-* at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log s(u) + ½ Σ p_u²/c, whose mass is constant:
+* at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log ρ(u) + ½ Σ p_u²/c, whose mass is constant:
   leapfrog steps.
 
 Each map is explicit, preserves volume and is undone by a flip of its momenta; composed as a palindrome (the
@@ -78,7 +78,7 @@ class AlternatingIntegrator(Integrator):
         integrator = Integrator(self.schedule, self.potential, self.kinetic.at(state.z))
         end = fixed_length(integrator, state, time / self._weight_steps, self._weight_steps, order)
         # the kicks go to every site; the precisions stand still, and their momenta are as they were
-        return end._replace(p={**end.p, **self._of_precisions(state.p)})
+        return end._replace(p={**end.p, **self.kinetic.hierarchy.of_precisions(state.p)})
 
     def _move_precisions(self, state: IntegratorState, time: float, order: Sequence[int]) -> IntegratorState:
         h = time / self._precision_steps
@@ -107,6 +107,3 @@ class AlternatingIntegrator(Integrator):
         else:
             force = self.opening_force(z, order)
         return IntegratorState(z, p, force, state.energies)
-
-    def _of_precisions(self, x: Position) -> Position:
-        return {name: x[name] for name in self.kinetic.hierarchy.precisions}

@@ -231,15 +231,14 @@ class BlockGibbsHMC(HierarchicalKernel):
         rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
         check_conjugate(*({name: rate.cpu().numpy() for name, rate in at.items()} for at in rates))
 
-    def _coordinates(self, z: Position) -> Position:
-        return {name: u for name, u in z.items() if not self._found.is_precision(name)}
-
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
 
-    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
-        held = self._found.precisions
-        return Integrator(self._rows, HeldPotential(potential, held), kinetic._replace(held=held))
+    def _moving_potential(self, potential: SplitPotential) -> HeldPotential:
+        return HeldPotential(potential, self._found.precisions)
+
+    def _kinetic(self, adapted: EuclideanKinetic) -> EuclideanKinetic:
+        return adapted._replace(held=self._found.precisions)
 
     def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
         return first_state_of_trees(**common) if self._is_nuts else SplitHMCState(**common)

@@ -1,20 +1,19 @@
 """What the kernels share that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
 
-A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`) and how one iteration
-moves (:meth:`HamiltonianKernel._move`) at a step size and a metric that stay as they are; what adapts does so between
-iterations.
+A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`), by which kinetic energy
+(:meth:`HamiltonianKernel._kinetic`), and how one iteration moves (:meth:`HamiltonianKernel._move`) at a step size and a
+metric that stay as they are; what adapts does so between iterations.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
-from pyro_split.integrators import Integrator
+from pyro_split.integrators import Integrator, Kinetic, Potential
 from pyro_split.kernel import SplitKernel
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
@@ -55,15 +54,28 @@ class HamiltonianKernel(SplitKernel):
         """What the mass matrix adapts to."""
         return z
 
-    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
-        return Integrator(self._rows, potential, kinetic)
+    def _first_inverse_mass_matrix(self, z: Position) -> Any:
+        """What the inverse mass matrix of a chain that starts at ``z`` is, None for the identity."""
+        return self._settings.inverse_mass_matrix
+
+    def _moving_potential(self, potential: SplitPotential) -> Potential:
+        """The potential that trajectories follow."""
+        return potential
+
+    def _kinetic(self, adapted: EuclideanKinetic) -> Kinetic:
+        """The kinetic energy at the adapted mass matrix."""
+        return adapted
+
+    def _integrator(self, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
+        return Integrator(self._rows, self._moving_potential(potential), kinetic)
 
     def _start(self, potential: SplitPotential, z: Position) -> Any:
+        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+            return self._integrator(potential, self._kinetic(adapted))
+
         energies = potential.energies(z)
-        integrator_for = partial(self._integrator, potential)
-        self._adapter = Adapter(
-            self._settings, self._warmup_steps, self._coordinates, z, integrator_for, self._longest_step
-        )
+        settings = self._settings._replace(inverse_mass_matrix=self._first_inverse_mass_matrix(z))
+        self._adapter = Adapter(settings, self._warmup_steps, self._coordinates, z, integrator_for, self._longest_step)
         energy = float(energies.sum())
         return self._first_state(
             z=z,
@@ -79,7 +91,7 @@ class HamiltonianKernel(SplitKernel):
         )
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        integrator = self._integrator(potential, self._adapter.kinetic)
+        integrator = self._integrator(potential, self._kinetic(self._adapter.kinetic))
         state = self._move(integrator, state, self._t <= self._warmup_steps)
         self._adapter.update(self._t, state.accept_prob, state.z)
         return state
@@ -96,7 +108,9 @@ class HamiltonianKernel(SplitKernel):
     def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:
             return None
-        return self._integrator(potential, self._adapter.kinetic).opening_force(z, range(self._num_subsets))
+        # the opening kicks do not involve the metric, so any will do
+        integrator = Integrator(self._rows, self._moving_potential(potential), self._adapter.kinetic)
+        return integrator.opening_force(z, range(self._num_subsets))
 
 
 def draw_path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:

@@ -48,4 +48,4 @@ class HierarchicalKernel(HamiltonianKernel):
         super()._check_mass({name: size for name, size in sizes.items() if not self._found.is_precision(name)})
 
     def _coordinates(self, z: Position) -> Position:
-        return self._found.whiten(z)
+        return self._found.without_precisions(z)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +34,15 @@ class EuclideanKinetic(NamedTuple):
         host.configure(shapes, adapt_mass_matrix=False, options={"dtype": some.dtype, "device": some.device})
         host.inverse_mass_matrix = dict(inverse_mass_matrix)
         return cls(host)
+
+    def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
+        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        found = {}
+        for sites, block in self.mass_matrix.inverse_mass_matrix.items():
+            diagonal = block if block.ndim == 1 else block.diagonal()
+            parts = diagonal.split([math.prod(shapes[name]) for name in sites])
+            found.update({name: entries.reshape(shapes[name]) for name, entries in zip(sites, parts, strict=True)})
+        return found
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""

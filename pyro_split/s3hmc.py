@@ -7,10 +7,10 @@ unconstrained precisions (log τ),
 
 each term once: momenta are drawn from exp(-K) given the position, so that exp(-H) has the posterior as its marginal, a
 trajectory of explicit, reversible, volume-preserving steps (:mod:`pyro_split.alternating`) is made, and it is
-accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision, c is the Fisher
-information of the weights' density in u: Q/2 for a precision of Q weights, plus α - 1 under a gamma prior. The log
-determinant is what lets the two blocks exchange energy; without it, or with H written as the sum of the paper's H_τ and
-H_ω, which share terms, the target is missed.
+accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision plus what the data add
+to it (:mod:`pyro_split.hierarchy`), c is the Fisher information of the weights' density in u: Q/2 for a precision of Q
+weights, plus α - 1 under a gamma prior. The log determinant is what lets the two blocks exchange energy; without it, or
+with H written as the sum of the paper's H_τ and H_ω, which share terms, the target is missed.
 
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
 adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
@@ -26,9 +26,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
+from pyro_split.adaptation import WindowMean
 from pyro_split.alternating import AlternatingIntegrator
 from pyro_split.densities import Position
 from pyro_split.hierarchical import HierarchicalKernel
@@ -88,14 +90,14 @@ class S3HMC(HierarchicalKernel):
         weight_steps: steps of the weights in each half of a step.
         precision_steps: leapfrog steps of the precisions in a step.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt in warm-up, in the host's windows, the mass of the weights relative to their prior
-            precision and that of every other site. The precisions keep theirs.
+        adapt_mass_matrix: adapt in warm-up, in the host's windows, what the data add to the mass of weights, and the
+            mass of every other site. The precisions keep theirs.
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
-        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions, weights in units of
-            their prior scale: shape (D,), or (D, D) for a dense one, sites sorted by name; or a dict from tuples of
-            site names. None for the identity, the prior precision of weights.
+        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
+            variance of weights and 1 for every other site.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -191,9 +193,30 @@ class S3HMC(HierarchicalKernel):
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
 
-    def _integrator(self, potential: SplitPotential, kinetic: EuclideanKinetic) -> AlternatingIntegrator:
-        by_block = HierarchicalKinetic(self._found, kinetic)
-        return AlternatingIntegrator(self._rows, potential, by_block, self._weight_steps, self._precision_steps)
+    def _first_inverse_mass_matrix(self, z: Position) -> Any:
+        given, hierarchy = self._settings.inverse_mass_matrix, self._found
+        if given is not None:
+            return given
+        # the prior's, where the chain starts, in the blocks of the host's matrix
+        variances = {name: torch.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
+        variances |= {name: (2 * log_scale).exp() for name, log_scale in hierarchy.log_scales(z).items()}
+        dense = self._settings.full_mass
+        dense = ([tuple(sorted(variances))] if dense else []) if isinstance(dense, bool) else [*map(tuple, dense)]
+        rest = tuple(sorted(set(variances).difference(*dense)))
+        blocks = {
+            sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in [*dense, rest] if sites
+        }
+        return {sites: block.diag() if sites in dense else block for sites, block in blocks.items()}
+
+    def _kinetic(self, adapted: EuclideanKinetic) -> HierarchicalKinetic:
+        return HierarchicalKinetic.adapted_at(self._found, adapted, self._precision_mean.adapted)
+
+    def _integrator(self, potential: SplitPotential, kinetic: HierarchicalKinetic) -> AlternatingIntegrator:
+        return AlternatingIntegrator(self._rows, potential, kinetic, self._weight_steps, self._precision_steps)
+
+    def _start(self, potential: SplitPotential, z: Position) -> S3HMCState:
+        self._precision_mean = WindowMean(self._found.of_precisions(z))
+        return super()._start(potential, z)
 
     def _first_state(self, **common: Any) -> S3HMCState:
         return S3HMCState(**common, weight_energy=0.0, precision_energy=0.0)
@@ -201,4 +224,6 @@ class S3HMC(HierarchicalKernel):
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: bool) -> S3HMCState:
         moved, p = transition(state, integrator, self._adapter, self._proposal, in_warmup)
         weight_energy = float(moved.energies[1:].sum()) + integrator.kinetic.weight_energy(moved.z, p)
+        if self._settings.adapt_mass_matrix:
+            self._precision_mean.update(self._t, moved.z, self._adapter.window_ends)
         return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)

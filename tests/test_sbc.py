@@ -143,15 +143,12 @@ CASES = [
     pytest.param(NumPyroBackend, name, num_subsets, id=f"numpyro-{name}-{num_subsets}", marks=slow)
     for name in KERNELS
     for num_subsets in (1, 5)
-] + [
-    pytest.param(PyroBackend, name, num_subsets, id=f"pyro-{name}-{num_subsets}", marks=slow)
-    for name, num_subsets in (("SplitNUTS", 5), ("S3HMC", 1))
-]
+] + [pytest.param(PyroBackend, name, 2, id=f"pyro-{name}-2", marks=slow) for name in KERNELS]
 
 
 @pytest.mark.parametrize(("lib", "name", "num_subsets"), CASES, indirect=["lib"])
 def test_ranks_are_uniform(lib, name, num_subsets):
-    """Ranks of mu and log tau; a false alarm has probability 1e-4 each, 2e-3 for all ten cases."""
+    """Ranks of mu and log tau; a false alarm has probability 1e-4 each, 2.4e-3 for all twelve cases."""
     found = chi_square(lib, name, num_subsets, seed=0)
     assert all(statistic < LIMIT for statistic in found.values()), (found, LIMIT)
 
