@@ -92,6 +92,16 @@ class NumPyroBackend:
 
         return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
 
+    def window_mean(self, num_warmup):
+        """Of the numbers of iterations, as the host counts them, where the mass matrix was adapted."""
+        from numpyro_split.adaptation import WindowMean
+
+        def update(i, mean):
+            return mean.update(i, {"x": i.astype(float)}, num_warmup)
+
+        start = WindowMean.start({"x": self.np.zeros(())})
+        return float(self._jax.lax.fori_loop(0, num_warmup, update, start).adapted["x"])
+
     def draw_momenta(self, kinetic, z, num, seed=0):
         """``num`` momenta at ``z``, each entry with a leading axis."""
         keys = self._jax.random.split(self._jax.random.key(seed), num)
@@ -192,6 +202,17 @@ class PyroBackend:
         from pyro_split.kinetic import EuclideanKinetic
 
         return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
+
+    def window_mean(self, num_warmup):
+        from pyro.infer.mcmc.adaptation import WarmupAdapter
+
+        from pyro_split.adaptation import WindowMean
+
+        host, mean = WarmupAdapter(1.0, adapt_mass_matrix=True), WindowMean({"x": self.np.zeros(())})
+        host.configure(num_warmup, mass_matrix_shape={("x",): (1,)})
+        for t in range(1, num_warmup + 1):
+            mean.update(t, {"x": self.array(float(t))}, [window.end for window in host.adaptation_schedule])
+        return float(mean.adapted["x"])
 
     def draw_momenta(self, kinetic, z, num, seed=0):
         self.ppl.set_rng_seed(seed)

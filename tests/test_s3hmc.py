@@ -132,7 +132,7 @@ def network(lib, output):
     return model, (lib.array(X), lib.array(y))
 
 
-def inverse_mass_matrix():
+def coupled():
     """Dense over two sites of different groups, diagonal over the rest, of everything but the precisions."""
     rng = np.random.default_rng(1)
     root = rng.normal(size=(2 * UNITS, 2 * UNITS))
@@ -170,7 +170,7 @@ class Counted:
 class Flow:
     """The integrator of one case, as a function of flat points of phase space (z, p), shape (2D,)."""
 
-    def __init__(self, lib: Any, case: Case):
+    def __init__(self, lib: Any, case: Case, inverse_mass_matrix: dict[tuple[str, ...], np.ndarray] | None = None):
         model, args = network(lib, case.output)
         self.kernel = lib.split.S3HMC(
             model,
@@ -182,7 +182,8 @@ class Flow:
         self.lib, self.case, self.shapes = lib, case, {k: s for k, s in SHAPES.items() if case.output or k != "lam"}
         self.potential = Counted(lib, lib.prepared(self.kernel, args))
         kinetic = importlib.import_module(f"{lib.split.__name__}.hierarchy").HierarchicalKinetic.adapted_at
-        adapted, precisions = lib.kinetic(inverse_mass_matrix()), {name: lib.array(x) for name, x in REFERENCE.items()}
+        adapted = lib.kinetic(coupled() if inverse_mass_matrix is None else inverse_mass_matrix)
+        precisions = {name: lib.array(x) for name, x in REFERENCE.items()}
         self.kinetic = kinetic(self.kernel._found, adapted, precisions)
         self.integrator = self.kernel._integrator(self.potential, self.kinetic)
         self.dim = sum(int(np.prod(shape)) for shape in self.shapes.values())
@@ -387,6 +388,48 @@ def test_momenta_are_normalised_at_every_position(lib):
         mass, at_rest = mass_matrix(f, f.unpack(f.start(seed)[: f.dim]))
         normalisers.append(0.5 * np.linalg.slogdet(mass)[1] - at_rest)
     assert normalisers[0] == pytest.approx(normalisers[1], abs=1e-9)
+
+
+def test_mass_of_a_weight_is_its_prior_precision_plus_what_the_data_add(lib):
+    """At a diagonal V: 1/s(u)² + max(0, 1/V - 1/s(ū)²) for weights, 1/V for other sites, c for precisions."""
+    rng, moving = np.random.default_rng(3), {name: SHAPES[name] for name in sorted(SHAPES.keys() - PRECISIONS)}
+    variances = {name: np.asarray(rng.uniform(0.2, 3.0, shape)) for name, shape in moving.items()}
+    f = Flow(lib, WITHOUT_DATA, {tuple(moving): np.concatenate([x.ravel() for x in variances.values()])})
+    z = {name: lib.to_numpy(u) for name, u in f.unpack(f.start(4)[: f.dim]).items()}
+
+    def prior_precisions(u):
+        tau, units = np.exp(u["tau"]) * np.ones(UNITS), np.exp(u["unit"])[:, None] * np.ones((UNITS, INPUTS))
+        return {"b": tau, "c": tau[0], "v": np.exp(-2 * u["spread"]) * np.ones(UNITS), "w": units}
+
+    here, there, expected, data_adds = prior_precisions(z), prior_precisions(REFERENCE), {}, []
+    for name in f.shapes:
+        if name in here:
+            from_data = np.maximum(0, 1 / variances[name] - there[name])
+            expected[name], data_adds = here[name] + from_data, [*data_adds, *np.ravel(from_data > 0)]
+        else:
+            expected[name] = 1 / variances[name] if name in moving else f.kinetic.hierarchy.masses[name]
+    mass, _ = mass_matrix(f, f.unpack(f.start(4)[: f.dim]))
+    by_hand = np.concatenate([np.ravel(expected[name]) for name in f.shapes])
+    assert set(data_adds) == {False, True}
+    np.testing.assert_allclose(mass, np.diag(by_hand), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("dense", [False, True, [("b", "v")]], ids=["diagonal", "dense", "blocks"])
+def test_chain_starts_at_the_prior_variance(lib, dense):
+    f, word = flow(lib, WITHOUT_DATA), "dense_mass" if lib.name == "numpyro" else "full_mass"
+    kernel = lib.split.S3HMC(network(lib, False)[0], **{word: dense})
+    lib.prepared(kernel, network(lib, False)[1])
+    z = f.unpack(f.start()[: f.dim])
+    variances = lib.kinetic(kernel._first_inverse_mass_matrix(z)).variances(kernel._found.shapes)
+    for name, log_scale in kernel._found.log_scales(z).items():
+        np.testing.assert_allclose(lib.to_numpy(variances[name]), np.exp(2 * lib.to_numpy(log_scale)), rtol=1e-6)
+    assert float(variances["shift"]) == 1.0
+
+
+@pytest.mark.parametrize(("num_warmup", "window"), [(300, range(150, 250)), (10, range(1))])
+def test_precisions_are_averaged_over_the_window_of_the_mass(lib, num_warmup, window):
+    """The last but one: the first and the last, all that a short warm-up has, adapt the step size alone."""
+    assert lib.window_mean(num_warmup) == pytest.approx(np.mean(window))
 
 
 def test_momenta_have_the_covariance_of_their_energy(lib):
