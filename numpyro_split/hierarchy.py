@@ -126,7 +126,11 @@ class HierarchicalKinetic(NamedTuple):
 
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
-        return self._replace(scales=jax.tree.map(jnp.exp, self.log_mass_scales(z)))
+        return self._replace(scales=self.mass_scales(z))
+
+    def mass_scales(self, z: Position) -> Position:
+        """ρ of each weight, by site."""
+        return jax.tree.map(jnp.exp, self.log_mass_scales(z))
 
     def log_mass_scales(self, z: Position) -> Position:
         """Log ρ of each weight, by site."""
@@ -137,14 +141,14 @@ class HierarchicalKinetic(NamedTuple):
 
     def scaled(self, z: Position, p: Position) -> Position:
         """p̃: of weights ρ times their momenta, of every other latent but the precisions its momentum."""
-        return self._scale(self.at(z).scales, self.hierarchy.without_precisions(p))
+        return _times(self.hierarchy.without_precisions(p), self.mass_scales(z))
 
     def velocity(self, p: Position) -> Position:
         """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
         if self.scales is None:
             raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
-        speed = self.adapted.velocity(self._scale(self.scales, self.hierarchy.without_precisions(p)))
-        speed = self._scale(self.scales, speed)
+        speed = self.adapted.velocity(_times(self.hierarchy.without_precisions(p), self.scales))
+        speed = _times(speed, self.scales)
         return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
 
     def precision_velocity(self, p: Position) -> Position:
@@ -155,7 +159,7 @@ class HierarchicalKinetic(NamedTuple):
         """Momenta at ``z``."""
         key_weights, key_precisions = random.split(rng_key)
         scaled = self.adapted.draw(self.hierarchy.without_precisions(z), key_weights)
-        p = self._scale({name: jnp.exp(-x) for name, x in self.log_mass_scales(z).items()}, scaled)
+        p = _times(scaled, {name: 1 / scale for name, scale in self.mass_scales(z).items()})
         for i, (name, mass) in enumerate(self.hierarchy.masses.items()):
             noise = random.normal(random.fold_in(key_precisions, i), z[name].shape, z[name].dtype)
             p[name] = jnp.sqrt(like(mass, noise)) * noise
@@ -199,10 +203,6 @@ class HierarchicalKinetic(NamedTuple):
     def _precision_energy(self, p: Position) -> jax.Array:
         velocity = self.precision_velocity(p)
         return _total({name: 0.5 * p[name] * velocity[name] for name in velocity})
-
-    @staticmethod
-    def _scale(scales: Position | None, x: Position) -> Position:
-        return {name: u * scales[name] if scales and name in scales else u for name, u in x.items()}
 
 
 def find_hierarchy(
@@ -291,6 +291,11 @@ def _by_element(x: jax.Array, group: Group, size: int) -> jax.Array:
     if size == 1:
         return jnp.sum(x)[None]
     return jax.ops.segment_sum(jnp.ravel(x), group.element.ravel(), size)
+
+
+def _times(x: Position, scales: Position) -> Position:
+    """``x``, the entries of weights times their scales."""
+    return {name: u * scales[name] if name in scales else u for name, u in x.items()}
 
 
 def _total(terms: Position) -> jax.Array:

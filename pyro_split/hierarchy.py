@@ -139,7 +139,11 @@ class HierarchicalKinetic(NamedTuple):
 
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
-        return self._replace(scales={name: x.exp() for name, x in self.log_mass_scales(z).items()})
+        return self._replace(scales=self.mass_scales(z))
+
+    def mass_scales(self, z: Position) -> Position:
+        """ρ of each weight, by site."""
+        return {name: log_mass_scale.exp() for name, log_mass_scale in self.log_mass_scales(z).items()}
 
     def log_mass_scales(self, z: Position) -> Position:
         """Log ρ of each weight, by site."""
@@ -150,14 +154,14 @@ class HierarchicalKinetic(NamedTuple):
 
     def scaled(self, z: Position, p: Position) -> Position:
         """p̃: of weights ρ times their momenta, of every other latent but the precisions its momentum."""
-        return self._scale(self.at(z).scales, self.hierarchy.without_precisions(p))
+        return _times(self.hierarchy.without_precisions(p), self.mass_scales(z))
 
     def velocity(self, p: Position) -> Position:
         """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
         if self.scales is None:
             raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
-        speed = self.adapted.velocity(self._scale(self.scales, self.hierarchy.without_precisions(p)))
-        speed = self._scale(self.scales, speed)
+        speed = self.adapted.velocity(_times(self.hierarchy.without_precisions(p), self.scales))
+        speed = _times(speed, self.scales)
         return {name: speed[name] if name in speed else torch.zeros_like(u) for name, u in p.items()}
 
     def precision_velocity(self, p: Position) -> Position:
@@ -167,7 +171,7 @@ class HierarchicalKinetic(NamedTuple):
     def draw(self, z: Position) -> Position:
         """Momenta at ``z``, from torch's generator."""
         scaled = self.adapted.draw(self.hierarchy.without_precisions(z))
-        p = self._scale({name: (-x).exp() for name, x in self.log_mass_scales(z).items()}, scaled)
+        p = _times(scaled, {name: 1 / scale for name, scale in self.mass_scales(z).items()})
         for name, mass in self.hierarchy.mass.items():
             p[name] = mass.sqrt() * torch.randn_like(z[name])
         return {name: p[name] for name in z}
@@ -208,10 +212,6 @@ class HierarchicalKinetic(NamedTuple):
             name: (2 * (log_mass_scale - log_scales[name]) + variances[name]).exp()
             for name, log_mass_scale in self.log_mass_scales(z).items()
         }
-
-    @staticmethod
-    def _scale(scales: Position | None, x: Position) -> Position:
-        return {name: u * scales[name] if scales and name in scales else u for name, u in x.items()}
 
 
 def find_hierarchy(
@@ -269,6 +269,11 @@ def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Iterab
     """Whether the gradient of the likelihood in these sites is anything but exactly zero."""
     grads = [potential.subset_log_likelihood_grad(z, m) for m in range(potential.num_subsets)]
     return any(bool(grad[name].any()) for grad in grads for name in names)
+
+
+def _times(x: Position, scales: Position) -> Position:
+    """``x``, the entries of weights times their scales."""
+    return {name: u * scales[name] if name in scales else u for name, u in x.items()}
 
 
 def _total(terms: Iterable[Tensor]) -> float:
