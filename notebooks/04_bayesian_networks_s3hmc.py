@@ -143,7 +143,7 @@ print(kernel)
 # its Gamma prior. The mass is known, not adapted. `noise_precision` scales the 60 observations. With the first four
 # precisions a step moves weights, then precisions, then weights again, and only the weights' part reads the data;
 # with `noise_precision` among them the precisions' part does too (`output_precision=False` would leave it with the
-# weights). The weights' mass is their prior precision, times a factor that warm-up adapts.
+# weights). The mass of a weight is its prior precision, plus what the data add, which warm-up finds.
 #
 # ## Energy, block by block
 #
