@@ -19,6 +19,7 @@ from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator
 from numpyro_split.kinetic import EuclideanKinetic
+from split_common.mass import mass_blocks
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
@@ -113,25 +114,25 @@ class Adapter:
         self._settings, self._num_warmup = settings, num_warmup
         self._integrator_for = integrator_for
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
-        dense = settings.dense_mass
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
         self._init, self._update = host_adapter(
             num_warmup,
             find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
             adapt_step_size=settings.adapt_step_size,
             adapt_mass_matrix=settings.adapt_mass_matrix,
-            dense_mass=([tuple(sorted(sites))] if dense else []) if isinstance(dense, bool) else dense,
+            dense_mass=[block for block, dense in mass_blocks(settings.dense_mass, sites).items() if dense],
             target_accept_prob=settings.target_accept_prob,
         )
 
     def init(self, z: Position, energies: Compensated, inverse_mass_matrix: Any, rng_key: jax.Array) -> HMCAdaptState:
         """First step size, and metric, which is the identity where None is given, at a starting point."""
-        given = inverse_mass_matrix
         return self._init(
             SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
             rng_key,
             jnp.asarray(self._settings.step_size, jnp.result_type(float)),
-            inverse_mass_matrix=dict(given) if isinstance(given, dict) else given,
+            inverse_mass_matrix=dict(inverse_mass_matrix)
+            if isinstance(inverse_mass_matrix, dict)
+            else inverse_mass_matrix,
         )
 
     def update(

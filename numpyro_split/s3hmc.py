@@ -41,6 +41,7 @@ from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition
 from split_common.checks import check_positive_int
+from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
 
@@ -205,9 +206,7 @@ class S3HMC(HierarchicalKernel):
         # the prior's, where the chain starts, in the blocks of the host's matrix
         variances = {name: jnp.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
         variances |= {name: jnp.exp(2 * log_scale) for name, log_scale in hierarchy.log_scales(z).items()}
-        dense = self._settings.dense_mass if isinstance(self._settings.dense_mass, list) else []
-        rest = tuple(sorted(set(variances).difference(*dense)))
-        blocks = [sites for sites in [*map(tuple, dense), rest] if sites]
+        blocks = mass_blocks(self._settings.dense_mass, variances)
         return {sites: jnp.concatenate([variances[name].ravel() for name in sites]) for sites in blocks}
 
     def _kinetic(self, adapted: EuclideanKinetic, state: S3HMCState) -> HierarchicalKinetic:

@@ -17,6 +17,7 @@ from torch import Tensor
 from pyro_split.densities import Position
 from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
+from split_common.mass import mass_blocks
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
@@ -166,12 +167,6 @@ def _block_shapes(
     full_mass: bool | list[tuple[str, ...]], given: Any, z: Position
 ) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Shape of each block of the mass matrix: dense ones, diagonal ones that are given, and all other sites."""
-    dense = ([tuple(sorted(z))] if full_mass else []) if isinstance(full_mass, bool) else full_mass
-    diagonal = [tuple(sites) for sites in given if tuple(sites) not in dense] if isinstance(given, dict) else []
-    blocks = [*dense, *diagonal]
-    rest = tuple(sorted(set(z).difference(*blocks)))
-    shapes = {}
-    for sites in [*blocks, rest] if rest else blocks:
-        size = sum(z[name].numel() for name in sites)
-        shapes[sites] = (size, size) if sites in dense else (size,)
-    return shapes
+    blocks = mass_blocks(full_mass, z, given if isinstance(given, dict) else ())
+    sizes = {sites: sum(z[name].numel() for name in sites) for sites in blocks}
+    return {sites: (sizes[sites],) * (2 if dense else 1) for sites, dense in blocks.items()}

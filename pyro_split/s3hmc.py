@@ -39,6 +39,7 @@ from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import transition
 from split_common.checks import check_positive_int
+from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
 
@@ -200,13 +201,9 @@ class S3HMC(HierarchicalKernel):
         # the prior's, where the chain starts, in the blocks of the host's matrix
         variances = {name: torch.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
         variances |= {name: (2 * log_scale).exp() for name, log_scale in hierarchy.log_scales(z).items()}
-        dense = self._settings.full_mass
-        dense = ([tuple(sorted(variances))] if dense else []) if isinstance(dense, bool) else [*map(tuple, dense)]
-        rest = tuple(sorted(set(variances).difference(*dense)))
-        blocks = {
-            sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in [*dense, rest] if sites
-        }
-        return {sites: block.diag() if sites in dense else block for sites, block in blocks.items()}
+        blocks = mass_blocks(self._settings.full_mass, variances)
+        flat = {sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in blocks}
+        return {sites: flat[sites].diag() if dense else flat[sites] for sites, dense in blocks.items()}
 
     def _kinetic(self, adapted: EuclideanKinetic) -> HierarchicalKinetic:
         return HierarchicalKinetic.adapted_at(self._found, adapted, self._precision_mean.adapted)

@@ -185,7 +185,7 @@ def print_result(result: dict[str, Any], num_draws: int) -> None:
     """One row of the table."""
     paper = result["paper"]
     error = f"{paper['test_error']:6.1f}" if paper else f"{'-':>6s}"
-    sizes = " ".join(_sizes(paper, result, name, num_draws) for name in ("min_ess", "median_ess"))
+    sizes = " ".join(effective_cells(paper, result, name, num_draws) for name in ("min_ess", "median_ess"))
     threshold = f"{result['threshold']:7.3f}" if "threshold" in result else f"{'-':>7s}"
     print(
         f"{result['name']:18s} {error} {result['test_error']:5.1f} {result['test_error_single_draw']:7.1f} {sizes}",
@@ -194,7 +194,8 @@ def print_result(result: dict[str, Any], num_draws: int) -> None:
     )
 
 
-def _sizes(paper: dict[str, float] | None, result: dict[str, Any], name: str, num_draws: int) -> str:
-    theirs = f"{100 * paper[name] / PAPER_DRAWS:7.1f}" if paper else f"{'-':>7s}"
+def effective_cells(paper: dict[str, float] | None, result: dict[str, Any], name: str, num_draws: int) -> str:
+    """The thesis's effective size, ours, and ours with lag 0, in % of the draws."""
+    theirs = f"{100 * paper[name] / PAPER_DRAWS:7.2f}" if paper else f"{'-':>7s}"
     with_lag_zero = counting_lag_zero(result[name], num_draws)
     return f"{theirs} {100 * result[name] / num_draws:7.1f} {100 * with_lag_zero / num_draws:7.1f}"

@@ -24,19 +24,19 @@ from benchmarks.numpyro_models import Position
 from benchmarks.papers.lau_2018.digits import (
     HIDDEN,
     NUM_ROWS,
-    PAPER_DRAWS,
     PIXEL_DIVISORS,
     STATISTICS,
     TARGET_ACCEPT_PROB,
     Digits,
     Size,
+    effective_cells,
     load,
     logits,
     parse_options,
     size_of,
     test_errors,
 )
-from benchmarks.papers.lau_2018.ess import counting_lag_zero, effective_sizes
+from benchmarks.papers.lau_2018.ess import effective_sizes
 from benchmarks.report import save
 from numpyro_split import S3HMC, BlockGibbsHMC, SplitNUTS
 
@@ -153,14 +153,9 @@ def print_result(result: dict[str, Any], num_draws: int) -> None:
     """One row of the table."""
     paper = result["paper"]
     error = f"{paper['test_error']:6.1f}" if paper else f"{'-':>6s}"
-    cells = []
-    for name in ESS_NAMES:
-        with_lag_zero = counting_lag_zero(result[name], num_draws)
-        cells.append(f"{100 * paper[name] / PAPER_DRAWS:7.2f}" if paper else f"{'-':>7s}")
-        cells.append(f"{100 * result[name] / num_draws:7.1f} {100 * with_lag_zero / num_draws:7.1f}")
     print(
         f"{result['name']:18s} {error} {result['test_error']:5.1f} {result['test_error_single_draw']:7.1f}",
-        *cells,
+        *(effective_cells(paper, result, name, num_draws) for name in ESS_NAMES),
         f"{result['num_steps']:6.0f} {result['accept_prob']:7.2f} {result['seconds']:6.0f} ",
         ", ".join(f"{variance:.4g}" for variance in result["variance_by_chain"]),
         flush=True,
