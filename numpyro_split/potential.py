@@ -172,6 +172,51 @@ class SplitPotential:
         return self._density.pointwise(z, self._data, jnp.asarray(indices))
 
     @jax.jit
+    def batch_potential_and_grad(
+        self, z: Position, indices: jax.Array, row_weight: float | jax.Array | None = None
+    ) -> tuple[jax.Array, Position]:
+        """An estimate of U(z) from some rows, and its gradient, a dict like ``z``.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+                uniformly.
+
+        Returns:
+            -log p(z) - w Σ_i ℓ_i(z) with w the weight, a scalar; and its gradient.
+        """
+        weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
+
+        def potential(z: Position) -> jax.Array:
+            rows = self._density.pointwise(z, self._data, indices)
+            return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
+
+        return jax.value_and_grad(potential)(z)
+
+    @jax.jit
+    def likelihood_hessian_products(self, z: Position, directions: Position) -> tuple[Position, Position]:
+        """The gradient of the log-likelihood of all rows, and products of its Hessian, summed subset by subset.
+
+        Args:
+            z: position.
+            directions: what to multiply the Hessian with, a dict like ``z`` with a leading axis of r directions.
+
+        Returns:
+            The gradient, a dict like ``z``, and the products, a dict like ``directions``.
+        """
+
+        def block(m: jax.Array, b: jax.Array) -> tuple[Position, Position]:
+            grad = jax.grad(lambda z: _total(self._density.block(z, self._data, m, b)))
+            return grad(z), jax.vmap(lambda v: jax.jvp(grad, (z,), (v,))[1])(directions)
+
+        def add_block(total: Any, place: jax.Array) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, block(*jnp.divmod(place, self._density.num_blocks))), None
+
+        zero = jax.tree.map(jnp.zeros_like, (z, directions))
+        return lax.scan(add_block, zero, jnp.arange(self.num_subsets * self._density.num_blocks))[0]
+
+    @jax.jit
     def energies(self, z: Position) -> Compensated:
         """The terms of U(z), shape (M + 1,): the prior's, then each subset's, summed without rounding error."""
         prior = compensated_total(self._density.prior(z, self._data))

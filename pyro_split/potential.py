@@ -179,6 +179,30 @@ class SplitPotential:
         block = RowBlock(torch.as_tensor(indices))
         return self._density.pointwise(*self._density.cut(z, self._data, block), block.indices)
 
+    def batch_potential_and_grad(
+        self, z: Position, indices: Tensor, row_weight: float | None = None
+    ) -> tuple[Tensor, Position]:
+        """An estimate of U(z) from some rows, and its gradient, a dict like ``z``.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+                uniformly.
+
+        Returns:
+            -log p(z) - w Σ_i ℓ_i(z) with w the weight, a float64 scalar; and its gradient.
+        """
+        weight = self.plate_size / len(indices) if row_weight is None else row_weight
+        block = RowBlock(indices)
+        prior, likelihood = self._compiled(z)
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), indices)
+        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        total = {name: -(p + weight * grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        return -(prior_value + weight * value), {name: total[name] for name in z}
+
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)

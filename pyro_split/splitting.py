@@ -174,6 +174,11 @@ class ModelSplit:
             return self.initial_position(args, kwargs)
 
     @property
+    def local_sites(self) -> list[str]:
+        """Latent sites inside the data plate."""
+        return list(self._local_axes)
+
+    @property
     def parts(self) -> list[torch.Tensor]:
         """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
         if self._local_axes:

@@ -1,0 +1,47 @@
+"""What kernels share that read a few rows an iteration: drawing rows, and refusing models that no few rows represent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_split.kernel import SplitKernel
+from pyro_split.splitting import ModelSplit
+from split_common.minibatches import check_no_local_latents, draws_by_permutation, draws_with_replacement
+
+
+def draw_rows(num_rows: int, size: int) -> Tensor:
+    """``size`` distinct row numbers below ``num_rows``, uniformly, in an order that says nothing; the work is O(size).
+
+    Rows are drawn with replacement and what repeats is drawn again until nothing does. Each round treats all row numbers
+    alike, so every ordered choice of distinct rows is as likely as any other.
+    """
+    if draws_by_permutation(num_rows, size):
+        return torch.randperm(num_rows)[:size]
+    rows, repeats = torch.zeros(size, dtype=torch.long), torch.ones(size, dtype=torch.bool)
+    while bool(repeats.any()):
+        rows[repeats] = torch.randint(num_rows, (int(repeats.sum()),))
+        repeats = _repeats(rows)
+    return rows
+
+
+def draw_minibatch(num_rows: int, size: int) -> Tensor:
+    """``size`` row numbers below ``num_rows``, each of the same probability; distinct unless they are a small part."""
+    return torch.randint(num_rows, (size,)) if draws_with_replacement(num_rows, size) else draw_rows(num_rows, size)
+
+
+def _repeats(rows: Tensor) -> Tensor:
+    """Which entries are equal to another one that stands for both."""
+    in_order, order = torch.sort(rows, stable=True)
+    repeats = torch.zeros(len(rows), dtype=torch.bool)
+    repeats[order[1:]] = in_order[1:] == in_order[:-1]
+    return repeats
+
+
+class MinibatchKernel(SplitKernel):
+    """Base of the kernels that read a few rows of the data in an iteration, never all of them."""
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        check_no_local_latents(type(self).__name__, split.local_sites)

@@ -1,0 +1,27 @@
+"""Rules for kernels that read a few rows an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FINGERPRINT_ENTRIES = 4096  # of each data array, by which a state left by other data is known
+FEW, MANY = 4, 100  # times as many rows as are drawn
+
+
+def draws_by_permutation(num_rows: int, size: int) -> bool:
+    """Whether so large a part of the rows is drawn that permuting them all is the cheaper way."""
+    return size * FEW > num_rows
+
+
+def draws_with_replacement(num_rows: int, size: int) -> bool:
+    """Whether so small a part of the rows is drawn that distinct ones would gain nothing, and cost the sorting."""
+    return size * MANY <= num_rows
+
+
+def check_no_local_latents(kernel: str, local: Sequence[str]) -> None:
+    """Raise when latent sites inside the data plate have an entry for each row."""
+    if local:
+        raise ValueError(
+            f"{kernel} needs a model whose latent sites all lie outside the data plate (a few rows say nothing of the "
+            f"others' latents), got {sorted(local)} inside it; marginalise them, or use SymmetricSplitHMC or SplitNUTS"
+        )

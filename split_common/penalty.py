@@ -1,0 +1,281 @@
+r"""Metropolis-Hastings when the change of energy is known with noise: the penalty, and how the estimate is made.
+
+Let :math:`\delta` estimate :math:`\Delta = U(z') - U(z)` with normal noise of variance :math:`\chi^2`. Accepting with probability
+:math:`\min(1, e^{-\delta - u})`, :math:`u = \chi^2/2`, satisfies detailed balance with respect to :math:`e^{-U}` on
+average over the noise: with :math:`x = \delta + u \sim N(\Delta + \chi^2/2, \chi^2)`
+
+.. math:: E[\min(1, e^{-x})] = \Phi\big(-(\Delta + \chi^2/2)/\chi\big) + e^{-\Delta}\,\Phi\big((\Delta - \chi^2/2)/\chi\big),
+
+which is :math:`e^{-\Delta}` times itself at :math:`-\Delta`. Where :math:`\chi^2` is itself estimated, from K batches,
+:math:`e^{-u}` averages too low or too high; the series
+
+.. math:: u = \frac{\chi^2}{2} + \frac{\chi^4}{4(K+1)} + \frac{\chi^6}{3(K+1)(K+3)}
+
+corrects that to third order, for :math:`\chi^2` below about K/4.
+
+The estimate is a mean over K batches of n of the N rows. Where Kn is less than a hundredth of N, rows are drawn independently of
+one another, and :math:`\chi^2 = s^2/K`, with s² the sample variance of the batches, is without bias. Where it is more,
+rows are distinct: two batches are then correlated by :math:`-S^2/N`, S² the variance of a row's term, so s² has mean
+:math:`N^2 S^2/n`, their mean has variance :math:`N^2 S^2/(Kn) \cdot (1 - Kn/N)`, and :math:`\chi^2 = (s^2/K)(1 - Kn/N)` is without
+bias. Batches that do not fit side by side are drawn independently of one another, each of distinct rows: s²/K again.
+
+Reference:
+    Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110. Cochran
+    (1977), Sampling Techniques, chapter 2.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from enum import Enum
+from typing import Any, NamedTuple
+
+from split_common.checks import check_choice, check_positive_float, check_positive_int, check_probability
+from split_common.minibatches import draws_with_replacement
+from split_common.trajectory import DEFAULT_LENGTHS
+
+PROPOSALS = ("random_walk", "langevin", "hamiltonian")
+TARGETS = ("posterior", "expected")
+CONTROL_VARIATES = ("taylor1", "taylor2")
+GRADIENTS = ("surrogate", "minibatch")
+PENALTY_STATISTICS = ("chi2", "rows_touched")
+
+# Of each proposal without noise the best rates are 0.234, 0.574 and 0.65 to 0.8; with noise, which a shorter step makes
+# smaller, somewhat more is better.
+TARGET_ACCEPT_PROBS = {"random_walk": 0.4, "langevin": 0.6, "hamiltonian": 0.8}
+DEFAULT_NUM_STEPS = 5  # of a Hamiltonian trajectory
+SHORTEST_STEP = (
+    1 / 3
+)  # of a trajectory, as a fraction of the step size: of trajectories a quarter turn long on average,
+LONGEST_TRAJECTORY = DEFAULT_LENGTHS[1]  # the lengths that the other kernels draw
+MAX_GROWTH = 16  # of the number of batches, where it adapts
+TRUSTED_NOISE = 1 / 4  # of K: the largest χ² for which the series is good
+MAX_HESSIAN_SIZE = 2000  # entries of a position for which the whole matrix is made
+
+
+def penalty(chi2: Any, num_batches: Any, corrected: bool) -> Any:
+    """The penalty u of an estimate, a number or an array.
+
+    Args:
+        chi2: variance of the estimate.
+        num_batches: K that the variance was estimated from.
+        corrected: whether to correct for its being an estimate; False for a known variance.
+
+    Example:
+        >>> penalty(2.0, 20, corrected=False)
+        1.0
+        >>> round(penalty(2.0, 20, corrected=True), 4)
+        1.0531
+    """
+    if not corrected:
+        return chi2 / 2
+    return chi2 / 2 + chi2**2 / (4 * (num_batches + 1)) + chi2**3 / (3 * (num_batches + 1) * (num_batches + 3))
+
+
+class Draws(Enum):
+    """How the rows of several batches are drawn."""
+
+    INDEPENDENT_ROWS = "with replacement"
+    DISTINCT_ROWS = "without replacement"
+    INDEPENDENT_BATCHES = "without replacement inside a batch"
+
+
+class Batches(NamedTuple):
+    """How an estimate draws its rows.
+
+    Attributes:
+        num_rows: N.
+        batch_size: n, rows of a batch.
+        num_batches: K, or, where it adapts, the smallest K and what it is a multiple of.
+        max_groups: how many times as many batches there may be.
+    """
+
+    num_rows: int
+    batch_size: int
+    num_batches: int
+    max_groups: int = 1
+
+    @classmethod
+    def of(cls, num_rows: int, batch_size: int, num_batches: int, adapts: bool) -> Batches:
+        """The batches of N rows.
+
+        Raises:
+            ValueError: when a batch is larger than the data.
+        """
+        if batch_size > num_rows:
+            raise ValueError(
+                f"batch_size must be at most the number of rows in the data plate, {num_rows}, got {batch_size}"
+            )
+        group = batch_size * num_batches
+        most = max(1, num_rows // group) if group <= num_rows else MAX_GROWTH
+        return cls(num_rows, batch_size, num_batches, min(MAX_GROWTH, most) if adapts else 1)
+
+    @property
+    def rows_needed(self) -> int:
+        """Rows of all batches, Kn."""
+        return self.batch_size * self.num_batches * self.max_groups
+
+    @property
+    def draws(self) -> Draws:
+        """Of which rows are independent of which."""
+        if draws_with_replacement(self.num_rows, self.rows_needed):
+            return Draws.INDEPENDENT_ROWS
+        return Draws.DISTINCT_ROWS if self.rows_needed <= self.num_rows else Draws.INDEPENDENT_BATCHES
+
+    def chi2(self, between: Any, num_batches: Any) -> Any:
+        """Variance of the mean of K batches, from the sample variance between them."""
+        distinct = self.draws is Draws.DISTINCT_ROWS
+        return between / num_batches * (1 - num_batches * self.batch_size / self.num_rows if distinct else 1.0)
+
+    def row_weight(self, target: str) -> float:
+        """What a row of a batch counts for: N/n for the posterior, 1 for the expected posterior of n rows."""
+        return self.num_rows / self.batch_size if target == "posterior" else 1.0
+
+    def temper(self, target: str) -> float:
+        """The power of the likelihood in the target."""
+        return 1.0 if target == "posterior" else self.batch_size / self.num_rows
+
+
+class PenaltySettings(NamedTuple):
+    """What :class:`PenaltyMH` was asked for, checked.
+
+    Attributes:
+        batch_size: n.
+        num_batches: K.
+        proposal: "random_walk", "langevin" or "hamiltonian".
+        target: "posterior" or "expected".
+        control_variate: None, "taylor1" or "taylor2".
+        hessian_rank: directions in which second derivatives are used, None for all.
+        gradient: what moves a proposal, "surrogate" or "minibatch"; None for a random walk.
+        gradient_batch_size: rows of its minibatch.
+        variance_correction: whether the penalty allows for the variance's being an estimate.
+        num_steps: leapfrog steps of a proposal.
+        target_accept_prob: acceptance that the step size adapts to.
+        target_noise: χ² that the number of batches adapts to, or None.
+    """
+
+    batch_size: int
+    num_batches: int
+    proposal: str
+    target: str
+    control_variate: str | None
+    hessian_rank: int | None
+    gradient: str | None
+    gradient_batch_size: int
+    variance_correction: bool
+    num_steps: int
+    target_accept_prob: float
+    target_noise: float | None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        batch_size: Any,
+        num_batches: Any,
+        proposal: Any,
+        target: Any,
+        control_variate: Any,
+        hessian_rank: Any,
+        gradient: Any,
+        gradient_batch_size: Any,
+        variance_correction: Any,
+        num_steps: Any,
+        target_accept_prob: Any,
+        target_noise: Any,
+    ) -> PenaltySettings:
+        """Check the arguments of ``PenaltyMH`` and fill in the defaults.
+
+        Raises:
+            ValueError: for the first one that is out of range, or that does not go with the others.
+        """
+        batch_size = check_positive_int("batch_size", batch_size)
+        if check_positive_int("num_batches", num_batches) < 2:
+            raise ValueError(f"num_batches must be at least 2, to estimate a variance from, got {num_batches}")
+        check_choice("proposal", proposal, PROPOSALS)
+        if control_variate is not None:
+            check_choice("control_variate", control_variate, CONTROL_VARIATES)
+        if hessian_rank is not None:
+            check_positive_int("hessian_rank", hessian_rank)
+            if control_variate != "taylor2":
+                raise ValueError(
+                    f"hessian_rank must be None unless control_variate='taylor2', got {hessian_rank} with "
+                    f"control_variate={control_variate!r}"
+                )
+        return cls(
+            batch_size,
+            int(num_batches),
+            proposal,
+            check_choice("target", target, TARGETS),
+            control_variate,
+            hessian_rank,
+            _resolve_gradient(gradient, proposal, control_variate),
+            check_positive_int(
+                "gradient_batch_size", batch_size * num_batches if gradient_batch_size is None else gradient_batch_size
+            ),
+            bool(variance_correction),
+            _resolve_num_steps(num_steps, proposal),
+            check_probability(
+                "target_accept_prob",
+                TARGET_ACCEPT_PROBS[proposal] if target_accept_prob is None else target_accept_prob,
+            ),
+            None if target_noise is None else check_positive_float("target_noise", target_noise),
+        )
+
+    @property
+    def longest_step(self) -> float:
+        """What the step size is adapted to at most."""
+        return LONGEST_TRAJECTORY / self.num_steps if self.proposal == "hamiltonian" else math.inf
+
+    @property
+    def shortest_step(self) -> float:
+        """What fraction of the step size a proposal's may be; the same for both directions, so it needs no correction."""
+        return SHORTEST_STEP if self.proposal == "hamiltonian" else 1.0
+
+
+def check_hessian_size(size: int, settings: PenaltySettings) -> None:
+    """Raise when second derivatives of so many parameters were asked for without an approximation."""
+    rank = settings.hessian_rank
+    if settings.control_variate == "taylor2" and rank is None and size > MAX_HESSIAN_SIZE:
+        raise ValueError(
+            f"control_variate='taylor2' must be used with hessian_rank for more than {MAX_HESSIAN_SIZE} parameters (the "
+            f"matrix of second derivatives would have {size}² entries), got {size} parameters and hessian_rank=None; "
+            "give hessian_rank, or take control_variate='taylor1' or None"
+        )
+    if rank is not None and rank >= size:
+        raise ValueError(f"hessian_rank must be below the number of parameters, {size}, got {rank}")
+
+
+def warn_of_noise(share: Any, mean_chi2: Any, num_batches: Any) -> None:
+    """Warn that the penalty cannot be trusted."""
+    warnings.warn(
+        f"the noise of PenaltyMH is too large to trust: χ² was above K/4 (K = {int(num_batches)} batches) in "
+        f"{float(share):.0%} of the first draws, {float(mean_chi2):.3g} on average, so the draws may be biased; raise "
+        "num_batches or batch_size, set target_noise, use a control variate, or lower step_size; audit(mcmc) measures the "
+        "bias",
+        stacklevel=2,
+    )
+
+
+def _resolve_gradient(gradient: Any, proposal: str, control_variate: str | None) -> str | None:
+    if proposal == "random_walk":
+        if gradient is not None:
+            raise ValueError(f"gradient must be None for proposal='random_walk', which uses none, got {gradient!r}")
+        return None
+    if gradient is None:
+        return "surrogate" if control_variate == "taylor2" else "minibatch"
+    if check_choice("gradient", gradient, GRADIENTS) == "surrogate" and control_variate != "taylor2":
+        raise ValueError(
+            f"gradient='surrogate' must go with control_variate='taylor2', whose surrogate it follows, got "
+            f"control_variate={control_variate!r}"
+        )
+    return gradient
+
+
+def _resolve_num_steps(num_steps: Any, proposal: str) -> int:
+    if proposal == "hamiltonian":
+        return check_positive_int("num_steps", DEFAULT_NUM_STEPS if num_steps is None else num_steps)
+    if num_steps not in (None, 1):
+        raise ValueError(f"num_steps must be None or 1 for proposal={proposal!r}, which has one, got {num_steps!r}")
+    return 1
