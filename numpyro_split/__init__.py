@@ -4,6 +4,7 @@ from numpyro_split import networks, priors
 from numpyro_split.dynamic_hmc import XHMC, SplitNUTS
 from numpyro_split.gibbs import BlockGibbsHMC
 from numpyro_split.inference_data import to_inference_data
+from numpyro_split.penalty_mh import PenaltyMH
 from numpyro_split.potential import SplitPotential
 from numpyro_split.s3hmc import S3HMC
 from numpyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
@@ -17,6 +18,7 @@ __all__ = [
     "BlockGibbsHMC",
     "ModelNotSplittableError",
     "NaiveSplitHMC",
+    "PenaltyMH",
     "RandomisedSplitHMC",
     "SplitHMC",
     "SplitNUTS",

@@ -24,8 +24,6 @@ from split_common.mass import mass_blocks
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
-IntegratorFor = Callable[[EuclideanKinetic], Integrator]
-
 
 class AdaptationSettings(NamedTuple):
     """What is adapted in warm-up, in the host's words (see :class:`numpyro.infer.HMC`)."""
@@ -45,15 +43,45 @@ class SearchPoint(NamedTuple):
     Attributes:
         coordinates: what the mass matrix adapts to; the adapter itself reads the first field.
         z: position.
-        energies: terms of the potential at ``z``.
+        energies: terms of the potential at ``z``, where the trial asks for them.
         active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
             this keeps the search from running where its result is not used.
     """
 
     coordinates: Position
     z: Position
-    energies: Compensated
+    energies: Compensated | None
     active: jax.Array
+
+
+# From a metric and a point, the change of energy that a step of a given size makes with a given random key.
+Trial = Callable[[EuclideanKinetic, SearchPoint], Callable[[jax.Array, jax.Array], jax.Array]]
+
+
+def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+    """The trial that makes one step of the integrator of a given metric."""
+
+    def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        integrator = integrator_for(kinetic)
+        order = jnp.arange(integrator.schedule.num_subsets)
+        force = lax.cond(
+            point.active,
+            lambda: integrator.opening_force(point.z, order),
+            lambda: jax.tree.map(jnp.zeros_like, point.z) if integrator.schedule.keeps_opening else None,
+        )
+
+        assert point.energies is not None
+        energies = point.energies
+
+        def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+            p = integrator.kinetic.draw(point.z, rng_key)
+            start = integrator.known(point.z, p, force, energies)
+            end = integrator.step(start, step_size, order)
+            return difference(integrator.energies(end), energies) + integrator.kinetic.change(end, start)
+
+        return energy_change
+
+    return trial
 
 
 class WindowMean(NamedTuple):
@@ -96,7 +124,7 @@ class Adapter:
         num_warmup: number of warm-up iterations.
         coordinates: from a position to what the mass matrix adapts to, a dict of arrays; itself for most kernels.
         sites: names of its entries.
-        integrator_for: the integrator of what is sampled, for a given metric.
+        trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
@@ -107,12 +135,12 @@ class Adapter:
         num_warmup: int,
         coordinates: Callable[[Position], Position],
         sites: Sequence[str],
-        integrator_for: IntegratorFor,
+        trial: Trial,
         longest_step: float,
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup
-        self._integrator_for = integrator_for
+        self._trial = trial
         self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
         self._init, self._update = host_adapter(
@@ -124,7 +152,9 @@ class Adapter:
             target_accept_prob=settings.target_accept_prob,
         )
 
-    def init(self, z: Position, energies: Compensated, inverse_mass_matrix: Any, rng_key: jax.Array) -> HMCAdaptState:
+    def init(
+        self, z: Position, energies: Compensated | None, inverse_mass_matrix: Any, rng_key: jax.Array
+    ) -> HMCAdaptState:
         """First step size, and metric, which is the identity where None is given, at a starting point."""
         return self._init(
             SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
@@ -136,7 +166,7 @@ class Adapter:
         )
 
     def update(
-        self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated, state: HMCAdaptState
+        self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated | None, state: HMCAdaptState
     ) -> HMCAdaptState:
         """Adapt after iteration ``i``; after warm-up everything stays as it is."""
         point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
@@ -151,21 +181,12 @@ class Adapter:
     def _search(
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
     ) -> jax.Array:
-        """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
-        integrator = self._integrator_for(EuclideanKinetic.of_inverse(inverse_mass_matrix))
-        order = jnp.arange(integrator.schedule.num_subsets)
-        force = lax.cond(
-            point.active,
-            lambda: integrator.opening_force(point.z, order),
-            lambda: jax.tree.map(jnp.zeros_like, point.z) if integrator.schedule.keeps_opening else None,
-        )
+        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
+        energy_change = self._trial(EuclideanKinetic.of_inverse(inverse_mass_matrix), point)
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
-            p = integrator.kinetic.draw(point.z, rng_key)
-            start = integrator.known(point.z, p, force, point.energies)
-            end = integrator.step(start, step_size, order)
-            change = difference(integrator.energies(end), point.energies) + integrator.kinetic.change(end, start)
-            return jnp.where(-change > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)  # NaN counts as a rejection
+            # NaN counts as a rejection
+            return jnp.where(-energy_change(step_size, rng_key) > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)
 
         def go_on(search: tuple[jax.Array, ...]) -> jax.Array:
             step_size, last, direction, _ = search

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import random
 
-from numpyro_split.adaptation import Adapter
+from numpyro_split.adaptation import Adapter, one_step
 from numpyro_split.densities import Position
 from numpyro_split.integrators import Integrator, Kinetic, Potential
 from numpyro_split.kernel import SplitKernel
@@ -78,7 +78,8 @@ class HamiltonianKernel(SplitKernel):
             return self._integrator(potential, self._kinetic(adapted, state))
 
         sites = tuple(self._coordinates(state.z))
-        return Adapter(self._settings, self._num_warmup, self._coordinates, sites, integrator_for, self._longest_step)
+        trial = one_step(integrator_for)
+        return Adapter(self._settings, self._num_warmup, self._coordinates, sites, trial, self._longest_step)
 
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
         key_adapt, key_chain = random.split(rng_key)

@@ -139,6 +139,7 @@ class SplitKernel(MCMCKernel):
         self._num_warmup = num_warmup
         self._split_model(model_args, model_kwargs)
         potential = self._bind(model_args, model_kwargs)
+        self._set_up(potential, init_params, model_args, model_kwargs)
         single = is_prng_key(rng_key)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         key_position, key_chain = keys[0], keys[1]
@@ -233,6 +234,11 @@ class SplitKernel(MCMCKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""
+
+    def _set_up(
+        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Learn what a kernel needs to know of the data before a chain starts."""
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         if self._potential is not None:

@@ -1,4 +1,4 @@
-"""What kernels share that read a few rows an iteration: drawing rows, and refusing models that no few rows represent."""
+"""What kernels that read a few rows an iteration share: how rows are drawn, and what models they refuse."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from split_common.minibatches import (
 def draw_rows(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
     """``size`` distinct row numbers below ``num_rows``, uniformly, in an order that says nothing; the work is O(size).
 
-    Rows are drawn with replacement and what repeats is drawn again until nothing does. Each round treats all row numbers
-    alike, so every ordered choice of distinct rows is as likely as any other.
+    Rows are drawn with replacement and what repeats is drawn again until nothing does. Each round treats all row
+    numbers alike, so every ordered choice of distinct rows is as likely as any other.
     """
     if draws_by_permutation(num_rows, size):
         return random.permutation(rng_key, num_rows)[:size]

@@ -195,26 +195,25 @@ class SplitPotential:
         return jax.value_and_grad(potential)(z)
 
     @jax.jit
-    def likelihood_hessian_products(self, z: Position, directions: Position) -> tuple[Position, Position]:
-        """The gradient of the log-likelihood of all rows, and products of its Hessian, summed subset by subset.
+    def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
+        """Products of the Hessian of the log-likelihood of all rows, summed subset by subset.
 
         Args:
             z: position.
             directions: what to multiply the Hessian with, a dict like ``z`` with a leading axis of r directions.
 
         Returns:
-            The gradient, a dict like ``z``, and the products, a dict like ``directions``.
+            The products, a dict like ``directions``.
         """
 
-        def block(m: jax.Array, b: jax.Array) -> tuple[Position, Position]:
+        def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
+            m, b = jnp.divmod(place, self._density.num_blocks)
             grad = jax.grad(lambda z: _total(self._density.block(z, self._data, m, b)))
-            return grad(z), jax.vmap(lambda v: jax.jvp(grad, (z,), (v,))[1])(directions)
+            products = jax.vmap(lambda v: jax.jvp(grad, (z,), (v,))[1])(directions)
+            return jax.tree.map(jnp.add, total, products), None
 
-        def add_block(total: Any, place: jax.Array) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, block(*jnp.divmod(place, self._density.num_blocks))), None
-
-        zero = jax.tree.map(jnp.zeros_like, (z, directions))
-        return lax.scan(add_block, zero, jnp.arange(self.num_subsets * self._density.num_blocks))[0]
+        zero, places = jax.tree.map(jnp.zeros_like, directions), self.num_subsets * self._density.num_blocks
+        return lax.scan(add_block, zero, jnp.arange(places))[0]
 
     @jax.jit
     def energies(self, z: Position) -> Compensated:

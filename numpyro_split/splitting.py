@@ -225,6 +225,12 @@ class ModelSplit:
             return self.postprocess_fn(args, kwargs)
         return partial(transform_fn, self._transforms.inv_transforms)
 
+    def unconstrain(self, values: dict[str, jax.Array]) -> Position:
+        """The position of constrained values by site; the rest of ``values`` is left out."""
+        assert self._transforms is not None
+        latent = {name: values[name] for name in self.site_sizes}
+        return transform_fn(self._transforms.inv_transforms, latent, invert=True)
+
     def _density(self, arguments: Arguments) -> ModelDensity:
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes)
 

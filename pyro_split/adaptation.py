@@ -22,7 +22,26 @@ from split_common.mass import mass_blocks
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
-IntegratorFor = Callable[[EuclideanKinetic], Integrator]
+# From a metric and a position, the change of energy that a step of a given size makes.
+Trial = Callable[[EuclideanKinetic, Position], Callable[[float], float]]
+
+
+def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+    """The trial that makes one step of the integrator of a given metric."""
+
+    def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
+        integrator = integrator_for(kinetic)
+        order = range(integrator.schedule.num_subsets)
+        force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
+
+        def energy_change(step_size: float) -> float:
+            start = integrator.known(z, integrator.kinetic.draw(z), force, energies)
+            end = integrator.step(start, step_size, order)
+            return float((integrator.energies(end) - energies).sum()) + integrator.kinetic.change(end, start)
+
+        return energy_change
+
+    return trial
 
 
 class AdaptationSettings(NamedTuple):
@@ -69,7 +88,7 @@ class Adapter:
         warmup_steps: number of warm-up iterations.
         coordinates: from a position to what the mass matrix adapts to, a dict of tensors; itself for most kernels.
         z: starting point.
-        integrator_for: the integrator of what is sampled, for a given metric.
+        trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
     """
@@ -80,12 +99,12 @@ class Adapter:
         warmup_steps: int,
         coordinates: Callable[[Position], Position],
         z: Position,
-        integrator_for: IntegratorFor,
+        trial: Trial,
         longest_step: float,
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
-        self._integrator_for, self._z, adapted = integrator_for, z, coordinates(z)
+        self._trial, self._z, adapted = trial, z, coordinates(z)
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
         self._host = host_adapter(
             settings.step_size,
@@ -135,19 +154,16 @@ class Adapter:
                 self._host.step_size = min(self._host.step_size, self._longest_step)
 
     def _search(self, adapted: Position) -> float:
-        """Double or halve the step size until the acceptance of one step crosses 0.8, as the host does."""
+        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
         step_size, z = self.step_size, self._z
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
-        integrator = self._integrator_for(self.kinetic)
-        order = range(integrator.schedule.num_subsets)
-        force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
+        energy_change = self._trial(self.kinetic, z)
         step_size, last = min(step_size, self._longest_step), 0
         while SMALLEST_STEP < step_size < LARGEST_STEP:
-            start = integrator.known(z, integrator.kinetic.draw(z), force, energies)
-            end = integrator.step(start, step_size, order)
-            change = float((integrator.energies(end) - energies).sum()) + integrator.kinetic.change(end, start)
-            direction = 1 if -change > math.log(SEARCH_ACCEPT_PROB) else -1  # NaN counts as a rejection
+            direction = (
+                1 if -energy_change(step_size) > math.log(SEARCH_ACCEPT_PROB) else -1
+            )  # NaN counts as a rejection
             if last and direction != last:
                 break
             last = direction

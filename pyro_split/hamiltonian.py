@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from typing import Any
 
-from pyro_split.adaptation import Adapter
+from pyro_split.adaptation import Adapter, one_step
 from pyro_split.densities import Position
 from pyro_split.integrators import Integrator, Kinetic, Potential
 from pyro_split.kernel import SplitKernel
@@ -75,7 +75,8 @@ class HamiltonianKernel(SplitKernel):
 
         energies = potential.energies(z)
         settings = self._settings._replace(inverse_mass_matrix=self._first_inverse_mass_matrix(z))
-        self._adapter = Adapter(settings, self._warmup_steps, self._coordinates, z, integrator_for, self._longest_step)
+        trial = one_step(integrator_for)
+        self._adapter = Adapter(settings, self._warmup_steps, self._coordinates, z, trial, self._longest_step)
         energy = float(energies.sum())
         return self._first_state(
             z=z,

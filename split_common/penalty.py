@@ -1,10 +1,11 @@
 r"""Metropolis-Hastings when the change of energy is known with noise: the penalty, and how the estimate is made.
 
-Let :math:`\delta` estimate :math:`\Delta = U(z') - U(z)` with normal noise of variance :math:`\chi^2`. Accepting with probability
-:math:`\min(1, e^{-\delta - u})`, :math:`u = \chi^2/2`, satisfies detailed balance with respect to :math:`e^{-U}` on
-average over the noise: with :math:`x = \delta + u \sim N(\Delta + \chi^2/2, \chi^2)`
+Let :math:`\delta` estimate :math:`\Delta = U(z') - U(z)` with normal noise of variance :math:`\chi^2`. Accepting with
+probability :math:`\min(1, e^{-\delta - u})`, :math:`u = \chi^2/2`, satisfies detailed balance with respect to
+:math:`e^{-U}` on average over the noise: with :math:`x = \delta + u \sim N(\Delta + \chi^2/2, \chi^2)`
 
-.. math:: E[\min(1, e^{-x})] = \Phi\big(-(\Delta + \chi^2/2)/\chi\big) + e^{-\Delta}\,\Phi\big((\Delta - \chi^2/2)/\chi\big),
+.. math:: E[\min(1, e^{-x})] = \Phi\Big(-\frac{\Delta + \chi^2/2}{\chi}\Big)
+    + e^{-\Delta}\,\Phi\Big(\frac{\Delta - \chi^2/2}{\chi}\Big),
 
 which is :math:`e^{-\Delta}` times itself at :math:`-\Delta`. Where :math:`\chi^2` is itself estimated, from K batches,
 :math:`e^{-u}` averages too low or too high; the series
@@ -13,11 +14,12 @@ which is :math:`e^{-\Delta}` times itself at :math:`-\Delta`. Where :math:`\chi^
 
 corrects that to third order, for :math:`\chi^2` below about K/4.
 
-The estimate is a mean over K batches of n of the N rows. Where Kn is less than a hundredth of N, rows are drawn independently of
-one another, and :math:`\chi^2 = s^2/K`, with s² the sample variance of the batches, is without bias. Where it is more,
-rows are distinct: two batches are then correlated by :math:`-S^2/N`, S² the variance of a row's term, so s² has mean
-:math:`N^2 S^2/n`, their mean has variance :math:`N^2 S^2/(Kn) \cdot (1 - Kn/N)`, and :math:`\chi^2 = (s^2/K)(1 - Kn/N)` is without
-bias. Batches that do not fit side by side are drawn independently of one another, each of distinct rows: s²/K again.
+The estimate is a mean over K batches of n of the N rows. Where Kn is less than a hundredth of N, rows are drawn
+independently of one another, and :math:`\chi^2 = s^2/K`, with s² the sample variance of the batches, is without bias.
+Where it is more, rows are distinct: two batches are then correlated by :math:`-S^2/N`, S² the variance of a row's
+term, so s² has mean :math:`N^2 S^2/n`, their mean has variance :math:`N^2 S^2/(Kn) \cdot (1 - Kn/N)`, and
+:math:`\chi^2 = (s^2/K)(1 - Kn/N)` is without bias. Batches that do not fit side by side are drawn independently of
+one another, each of distinct rows: s²/K again.
 
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110. Cochran
@@ -39,7 +41,7 @@ PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 TARGETS = ("posterior", "expected")
 CONTROL_VARIATES = ("taylor1", "taylor2")
 GRADIENTS = ("surrogate", "minibatch")
-PENALTY_STATISTICS = ("chi2", "rows_touched")
+PENALTY_STATISTICS = ("chi2", "num_batches", "rows_touched")
 
 # Of each proposal without noise the best rates are 0.234, 0.574 and 0.65 to 0.8; with noise, which a shorter step makes
 # smaller, somewhat more is better.
@@ -224,13 +226,18 @@ class PenaltySettings(NamedTuple):
         )
 
     @property
+    def order(self) -> int:
+        """Of the control variate; 0 for none."""
+        return 0 if self.control_variate is None else 1 + CONTROL_VARIATES.index(self.control_variate)
+
+    @property
     def longest_step(self) -> float:
         """What the step size is adapted to at most."""
         return LONGEST_TRAJECTORY / self.num_steps if self.proposal == "hamiltonian" else math.inf
 
     @property
     def shortest_step(self) -> float:
-        """What fraction of the step size a proposal's may be; the same for both directions, so it needs no correction."""
+        """What fraction of the step size a proposal's may be; drawn without regard to the state."""
         return SHORTEST_STEP if self.proposal == "hamiltonian" else 1.0
 
 
@@ -239,9 +246,8 @@ def check_hessian_size(size: int, settings: PenaltySettings) -> None:
     rank = settings.hessian_rank
     if settings.control_variate == "taylor2" and rank is None and size > MAX_HESSIAN_SIZE:
         raise ValueError(
-            f"control_variate='taylor2' must be used with hessian_rank for more than {MAX_HESSIAN_SIZE} parameters (the "
-            f"matrix of second derivatives would have {size}² entries), got {size} parameters and hessian_rank=None; "
-            "give hessian_rank, or take control_variate='taylor1' or None"
+            f"control_variate='taylor2' must be used with hessian_rank for more than {MAX_HESSIAN_SIZE} parameters "
+            f"(the matrix of second derivatives would have {size}² entries), got {size} and hessian_rank=None; give hessian_rank, or take control_variate='taylor1' or None"
         )
     if rank is not None and rank >= size:
         raise ValueError(f"hessian_rank must be below the number of parameters, {size}, got {rank}")
@@ -252,8 +258,8 @@ def warn_of_noise(share: Any, mean_chi2: Any, num_batches: Any) -> None:
     warnings.warn(
         f"the noise of PenaltyMH is too large to trust: χ² was above K/4 (K = {int(num_batches)} batches) in "
         f"{float(share):.0%} of the first draws, {float(mean_chi2):.3g} on average, so the draws may be biased; raise "
-        "num_batches or batch_size, set target_noise, use a control variate, or lower step_size; audit(mcmc) measures the "
-        "bias",
+        "num_batches or batch_size, set target_noise, use a control variate, or lower step_size; "
+        "audit(mcmc) measures the bias",
         stacklevel=2,
     )
 

@@ -1,0 +1,502 @@
+r"""Metropolis-Hastings that reads a few rows an iteration, with a penalty for what it does not know.
+
+Target: :math:`\pi(z) \propto p(z) \prod_i p(y_i | z)^s`, s = 1 for the posterior; s = n/N for the expected posterior
+of n rows, which over a finite data set is the likelihood tempered by n/N.
+
+Transition: draw :math:`p \sim N(0, M)` and a force; run leapfrog steps by it to (z', p')
+(:mod:`numpyro_split.proposals`); estimate :math:`\delta` of U(z') - U(z), and its variance :math:`\chi^2`, from
+batches of rows drawn independently of all that (:mod:`numpyro_split.estimates`); accept with probability
+
+.. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
+
+Given the force, the proposal is a volume-preserving map that is its own inverse up to a flip of the momentum; the
+acceptance, on average over normal noise of variance :math:`\chi^2`, satisfies detailed balance with respect to
+:math:`e^{-U-K}` (:mod:`split_common.penalty`). So :math:`\pi` is left invariant, for as long as the noise is normal
+and its variance is known well enough: which :func:`~numpyro_split.audit` checks. No iteration reads all rows.
+
+Reference:
+    Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110; used
+    for networks in "Data subsampling for Bayesian neural networks" (penalty Bayesian neural networks, PBNN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, random
+from jax.core import Tracer
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.util import is_prng_key
+
+from numpyro_split.adaptation import Adapter, SearchPoint
+from numpyro_split.control_variates import Reference, Taylor, expand, find_reference
+from numpyro_split.densities import Position
+from numpyro_split.estimates import Estimate, Estimator
+from numpyro_split.integrators import IntegratorState
+from numpyro_split.kinetic import EuclideanKinetic
+from numpyro_split.minibatches import MinibatchKernel
+from numpyro_split.potential import SplitPotential
+from numpyro_split.proposals import draw_force, propose
+from numpyro_split.splitting import ModelSplit
+from numpyro_split.trajectories import Decision, metropolis
+from split_common.penalty import (
+    PENALTY_STATISTICS,
+    TRUSTED_NOISE,
+    Batches,
+    PenaltySettings,
+    check_hessian_size,
+    penalty,
+    warn_of_noise,
+)
+from split_common.trajectory import DRAWS_BEFORE_WARNING, FREQUENT, STATISTICS
+
+
+class NoiseState(NamedTuple):
+    """What is remembered of the noise.
+
+    Attributes:
+        num_groups: the number of batches, as a multiple of the least.
+        mean: mean of χ² times ``num_groups``, over the warm-up window that is under way.
+        count: its iterations.
+        mean_chi2: mean of χ² over the draws so far.
+        share_above: share of the draws so far with χ² above K/4.
+    """
+
+    num_groups: jax.Array
+    mean: jax.Array
+    count: jax.Array
+    mean_chi2: jax.Array
+    share_above: jax.Array
+
+
+class PenaltyMHState(NamedTuple):
+    """State of one chain; each field gets a leading axis where chains are vectorised.
+
+    Attributes:
+        i: iteration, counted through warm-up and sampling.
+        z: the draw, a dict of unconstrained values by site.
+        potential_energy: estimate of the target's -log density at ``z``, from this iteration's rows.
+        energy: that plus the kinetic energy.
+        num_steps: leapfrog steps of the last proposal.
+        num_grads: gradients of its minibatch; 0 where the proposal reads no row.
+        accept_prob: acceptance probability of the last proposal.
+        mean_accept_prob: its mean so far, in warm-up or since.
+        diverging: whether the last proposal's energy error was above 1000, infinite or undefined.
+        step_size: step size of the last proposal.
+        chi2: χ², variance of the estimate that it was accepted by.
+        num_batches: K of that estimate.
+        rows_touched: rows read in this iteration.
+        noise: what is remembered of the noise.
+        taylor: the control variate; None where there is none.
+        adapt_state: the host's adaptation state: step size and metric of the next proposal.
+        data_fingerprint: digest of the data that ``taylor`` belongs to.
+        rng_key: key of the next transition.
+    """
+
+    i: jax.Array
+    z: Position
+    potential_energy: jax.Array
+    energy: jax.Array
+    num_steps: jax.Array
+    num_grads: jax.Array
+    accept_prob: jax.Array
+    mean_accept_prob: jax.Array
+    diverging: jax.Array
+    step_size: jax.Array
+    chi2: jax.Array
+    num_batches: jax.Array
+    rows_touched: jax.Array
+    noise: NoiseState
+    taylor: Taylor | None
+    adapt_state: HMCAdaptState
+    data_fingerprint: jax.Array
+    rng_key: jax.Array
+
+
+def decide(
+    estimate: Estimate, kinetic_change: jax.Array, corrected: bool, uniform: Callable[[], jax.Array]
+) -> Decision:
+    """Accept or reject by an estimate, with the penalty for its noise."""
+    u = penalty(estimate.chi2, estimate.num_batches, corrected)
+    return metropolis(estimate.change + u + kinetic_change, uniform)
+
+
+def transition(
+    start: IntegratorState,
+    end: IntegratorState,
+    estimate: Estimate,
+    kinetic: EuclideanKinetic,
+    corrected: bool,
+    rng_key: jax.Array,
+) -> tuple[IntegratorState, jax.Array, Decision]:
+    """The end of a proposal, its start where it is refused; the estimated energy there, and the decision.
+
+    Args:
+        start: where the proposal starts.
+        end: where it ends.
+        estimate: of the change of energy between the two.
+        kinetic: the kinetic energy.
+        corrected: whether the penalty allows for the variance's being an estimate.
+        rng_key: decides.
+    """
+    decision = decide(estimate, kinetic.change(end, start), corrected, partial(random.uniform, rng_key))
+    chosen = jax.tree.map(lambda a, b: jnp.where(decision.accepted, a, b), end, start)
+    return chosen, jnp.where(decision.accepted, estimate.energies[1], estimate.energies[0]), decision
+
+
+class PenaltyMH(MinibatchKernel):
+    """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
+
+    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. The noise lowers the
+    acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about K/4. A warning
+    says when it is not; :func:`~numpyro_split.audit` measures the bias. The default, a control variate of second
+    order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on any number
+    of rows.
+
+    Args:
+        model: NumPyro model whose likelihood sits in a plate over the data rows and whose latent sites lie outside
+            it; or a :class:`~numpyro_split.SplitPotential`, which needs ``init_params``.
+        batch_size: n, rows of a batch, at most the number of rows.
+        num_batches: K, at least 2; the variance is estimated from as many numbers.
+        proposal: "random_walk"; "langevin", one step along a gradient; or "hamiltonian", ``num_steps`` of them.
+        target: "posterior"; or "expected", the posterior of the mean log-likelihood of n rows, which is the likelihood
+            tempered by n/N: there n sets how far predictions trust the data.
+        control_variate: None; "taylor1" or "taylor2", an expansion about a reference of first or second order, of which
+            only the rest is estimated.
+        hessian_rank: directions in which "taylor2" is of second order, for a model of thousands of parameters; None
+            for all.
+        gradient: what moves a proposal: "surrogate", the expansion itself, which reads no row, or "minibatch", rows
+            drawn for each iteration. None takes the surrogate where there is one of second order.
+        gradient_batch_size: rows of that minibatch; None for as many as in all batches.
+        reference: where to expand, and near which chains start: constrained values by site. None finds the mode from
+            all rows, before sampling (unless ``init_params`` say where to start and there is no control variate).
+        variance_correction: whether the penalty allows for χ²'s being an estimate; False is the plain χ²/2.
+        step_size: step size, or where its adaptation starts. A Hamiltonian proposal's step is a random fraction of it,
+            from 1/3 to 1.
+        num_steps: leapfrog steps of a Hamiltonian proposal; None for 5.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows. Of a model with at most 2,000
+            parameters it is that of the normal approximation at the reference instead, if there is one, and nothing
+            adapts.
+        dense_mass: as NumPyro's.
+        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.8 by proposal.
+        target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
+            leaves it.
+        inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's.
+        init_strategy: the host's initialisation strategy: where the search for the mode starts.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        num_subsets: in how many subsets passes over all the data are made, before sampling.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
+            axis 0 has length N.
+
+    Raises:
+        ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, latent
+            sites inside the plate, more parameters than "taylor2" can take without ``hessian_rank``, and the faults
+            of model or data of :func:`~numpyro_split.split_model`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC
+        >>> def model(x, y):
+        ...     b = numpyro.sample("b", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", x.shape[0]):
+        ...         numpyro.sample("y", dist.Bernoulli(logits=b * x), obs=y)
+        >>> x = jnp.linspace(-2.0, 2.0, 10_000)
+        >>> y = (jnp.sin(100 * x) < jnp.tanh(x)).astype(float)
+        >>> kernel = PenaltyMH(model, batch_size=20, num_batches=10)
+        >>> mcmc = MCMC(kernel, num_warmup=100, num_samples=100, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), x, y)
+        >>> int(mcmc.last_state.rows_touched)
+        200
+    """
+
+    _statistic_names = (*STATISTICS, *PENALTY_STATISTICS)
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        batch_size: int = 100,
+        num_batches: int = 20,
+        *,
+        proposal: str = "hamiltonian",
+        target: str = "posterior",
+        control_variate: str | None = "taylor2",
+        hessian_rank: int | None = None,
+        gradient: str | None = None,
+        gradient_batch_size: int | None = None,
+        reference: Position | None = None,
+        variance_correction: bool = True,
+        step_size: float = 1.0,
+        num_steps: int | None = None,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        dense_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float | None = None,
+        target_noise: float | None = None,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        num_subsets: int = 1,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+    ):
+        self._penalty = PenaltySettings.checked(
+            batch_size=batch_size,
+            num_batches=num_batches,
+            proposal=proposal,
+            target=target,
+            control_variate=control_variate,
+            hessian_rank=hessian_rank,
+            gradient=gradient,
+            gradient_batch_size=gradient_batch_size,
+            variance_correction=variance_correction,
+            num_steps=num_steps,
+            target_accept_prob=target_accept_prob,
+            target_noise=target_noise,
+        )
+        self._given_reference = reference
+        super().__init__(
+            model,
+            num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            step_size=step_size,
+            inverse_mass_matrix=inverse_mass_matrix,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            dense_mass=dense_mass,
+            target_accept_prob=self._penalty.target_accept_prob,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+        )
+
+    def _forget_model(self) -> None:
+        super()._forget_model()
+        self._reference, self._is_set_up = Reference(None, None, None), False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what ``init`` finds again."""
+        return {**super().__getstate__(), "_reference": Reference(None, None, None), "_is_set_up": False}
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super()._study_split(split, args, kwargs)
+        check_hessian_size(sum(split.site_sizes.values()), self._penalty)
+        self._batches(split.layout.num_rows)
+        self._is_set_up = False
+
+    def _set_up(
+        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
+        if self._is_set_up:
+            return
+        temper = self._batches(potential.plate_size).temper(self._penalty.target)
+        if self._penalty.control_variate or self._given_reference or init_params is None:
+            with jax.ensure_compile_time_eval():
+                z = self._find_reference(potential, init_params, temper, args, kwargs)
+                check_hessian_size(sum(u.size for u in z.values()), self._penalty)
+                self._reference = expand(potential, z, temper, self._penalty)
+        self._starts.clear()  # they hold the expansion as constants
+        self._is_set_up = True
+
+    def _find_reference(
+        self,
+        potential: SplitPotential,
+        init_params: Position | None,
+        temper: float,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Position:
+        """The reference that was given, or the mode."""
+        if self._given_reference is not None:
+            given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self._given_reference.items()}
+            return given if self._split is None else self._split.unconstrain(given)
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):
+            raise ValueError(
+                "reference must be given where the data are traced (`run` under a transformation), got reference=None"
+            )
+        if self._split is not None:
+            return find_reference(potential, self._split.reference_position(args, kwargs), temper)
+        if init_params is None or any(isinstance(x, Tracer) for x in jax.tree.leaves(init_params)):
+            raise ValueError("reference or init_params must be given for a kernel made from a SplitPotential, got None")
+        return find_reference(potential, init_params, temper)
+
+    @property
+    def _has_laplace_metric(self) -> bool:
+        """Whether the mass matrix is that of the expansion, which nothing adapts."""
+        return self._reference.covariance is not None and self._settings.inverse_mass_matrix is None
+
+    def _batches(self, num_rows: int) -> Batches:
+        settings = self._penalty
+        adapts = settings.target_noise is not None
+        return Batches.of(num_rows, settings.batch_size, settings.num_batches, adapts)
+
+    def _find_start(
+        self, rng_key: jax.Array, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Position:
+        """A draw from the normal approximation at the reference, or the reference."""
+        assert self._reference.z is not None  # found, since no other start was given
+        flat, unravel = ravel_pytree(self._reference.z)
+        covariance = self._reference.covariance
+        root = np.zeros((flat.size, 0)) if covariance is None else np.linalg.cholesky(covariance)
+
+        def draw(rng_key: jax.Array) -> Position:
+            return unravel(flat + jnp.asarray(root, flat.dtype) @ random.normal(rng_key, (root.shape[1],), flat.dtype))
+
+        return draw(rng_key) if is_prng_key(rng_key) else jax.vmap(draw)(rng_key)
+
+    def _adapter(self, potential: SplitPotential, taylor: Taylor | None, z: Position) -> Adapter:
+        settings = self._settings
+        if self._has_laplace_metric:
+            # in this metric the posterior is about a standard normal: no step size needs to be looked for
+            settings = settings._replace(dense_mass=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
+
+        def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
+            def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+                start, end, estimate = self._propose(
+                    potential, taylor, kinetic, point.z, step_size, jnp.array(1), rng_key
+                )
+                u = penalty(estimate.chi2, estimate.num_batches, self._penalty.variance_correction)
+                return estimate.change + u + kinetic.change(end, start)
+
+            return energy_change
+
+        return Adapter(settings, self._num_warmup, lambda z: z, tuple(z), trial, self._penalty.longest_step)
+
+    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> PenaltyMHState:
+        key_adapt, key_chain = random.split(rng_key)
+        inverse = self._settings.inverse_mass_matrix
+        if self._has_laplace_metric:
+            inverse = jnp.asarray(self._reference.covariance, jnp.result_type(float))
+        adapt_state = self._adapter(potential, self._reference.taylor, z).init(z, None, inverse, key_adapt)
+        zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
+        batches = self._batches(potential.plate_size)
+        energies = potential.energies(z).value
+        energy = energies[0] + batches.temper(self._penalty.target) * jnp.sum(energies[1:])
+        return PenaltyMHState(
+            i=none,
+            z=z,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=none,
+            num_grads=none,
+            accept_prob=zero,
+            mean_accept_prob=zero,
+            diverging=jnp.array(False),
+            step_size=adapt_state.step_size,
+            chi2=zero,
+            num_batches=none,
+            rows_touched=none,
+            noise=NoiseState(none + 1, zero, none, zero, zero),
+            taylor=self._reference.taylor,
+            adapt_state=adapt_state,
+            data_fingerprint=jnp.zeros((), jnp.uint32),
+            rng_key=key_chain,
+        )
+
+    def _propose(
+        self,
+        potential: SplitPotential,
+        taylor: Taylor | None,
+        kinetic: EuclideanKinetic,
+        z: Position,
+        step_size: jax.Array,
+        num_groups: jax.Array,
+        rng_key: jax.Array,
+    ) -> tuple[IntegratorState, IntegratorState, Estimate]:
+        """Start and end of a proposal, and the estimated change of energy between them."""
+        key_force, key_proposal, key_rows = random.split(rng_key, 3)
+        settings, batches = self._penalty, self._batches(potential.plate_size)
+        force = draw_force(settings, batches, potential, taylor, key_force)
+        start, end = propose(settings, force, kinetic, z, step_size, key_proposal)
+        estimate = Estimator(potential, batches, settings.target, taylor)
+        return start, end, estimate(end.z, start.z, num_groups, key_rows)
+
+    def _transition(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
+        rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
+        settings, batches = self._penalty, self._batches(potential.plate_size)
+        kinetic, step_size = EuclideanKinetic.adapted(state.adapt_state), state.adapt_state.step_size
+        start, end, estimate = self._propose(
+            potential, state.taylor, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
+        )
+        chosen, energy, decision = transition(start, end, estimate, kinetic, settings.variance_correction, key_accept)
+        reads = settings.gradient == "minibatch"
+        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
+        in_warmup, i = state.i < self._num_warmup, state.i + 1
+        adapter = self._adapter(potential, state.taylor, state.z)
+        n = jnp.where(in_warmup, i, i - self._num_warmup)
+        moved = state._replace(
+            i=i,
+            z=chosen.z,
+            potential_energy=energy,
+            energy=energy + kinetic.energy(chosen.z, chosen.p),
+            num_steps=jnp.full_like(state.num_steps, settings.num_steps),
+            num_grads=jnp.full_like(state.num_grads, reads * (settings.num_steps + 1)),
+            accept_prob=decision.accept_prob,
+            mean_accept_prob=state.mean_accept_prob + (decision.accept_prob - state.mean_accept_prob) / n,
+            diverging=decision.diverging,
+            step_size=step_size,
+            chi2=estimate.chi2,
+            num_batches=estimate.num_batches,
+            rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
+            noise=self._noise(state, estimate, batches),
+            adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
+            rng_key=rng_key,
+        )
+        self._warn_of_noise(moved)
+        return moved
+
+    def _noise(self, state: PenaltyMHState, estimate: Estimate, batches: Batches) -> NoiseState:
+        """What is remembered of the noise after an estimate; the number of batches follows it in warm-up."""
+        noise, chi2 = state.noise, estimate.chi2
+        num_draws = jnp.maximum(state.i + 1 - self._num_warmup, 0)
+        above = chi2 > TRUSTED_NOISE * estimate.num_batches
+        weight = jnp.where(num_draws > 0, 1 / jnp.maximum(num_draws, 1), 0.0)
+        noise = noise._replace(
+            mean_chi2=noise.mean_chi2 + weight * (chi2 - noise.mean_chi2),
+            share_above=noise.share_above + weight * (above - noise.share_above),
+        )
+        if self._penalty.target_noise is None:
+            return noise
+        count = noise.count + 1
+        mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
+        ends = jnp.array([window.end for window in build_adaptation_schedule(self._num_warmup)][:-1] or [-1])
+        wanted = jnp.ceil(mean / self._penalty.target_noise).astype(noise.num_groups.dtype)
+        at_end = jnp.any(state.i == ends)
+        groups = jnp.where(at_end, jnp.clip(wanted, 1, batches.max_groups), noise.num_groups)
+        return noise._replace(num_groups=groups, mean=jnp.where(at_end, 0.0, mean), count=jnp.where(at_end, 0, count))
+
+    def _warn_of_noise(self, state: PenaltyMHState) -> None:
+        """Warn once, of each chain, where many of the first draws rest on more noise than can be trusted."""
+        warns = (state.i - self._num_warmup == DRAWS_BEFORE_WARNING) & (state.noise.share_above > FREQUENT)
+
+        def warn(warns: Any, share: Any, chi2: Any, num_batches: Any) -> None:
+            if warns:
+                warn_of_noise(share, chi2, num_batches)
+
+        noise = state.noise
+        lax.cond(
+            warns,
+            partial(jax.debug.callback, warn),
+            lambda *_: None,
+            warns,
+            noise.share_above,
+            noise.mean_chi2,
+            state.num_batches,
+        )
+
+    def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
+        """``state`` with the expansion, about the same reference, of the data given now."""
+        if state.taylor is None:
+            return state
+        old = state.taylor
+        order = 1 if old.hessian is None else 2
+        return state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))

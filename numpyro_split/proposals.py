@@ -1,0 +1,92 @@
+"""Proposals of a Metropolis-Hastings step that read no row, or a few: leapfrog steps by a force drawn beforehand.
+
+A map made of kicks by any function of the position and drifts preserves volume and is undone by itself after a flip
+of the momentum. So of a force drawn without regard to the state, and kept for the whole trajectory, the ratio of
+proposal densities is that of the momenta's: acceptance needs their kinetic energies and nothing of the force. No
+force is a random walk, one step a Langevin proposal, several a Hamiltonian one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import random
+
+from numpyro_split.control_variates import Taylor
+from numpyro_split.densities import Position
+from numpyro_split.energies import Compensated
+from numpyro_split.integrators import Integrator, IntegratorState, Kinetic
+from numpyro_split.minibatches import draw_minibatch
+from numpyro_split.potential import SplitPotential
+from numpyro_split.trajectories import draw_length, fixed_length
+from split_common.penalty import Batches, PenaltySettings
+from split_common.schedule import naive
+
+Gradient = Callable[[Position], Position]
+
+
+class Force:
+    """A potential known by its gradient alone; its energies are never asked for what they are."""
+
+    def __init__(self, gradient: Gradient):
+        self._gradient = gradient
+
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """Zeros, shape (2,), and the gradient."""
+        return Compensated(jnp.zeros(2), jnp.zeros(2)), self._gradient(z)
+
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """Zeros, shape (2,), and the gradient."""
+        return self.subset_energies_and_grad(z, jnp.array(0))
+
+    def energies(self, z: Position) -> Compensated:
+        """Zeros, shape (2,)."""
+        return Compensated(jnp.zeros(2), jnp.zeros(2))
+
+
+def draw_force(
+    settings: PenaltySettings, batches: Batches, potential: SplitPotential, taylor: Taylor | None, rng_key: jax.Array
+) -> Force:
+    """The force of one proposal: none, that of the surrogate, or that of a minibatch drawn now."""
+    if settings.gradient is None:
+        return Force(lambda z: jax.tree.map(jnp.zeros_like, z))
+    temper = batches.temper(settings.target)
+    if settings.gradient == "surrogate":
+        assert taylor is not None  # settings are checked to have a control variate
+        return Force(jax.grad(lambda z: -potential.log_prior(z) - temper * taylor.total(z)))
+    size = min(settings.gradient_batch_size, batches.num_rows)
+    rows = draw_minibatch(rng_key, batches.num_rows, size)
+    row_weight = temper * batches.num_rows / size
+    if taylor is None:
+        return Force(lambda z: potential.batch_potential_and_grad(z, rows, row_weight)[1])
+
+    def controlled(z: Position) -> jax.Array:
+        def row_terms(z: Position) -> jax.Array:
+            return potential.pointwise_log_likelihood(z, rows)
+
+        rest = jnp.sum(row_terms(z) - taylor.rows(row_terms, z))
+        return -potential.log_prior(z) - temper * taylor.total(z) - row_weight * rest
+
+    return Force(jax.grad(controlled))
+
+
+def propose(
+    settings: PenaltySettings,
+    force: Force,
+    kinetic: Kinetic,
+    z: Position,
+    step_size: jax.Array,
+    rng_key: jax.Array,
+) -> tuple[IntegratorState, IntegratorState]:
+    """Where a proposal starts, with a momentum drawn now, and where it ends.
+
+    The step of a Hamiltonian proposal is a random fraction of ``step_size``, lest trajectories return to where they
+    start.
+    """
+    key_momentum, key_length = random.split(rng_key)
+    step_size = step_size * draw_length(settings.shortest_step, 1.0, key_length)
+    integrator, order = Integrator(naive(1), force, kinetic), jnp.arange(1)
+    start = integrator.start(z, kinetic.draw(z, key_momentum), order)
+    return start, fixed_length(integrator, start, step_size, settings.num_steps, order)
