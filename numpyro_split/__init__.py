@@ -1,6 +1,7 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
 from numpyro_split import networks, priors
+from numpyro_split.audit import audit
 from numpyro_split.dynamic_hmc import XHMC, SplitNUTS
 from numpyro_split.gibbs import BlockGibbsHMC
 from numpyro_split.inference_data import to_inference_data
@@ -25,6 +26,7 @@ __all__ = [
     "SplitPotential",
     "SymmetricSplitHMC",
     "WindowedHMC",
+    "audit",
     "networks",
     "priors",
     "split_model",

@@ -113,6 +113,11 @@ class Taylor(NamedTuple):
         return offset if self.directions is None else self.directions.T @ offset
 
 
+def controlled(taylor: Taylor | None, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
+    """What a control variate, or none, leaves of the log-likelihood of some rows, shape (n,)."""
+    return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
+
+
 class Reference(NamedTuple):
     """A point near the mode, and what is known there.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.control_variates import Taylor
+from numpyro_split.control_variates import Taylor, controlled
 from numpyro_split.densities import Position
 from numpyro_split.minibatches import draw_rows
 from numpyro_split.potential import SplitPotential
@@ -92,7 +92,7 @@ class Estimator:
         def row_terms(z: Position) -> jax.Array:
             return self._potential.pointwise_log_likelihood(z, rows)
 
-        return row_terms(z) if self._taylor is None else row_terms(z) - self._taylor.rows(row_terms, z)
+        return controlled(self._taylor, row_terms, z)
 
     def _draw(self, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """From the number of a group of batches to its rows, shape (Kn,), batch by batch."""

@@ -31,6 +31,7 @@ import numpy as np
 from jax import lax, random
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
+from numpyro.infer import MCMC
 from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.util import is_prng_key
@@ -46,6 +47,7 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.trajectories import Decision, metropolis
+from split_common.audit import Audit
 from split_common.penalty import (
     PENALTY_STATISTICS,
     TRUSTED_NOISE,
@@ -286,6 +288,12 @@ class PenaltyMH(MinibatchKernel):
         """Everything but what ``init`` finds again."""
         return {**super().__getstate__(), "_reference": Reference(None, None, None), "_is_set_up": False}
 
+    def audit(self, mcmc: MCMC, **options: int) -> Audit:
+        """Compare a finished run's noisy decisions with exact ones: see :func:`~numpyro_split.audit`."""
+        from numpyro_split.audit import audit
+
+        return audit(mcmc, **options)
+
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
         check_hessian_size(sum(split.site_sizes.values()), self._penalty)
@@ -296,8 +304,9 @@ class PenaltyMH(MinibatchKernel):
         self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
-        if self._is_set_up:
+        if self._is_set_up and (init_params is not None or self._reference.z is not None):
             return
+        self._reference = Reference(None, None, None)
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
         if self._penalty.control_variate or self._given_reference or init_params is None:
             with jax.ensure_compile_time_eval():

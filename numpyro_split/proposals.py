@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import random
 
-from numpyro_split.control_variates import Taylor
+from numpyro_split.control_variates import Taylor, controlled
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
 from numpyro_split.integrators import Integrator, IntegratorState, Kinetic
@@ -59,17 +59,15 @@ def draw_force(
     size = min(settings.gradient_batch_size, batches.num_rows)
     rows = draw_minibatch(rng_key, batches.num_rows, size)
     row_weight = temper * batches.num_rows / size
-    if taylor is None:
-        return Force(lambda z: potential.batch_potential_and_grad(z, rows, row_weight)[1])
 
-    def controlled(z: Position) -> jax.Array:
-        def row_terms(z: Position) -> jax.Array:
-            return potential.pointwise_log_likelihood(z, rows)
+    def row_terms(z: Position) -> jax.Array:
+        return potential.pointwise_log_likelihood(z, rows)
 
-        rest = jnp.sum(row_terms(z) - taylor.rows(row_terms, z))
-        return -potential.log_prior(z) - temper * taylor.total(z) - row_weight * rest
+    def estimate(z: Position) -> jax.Array:
+        known = 0.0 if taylor is None else temper * taylor.total(z)
+        return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
 
-    return Force(jax.grad(controlled))
+    return Force(jax.grad(estimate))
 
 
 def propose(

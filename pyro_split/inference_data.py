@@ -34,8 +34,10 @@ def to_inference_data(mcmc: MCMC, **options: Any) -> Any:
     missing = [name for name in STATISTICS if name not in by_chain[0]]
     if missing:
         raise ValueError(f"mcmc must have been run with a kernel of pyro_split, got no statistics {missing}")
-    names: list[str] = [name for name in by_chain[0] if name not in ("divergences", "acceptance rate")]
-    columns = {name: np.array([chain[name] for chain in by_chain]) for name in names}
+    names: list[str] = [
+        name for name, values in by_chain[0].items() if isinstance(values, list) and name != "divergences"
+    ]
+    columns: dict[str, Any] = {name: np.array([chain[name] for chain in by_chain]) for name in names}
     statistics = {ARVIZ_NAMES.get(name, name): column for name, column in columns.items()}
     statistics["lp"] = -statistics.pop("potential_energy")
     return _from_dict({"posterior": draws, "sample_stats": statistics}, options)

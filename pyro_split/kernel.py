@@ -125,6 +125,7 @@ class SplitKernel(MCMCKernel):
         """
         self._warmup_steps = warmup_steps
         potential = self._split_model(args, kwargs)
+        self._set_up(potential, self._initial_params, args, kwargs)
         if self._initial_params is None:
             self._initial_params = self._find_start(potential, args, kwargs)
         z = {name: u.detach().clone() for name, u in self._initial_params.items()}
@@ -221,6 +222,11 @@ class SplitKernel(MCMCKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""
+
+    def _set_up(
+        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Learn what a kernel needs to know of the data before a chain starts."""
 
     def _find_start(self, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""

@@ -17,12 +17,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
 from pyro_split.capture import ValueAndGrad
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
+
+RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
 
 
 class SplitPotential:
@@ -203,6 +206,57 @@ class SplitPotential:
         total = {name: -(p + weight * grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
         return -(prior_value + weight * value), {name: total[name] for name in z}
 
+    def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
+        """Products of the Hessian of the log-likelihood of all rows, summed subset by subset.
+
+        Args:
+            z: position.
+            directions: what to multiply the Hessian with, a dict like ``z`` with a leading axis of r directions.
+
+        Returns:
+            The products, a dict like ``directions``.
+        """
+        total = {name: torch.zeros_like(v) for name, v in directions.items()}
+        for block in self._blocks:
+            leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
+            with torch.enable_grad():
+                value = self._density.likelihood(*self._density.cut(leaves, self._data, block), block.indices)
+                grads = _gradient(value, leaves, create_graph=True)
+                for i in range(len(next(iter(directions.values())))):
+                    slope = sum((grads[name] * directions[name][i]).sum() for name in z)
+                    product = _gradient(slope, leaves, retain_graph=True)
+                    for name in z:
+                        total[name][i] += product[name]
+        return total
+
+    def row_function(self, function: RowFunction, num_positions: int, sites: Sequence[str]) -> ValueAndGrad:
+        """A function of positions and some rows, run without the model after its first call.
+
+        Args:
+            function: ``function(positions, row_terms)``, a tensor, from positions and the map from a position to the
+                log-likelihoods of the rows, shape (n,).
+            num_positions: how many positions it takes.
+            sites: names of the latent sites.
+
+        Returns:
+            To be called with the tensors that :meth:`row_inputs` makes of positions and row numbers.
+        """
+        sites, density = sorted(sites), self._density
+
+        def evaluate(*tensors: Tensor) -> Tensor:
+            by_position = [tensors[i * len(sites) : (i + 1) * len(sites)] for i in range(num_positions)]
+            data, indices = tensors[num_positions * len(sites) : -1], tensors[-1]
+            positions = [dict(zip(sites, values, strict=True)) for values in by_position]
+            return function(positions, lambda z: density.pointwise(z, data, indices))
+
+        # derivatives along a direction write in place, which a trace must not
+        return ValueAndGrad(functionalize(evaluate), len(sites), self._jit_compile)
+
+    def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
+        """What a :meth:`row_function` is called with: the positions' values, the rows of the data, their numbers."""
+        values = [z[name] for z in positions for name in sorted(z)]
+        return (*values, *self._density.cut({}, self._data, RowBlock(indices))[1], indices)
+
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
@@ -240,6 +294,14 @@ class SplitPotential:
         if not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
         return self._blocks[m]
+
+
+def _gradient(value: Any, leaves: Position, **options: Any) -> Position:
+    """Gradient of a scalar in each leaf, zero where it does not depend on it."""
+    if not (isinstance(value, Tensor) and value.requires_grad):
+        return {name: torch.zeros_like(u) for name, u in leaves.items()}
+    grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, **options)
+    return {name: torch.zeros_like(u) if g is None else g for (name, u), g in zip(leaves.items(), grads, strict=True)}
 
 
 def collect_energies(by_subset: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

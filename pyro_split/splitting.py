@@ -197,6 +197,10 @@ class ModelSplit:
 
         return read_at
 
+    def unconstrain(self, values: dict[str, Any]) -> Position:
+        """The position of constrained values by site; the rest of ``values`` is left out."""
+        return {name: self.transforms[name](torch.as_tensor(values[name])) for name in self.site_sizes}
+
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
         return ModelDensity(

@@ -247,7 +247,8 @@ def check_hessian_size(size: int, settings: PenaltySettings) -> None:
     if settings.control_variate == "taylor2" and rank is None and size > MAX_HESSIAN_SIZE:
         raise ValueError(
             f"control_variate='taylor2' must be used with hessian_rank for more than {MAX_HESSIAN_SIZE} parameters "
-            f"(the matrix of second derivatives would have {size}² entries), got {size} and hessian_rank=None; give hessian_rank, or take control_variate='taylor1' or None"
+            f"(the matrix of second derivatives would have {size}² entries), got {size} and hessian_rank=None; give "
+            "hessian_rank, or take control_variate='taylor1' or None"
         )
     if rank is not None and rank >= size:
         raise ValueError(f"hessian_rank must be below the number of parameters, {size}, got {rank}")
