@@ -10,11 +10,14 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.s3hmc import S3HMC
 from numpyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
 from numpyro_split.splitting import split_model
+from numpyro_split.stochastic_gradient import SGHMC, SGLD
 from numpyro_split.windowed_hmc import WindowedHMC
 from split_common.checks import ModelNotSplittableError
 
 __all__ = [
     "S3HMC",
+    "SGHMC",
+    "SGLD",
     "XHMC",
     "BlockGibbsHMC",
     "ModelNotSplittableError",

@@ -1,22 +1,12 @@
-"""What kernels that read a few rows an iteration share: how rows are drawn, and what models they refuse."""
+"""How a few rows are drawn from many, in time that does not grow with how many there are."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.kernel import SplitKernel, data_fingerprint
-from numpyro_split.potential import SplitPotential
-from numpyro_split.splitting import ModelSplit
-from split_common.minibatches import (
-    FINGERPRINT_ENTRIES,
-    check_no_local_latents,
-    draws_by_permutation,
-    draws_with_replacement,
-)
+from split_common.minibatches import draws_by_permutation, draws_with_replacement
 
 
 def draw_rows(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
@@ -51,13 +41,3 @@ def _repeats(rows: jax.Array) -> jax.Array:
     order = jnp.argsort(rows)
     in_order = rows[order]
     return jnp.zeros(rows.shape, bool).at[order[1:]].set(in_order[1:] == in_order[:-1])
-
-
-class MinibatchKernel(SplitKernel):
-    """Base of the kernels that read a few rows of the data in an iteration, never all of them."""
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        check_no_local_latents(type(self).__name__, split.local_sites)
-
-    def _fingerprint(self, potential: SplitPotential) -> jax.Array:
-        return data_fingerprint(potential, FINGERPRINT_ENTRIES)

@@ -42,7 +42,7 @@ from numpyro_split.densities import Position
 from numpyro_split.estimates import Estimate, Estimator
 from numpyro_split.integrators import IntegratorState
 from numpyro_split.kinetic import EuclideanKinetic
-from numpyro_split.minibatches import MinibatchKernel
+from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
 from numpyro_split.splitting import ModelSplit

@@ -10,11 +10,14 @@ from pyro_split.potential import SplitPotential
 from pyro_split.s3hmc import S3HMC
 from pyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
 from pyro_split.splitting import split_model
+from pyro_split.stochastic_gradient import SGHMC, SGLD
 from pyro_split.windowed_hmc import WindowedHMC
 from split_common.checks import ModelNotSplittableError
 
 __all__ = [
     "S3HMC",
+    "SGHMC",
+    "SGLD",
     "XHMC",
     "BlockGibbsHMC",
     "ModelNotSplittableError",

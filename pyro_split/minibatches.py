@@ -1,15 +1,11 @@
-"""What kernels that read a few rows an iteration share: how rows are drawn, and what models they refuse."""
+"""How a few rows are drawn from many, in time that does not grow with how many there are."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pyro_split.kernel import SplitKernel
-from pyro_split.splitting import ModelSplit
-from split_common.minibatches import check_no_local_latents, draws_by_permutation, draws_with_replacement
+from split_common.minibatches import draws_by_permutation, draws_with_replacement
 
 
 def draw_rows(num_rows: int, size: int) -> Tensor:
@@ -38,10 +34,3 @@ def _repeats(rows: Tensor) -> Tensor:
     repeats = torch.zeros(len(rows), dtype=torch.bool)
     repeats[order[1:]] = in_order[1:] == in_order[:-1]
     return repeats
-
-
-class MinibatchKernel(SplitKernel):
-    """Base of the kernels that read a few rows of the data in an iteration, never all of them."""
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        check_no_local_latents(type(self).__name__, split.local_sites)

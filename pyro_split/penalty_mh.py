@@ -36,7 +36,7 @@ from pyro_split.densities import Position
 from pyro_split.estimates import Estimate, Estimator
 from pyro_split.integrators import IntegratorState
 from pyro_split.kinetic import EuclideanKinetic
-from pyro_split.minibatches import MinibatchKernel
+from pyro_split.minibatch_kernel import MinibatchKernel
 from pyro_split.potential import SplitPotential
 from pyro_split.proposals import Forces, propose
 from pyro_split.splitting import ModelSplit

@@ -21,10 +21,15 @@ LAYERS = [
         "windowed_hmc",
         "s3hmc",
         "gibbs",
+        "penalty_mh",
+        "audit",
+        "stochastic_gradient",
+        "minibatch_kernel",
         "inference_data",
     },
+    {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
-    {"integrators", "kinetic", "hierarchy"},
+    {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
     {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
 ]
 
@@ -46,7 +51,18 @@ def test_same_public_names():
 
 @pytest.mark.parametrize(
     "name",
-    ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC", "SplitNUTS", "XHMC", "WindowedHMC", "split_model"],
+    [
+        "SymmetricSplitHMC",
+        "NaiveSplitHMC",
+        "RandomisedSplitHMC",
+        "SplitNUTS",
+        "XHMC",
+        "WindowedHMC",
+        "PenaltyMH",
+        "SGLD",
+        "SGHMC",
+        "split_model",
+    ],
 )
 def test_same_arguments_and_defaults(name):
     import numpyro_split

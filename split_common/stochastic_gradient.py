@@ -1,0 +1,226 @@
+"""What kernels share that follow a noisy gradient: schedules of the step size, preconditioners, kicks, and their rules.
+
+The rules that compute are plain arithmetic, so they take the arrays of either framework, and iteration numbers that a
+compiler traces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common import trajectory
+from split_common.checks import check_positive_float, check_positive_int
+
+STATISTICS = (*trajectory.STATISTICS, "rows_touched")
+RMSPROP = "rmsprop"
+RMS_DECAY, RMS_FLOOR = 0.99, 1e-5  # of Li et al. (2016): how fast V forgets, and what keeps 1/sqrt(V) finite
+
+Schedule = Callable[[Any], Any]
+
+
+class Kick(NamedTuple):
+    """One change of the momentum, r ← (1 - friction) r - weight sqrt(ηG) ∇Ũ(z) + noise ξ.
+
+    Attributes:
+        weight: of the gradient.
+        friction: what part of the momentum is lost.
+        noise: standard deviation of what is added.
+    """
+
+    weight: Any
+    friction: Any
+    noise: Any
+
+
+class Dynamics(NamedTuple):
+    """How a kernel moves from one draw to the next.
+
+    Attributes:
+        batch_size: n, rows of a gradient; None for all of them.
+        num_steps: L.
+        temperature: T.
+        draws_momentum: whether each iteration draws its momentum afresh.
+        friction: α.
+        noise_estimate: β̂.
+        has_kinetic_energy: whether the momentum counts in the energy.
+    """
+
+    batch_size: int | None
+    num_steps: int
+    temperature: float
+    draws_momentum: bool
+    friction: float
+    noise_estimate: float
+    has_kinetic_energy: bool
+
+    @property
+    def kicks(self) -> list[Kick]:
+        """Those of one iteration, L of them.
+
+        A momentum drawn afresh belongs to the same time as the position, so the first kick is half a kick, as
+        leapfrog's is; a momentum carried on is half a step behind already.
+        """
+        noise = math.sqrt(2 * (self.friction - self.noise_estimate) * self.temperature)
+        first = Kick(0.5, 0.0, 0.0) if self.draws_momentum else Kick(1.0, self.friction, noise)
+        return [first] + (self.num_steps - 1) * [Kick(1.0, self.friction, noise)]
+
+    def cost(self, num_rows: int, num_subsets: int) -> tuple[int, int]:
+        """Gradients of an iteration, of a minibatch or of a subset each; and rows read for them."""
+        grads, rows = (num_subsets, num_rows) if self.batch_size is None else (1, self.batch_size)
+        return self.num_steps * grads, self.num_steps * rows
+
+
+def polynomial_decay(a: float, b: float, gamma: float) -> Schedule:
+    """The step sizes a (b + t)^(-gamma) of iterations t = 0, 1, ...
+
+    Their sum is infinite and the sum of their squares finite, which is what averages over draws need to converge to
+    those of the target when each draw is weighed by its step size (Welling and Teh 2011).
+
+    Args:
+        a: scale, above 0.
+        b: how many iterations the decay waits, above 0.
+        gamma: from just above 0.5 up to 1.
+
+    Returns:
+        A function of the iteration number, which may be traced.
+
+    Raises:
+        ValueError: for a number out of its range.
+
+    Example:
+        >>> schedule = polynomial_decay(4.0, 16.0, 1.0)
+        >>> schedule(0), schedule(48)
+        (0.25, 0.0625)
+    """
+    if check_positive_float("gamma", gamma) <= 0.5 or gamma > 1:
+        raise ValueError(f"gamma must lie above 0.5 and be at most 1, got {gamma!r}")
+    return partial(_polynomial, check_positive_float("a", a), check_positive_float("b", b), float(gamma))
+
+
+def _polynomial(a: float, b: float, gamma: float, t: Any) -> Any:
+    return a * (b + t) ** -gamma
+
+
+def step_size_at(step_size: float | Schedule, t: Any) -> Any:
+    """That of iteration ``t``, of a number or a schedule."""
+    return step_size(t) if callable(step_size) else step_size
+
+
+def adapts(preconditioner: Any) -> bool:
+    """Whether a preconditioner follows the gradients of warm-up."""
+    return isinstance(preconditioner, str)
+
+
+def rms_update(mean_square: Any, grad: Any, t: Any) -> Any:
+    """A mean of squared gradients that forgets, after the gradient number ``t`` (from 0).
+
+    It is that of RMSprop divided by the weight it has so far, as Adam's is, so it starts at the first square.
+    """
+    weight = (1 - RMS_DECAY) / (1 - RMS_DECAY ** (t + 1))
+    return mean_square + weight * (grad**2 - mean_square)
+
+
+def rms_diagonal(mean_square: Any) -> Any:
+    """Diagonal of the preconditioner G, from mean squares of gradients."""
+    return 1 / (RMS_FLOOR + mean_square**0.5)
+
+
+def site_diagonals(preconditioner: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Diagonal of a given preconditioner by site, each of the site's shape; a scalar 1 where None is given."""
+    if preconditioner is None:
+        return {name: np.ones(()) for name in shapes}
+    if isinstance(preconditioner, Mapping):
+        return {name: preconditioner[name].reshape(shape) for name, shape in shapes.items()}
+    names = sorted(shapes)
+    ends = np.cumsum([math.prod(shapes[name]) for name in names])
+    parts = np.split(preconditioner, ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
+
+
+def check_step_size(value: Any) -> float | Schedule:
+    """Return a number above 0, or a schedule whose first step size is one.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if callable(value):
+        check_positive_float("step_size(0)", value(0))
+        return value
+    try:
+        return check_positive_float("step_size", value)
+    except ValueError:
+        raise ValueError(
+            f"step_size must be a finite number above 0 or a function of the iteration number, got {value!r}"
+        ) from None
+
+
+def check_batch_size(value: Any, num_rows: int | None = None) -> int | None:
+    """Return ``value``, or raise unless it is None or from 1 to the number of rows."""
+    if value is None:
+        return None
+    batch_size = check_positive_int("batch_size", value)
+    if num_rows is not None and batch_size > num_rows:
+        raise ValueError(f"batch_size must be at most the number of rows in the data plate, {num_rows}, got {value}")
+    return batch_size
+
+
+def check_friction(friction: Any, noise_estimate: Any) -> tuple[float, float]:
+    """Return both, or raise unless 0 < friction ≤ 1 and 0 ≤ noise_estimate < friction."""
+    friction = check_positive_float("friction", friction)
+    if friction > 1:
+        raise ValueError(f"friction must be above 0 and at most 1, got {friction!r}")
+    is_number = isinstance(noise_estimate, int | float) and not isinstance(noise_estimate, bool)
+    if not is_number or not 0 <= noise_estimate < friction:
+        raise ValueError(
+            f"noise_estimate must be at least 0 and below friction (no noise would be left to add), "
+            f"got noise_estimate={noise_estimate!r} and friction={friction!r}"
+        )
+    return friction, float(noise_estimate)
+
+
+def check_preconditioner(value: Any) -> Any:
+    """Return None, "rmsprop", or a given diagonal as NumPy arrays.
+
+    Raises:
+        ValueError: for an unknown name, or entries that are not finite and above 0.
+    """
+    if value is None or (adapts(value) and value == RMSPROP):
+        return value
+    if adapts(value) or callable(value):
+        raise ValueError(
+            f"preconditioner must be None, {RMSPROP!r}, an array or a dict of arrays by site, got {value!r}"
+        )
+    given = value if isinstance(value, Mapping) else {"": value}
+    arrays = {name: np.array(x, float) for name, x in given.items()}
+    for name, x in arrays.items():
+        if not np.all(np.isfinite(x) & (x > 0)):
+            where = f"preconditioner[{name!r}]" if name else "preconditioner"
+            raise ValueError(f"{where} must hold finite numbers above 0, got {x.min()}")
+    return arrays if isinstance(value, Mapping) else arrays[""]
+
+
+def check_preconditioner_sizes(preconditioner: Any, sizes: Mapping[str, int]) -> None:
+    """Raise unless a given diagonal has an entry for each unconstrained value."""
+    if isinstance(preconditioner, Mapping):
+        found = {name: x.size for name, x in preconditioner.items()}
+        if found != dict(sizes):
+            raise ValueError(f"preconditioner must hold an entry for each value of {dict(sizes)}, got {found}")
+    elif isinstance(preconditioner, np.ndarray) and preconditioner.shape != (sum(sizes.values()),):
+        raise ValueError(
+            f"preconditioner must have shape ({sum(sizes.values())},), for sites {sorted(sizes)} in this order, "
+            f"got {preconditioner.shape}"
+        )
+
+
+def check_can_adapt(preconditioner: Any, name: str, num_warmup: int) -> None:
+    """Raise when a preconditioner adapts in warm-up and there is none."""
+    if adapts(preconditioner) and num_warmup < 1:
+        raise ValueError(
+            f"{name} must be at least 1 for preconditioner={preconditioner!r}, which adapts in warm-up only, "
+            f"got {num_warmup}"
+        )
