@@ -32,7 +32,7 @@ from jax import lax, random
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import MCMC
-from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule
+from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.util import is_prng_key
 
@@ -48,12 +48,14 @@ from numpyro_split.proposals import draw_force, propose
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
+from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
     TRUSTED_NOISE,
     Batches,
     PenaltySettings,
     check_hessian_size,
+    growth_times,
     penalty,
     warn_of_noise,
 )
@@ -65,7 +67,7 @@ class NoiseState(NamedTuple):
 
     Attributes:
         num_groups: the number of batches, as a multiple of the least.
-        mean: mean of χ² times ``num_groups``, over the warm-up window that is under way.
+        mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
         count: its iterations.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
@@ -181,20 +183,20 @@ class PenaltyMH(MinibatchKernel):
             all rows, before sampling (unless ``init_params`` say where to start and there is no control variate).
         variance_correction: whether the penalty allows for χ²'s being an estimate; False is the plain χ²/2.
         step_size: step size, or where its adaptation starts. A Hamiltonian proposal's step is a random fraction of it,
-            from 1/3 to 1.
+            from 2/3 to 1.
         num_steps: leapfrog steps of a Hamiltonian proposal; None for 5.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows. Of a model with at most 2,000
             parameters it is that of the normal approximation at the reference instead, if there is one, and nothing
             adapts.
         dense_mass: as NumPyro's.
-        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.8 by proposal.
+        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.65 by proposal.
         target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
             leaves it.
         inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        num_subsets: in how many subsets passes over all the data are made, before sampling.
+        num_subsets: in how many subsets, at least 2, passes over all the data are made, before sampling.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -246,7 +248,7 @@ class PenaltyMH(MinibatchKernel):
         inverse_mass_matrix: Any = None,
         init_strategy: Callable[..., Any] = init_to_uniform,
         find_heuristic_step_size: bool = True,
-        num_subsets: int = 1,
+        num_subsets: int = 2,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
     ):
@@ -267,7 +269,7 @@ class PenaltyMH(MinibatchKernel):
         self._given_reference = reference
         super().__init__(
             model,
-            num_subsets,
+            resolve_num_subsets(num_subsets),
             plate=plate,
             data_axes=data_axes,
             step_size=step_size,
@@ -477,9 +479,8 @@ class PenaltyMH(MinibatchKernel):
             return noise
         count = noise.count + 1
         mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
-        ends = jnp.array([window.end for window in build_adaptation_schedule(self._num_warmup)][:-1] or [-1])
         wanted = jnp.ceil(mean / self._penalty.target_noise).astype(noise.num_groups.dtype)
-        at_end = jnp.any(state.i == ends)
+        at_end = jnp.any(state.i + 1 == jnp.array(growth_times(self._num_warmup) or [-1]))
         groups = jnp.where(at_end, jnp.clip(wanted, 1, batches.max_groups), noise.num_groups)
         return noise._replace(num_groups=groups, mean=jnp.where(at_end, 0.0, mean), count=jnp.where(at_end, 0, count))
 

@@ -42,12 +42,14 @@ from pyro_split.proposals import Forces, propose
 from pyro_split.splitting import ModelSplit
 from pyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
+from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
     TRUSTED_NOISE,
     Batches,
     PenaltySettings,
     check_hessian_size,
+    growth_times,
     penalty,
     warn_of_noise,
 )
@@ -59,7 +61,7 @@ class NoiseState(NamedTuple):
 
     Attributes:
         num_groups: the number of batches, as a multiple of the least.
-        mean: mean of χ² times ``num_groups``, over the warm-up window that is under way.
+        mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
         count: its iterations.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
@@ -155,20 +157,20 @@ class PenaltyMH(MinibatchKernel):
             all rows, before sampling (unless ``initial_params`` say where to start and there is no control variate).
         variance_correction: whether the penalty allows for χ²'s being an estimate; False is the plain χ²/2.
         step_size: step size, or where its adaptation starts. A Hamiltonian proposal's step is a random fraction of it,
-            from 1/3 to 1.
+            from 2/3 to 1.
         num_steps: leapfrog steps of a Hamiltonian proposal; None for 5.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows. Of a model with at most 2,000
             parameters it is that of the normal approximation at the reference instead, if there is one, and nothing
             adapts.
         full_mass: as Pyro's.
-        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.8 by proposal.
+        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.65 by proposal.
         target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
             leaves it.
         inverse_mass_matrix: inverse mass matrix to start from, as Pyro's.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        num_subsets: in how many subsets passes over all the data are made, before sampling.
+        num_subsets: in how many subsets, at least 2, passes over all the data are made, before sampling.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -221,7 +223,7 @@ class PenaltyMH(MinibatchKernel):
         inverse_mass_matrix: Any = None,
         init_strategy: Callable[..., Any] = init_to_uniform,
         find_heuristic_step_size: bool = True,
-        num_subsets: int = 1,
+        num_subsets: int = 2,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
         jit_compile: bool = True,
@@ -243,7 +245,7 @@ class PenaltyMH(MinibatchKernel):
         self._given_reference = reference
         super().__init__(
             model,
-            num_subsets,
+            resolve_num_subsets(num_subsets),
             plate=plate,
             data_axes=data_axes,
             step_size=step_size,
@@ -428,7 +430,7 @@ class PenaltyMH(MinibatchKernel):
             return noise
         count = noise.count + 1
         mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
-        if self._t not in self._adapter.window_ends[:-1]:
+        if self._t not in growth_times(self._warmup_steps):
             return noise._replace(mean=mean, count=count)
         wanted = math.ceil(mean / self._penalty.target_noise)
         return noise._replace(num_groups=min(max(wanted, 1), batches.max_groups), mean=0.0, count=0)

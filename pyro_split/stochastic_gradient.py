@@ -47,6 +47,7 @@ from pyro_split.minibatches import draw_minibatch
 from pyro_split.potential import SplitPotential
 from pyro_split.splitting import ModelSplit
 from split_common.checks import check_positive_float, check_positive_int
+from split_common.minibatches import resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
@@ -213,6 +214,8 @@ class StochasticGradientKernel(MinibatchKernel):
         self._dynamics = dynamics
         self._step_size = check_step_size(step_size)
         self._preconditioner = check_preconditioner(preconditioner)
+        if dynamics.batch_size is not None:
+            num_subsets = resolve_num_subsets(num_subsets)
         super().__init__(model, num_subsets, **options)
 
     def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:

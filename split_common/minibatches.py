@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from split_common.checks import check_positive_int
+
 FINGERPRINT_ENTRIES = 4096  # of each data array, by which a state left by other data is known
-FEW, MANY = 4, 100  # times as many rows as are drawn
+FEW, MANY = 4, 20  # times as many rows as are drawn
 
 
 def draws_by_permutation(num_rows: int, size: int) -> bool:
@@ -16,6 +18,11 @@ def draws_by_permutation(num_rows: int, size: int) -> bool:
 def draws_with_replacement(num_rows: int, size: int) -> bool:
     """Whether so small a part of the rows is drawn that distinct ones would gain nothing, and cost the sorting."""
     return size * MANY <= num_rows
+
+
+def resolve_num_subsets(num_subsets: int) -> int:
+    """Return ``num_subsets``, at least 2: of one subset, the check of a split cannot tell whether rows are apart."""
+    return max(2, check_positive_int("num_subsets", num_subsets))
 
 
 def check_no_local_latents(kernel: str, local: Sequence[str]) -> None:

@@ -107,6 +107,62 @@ class NumPyroBackend:
         keys = self._jax.random.split(self._jax.random.key(seed), num)
         return self._jax.vmap(lambda key: kinetic.draw(z, key))(keys)
 
+    def reference(self, potential, z, settings):
+        """What a kernel of these settings learns of a reference."""
+        from numpyro_split.control_variates import expand
+
+        return expand(potential, z, 1.0, settings)
+
+    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0):
+        """``num`` estimates of a change of energy and of their variance, shape (num,) each."""
+        from numpyro_split.estimates import Estimator
+
+        estimator, groups = Estimator(potential, batches, target, taylor), self.np.array(batches.max_groups)
+        keys = self._jax.random.split(self._jax.random.key(seed), num)
+        found = self._jax.jit(lambda: self._jax.lax.map(lambda key: estimator(new, old, groups, key), keys))()
+        return np.asarray(found.change), np.asarray(found.chi2)
+
+    def force(self, settings, batches, potential, taylor, seed=0):
+        from numpyro_split.proposals import draw_force
+
+        return draw_force(settings, batches, potential, taylor, self._jax.random.key(seed))
+
+    def force_grad(self, force, z):
+        return force.energies_and_grad(z)[1]
+
+    def noisy_chains(self, settings, variance, known_variance, num_draws, step_size, seed=0):
+        """Draws of a standard normal in 2 dimensions, its energy known with noise; shape (chains, draws, 2).
+
+        Args:
+            settings: the proposal, its surrogate the target itself.
+            variance: of the noise.
+            known_variance: what the penalty is told.
+            num_draws: of each of 4 chains.
+            step_size: of the proposal.
+            seed: draws everything.
+        """
+        from numpyro_split.estimates import Estimate
+        from numpyro_split.kinetic import EuclideanKinetic
+        from numpyro_split.penalty_mh import transition
+        from numpyro_split.proposals import Force, propose
+
+        jax, jnp = self._jax, self.np
+        pulls = settings.gradient is not None
+        force = Force(lambda z: jax.tree.map(lambda x: pulls * x, z))
+        kinetic = EuclideanKinetic.of_inverse(jnp.ones(2))
+
+        def one(z, key):
+            key_move, key_noise, key_accept = jax.random.split(key, 3)
+            start, end = propose(settings, force, kinetic, {"x": z}, step_size, key_move)
+            change = 0.5 * (jnp.sum(end.z["x"] ** 2) - jnp.sum(z**2))
+            noise = jnp.sqrt(variance) * jax.random.normal(key_noise)
+            estimate = Estimate(change + noise, jnp.array(known_variance), jnp.array(2), jnp.zeros(2))
+            chosen, _, _ = transition(start, end, estimate, kinetic, False, key_accept)
+            return chosen.z["x"], chosen.z["x"]
+
+        keys = jax.random.split(jax.random.key(seed), (4, num_draws))
+        return np.asarray(jax.jit(jax.vmap(lambda keys: jax.lax.scan(one, jnp.zeros(2), keys)[1]))(keys))
+
     def compiled(self, function):
         return self._jax.jit(function)
 
@@ -218,6 +274,48 @@ class PyroBackend:
         self.ppl.set_rng_seed(seed)
         draws = [kinetic.draw(z) for _ in range(num)]
         return {name: self.np.stack([p[name] for p in draws]) for name in z}
+
+    def reference(self, potential, z, settings):
+        from pyro_split.control_variates import expand
+
+        return expand(potential, z, 1.0, settings)
+
+    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0):
+        from pyro_split.estimates import Estimator
+
+        self.ppl.set_rng_seed(seed)
+        estimator = Estimator(potential, batches, target, taylor, list(new))
+        found = [estimator(new, old, batches.max_groups) for _ in range(num)]
+        return np.array([estimate.change for estimate in found]), np.array([estimate.chi2 for estimate in found])
+
+    def force(self, settings, batches, potential, taylor, seed=0):
+        from pyro_split.proposals import Forces
+
+        self.ppl.set_rng_seed(seed)
+        return Forces(settings, batches, potential, taylor, ["a", "b"]).draw()
+
+    def force_grad(self, force, z):
+        return force.energies_and_grad(z)[1]
+
+    def noisy_chains(self, settings, variance, known_variance, num_draws, step_size, seed=0):
+        from pyro_split.estimates import Estimate
+        from pyro_split.kinetic import EuclideanKinetic
+        from pyro_split.penalty_mh import transition
+        from pyro_split.proposals import Force, propose
+
+        self.ppl.set_rng_seed(seed)
+        pulls = float(settings.gradient is not None)
+        force = Force(lambda z: {"x": pulls * z["x"]})
+        kinetic = EuclideanKinetic.of_inverse({("x",): self.np.ones(2)})
+        z, draws = {"x": self.np.zeros(2)}, []
+        for _ in range(num_draws):
+            start, end = propose(settings, force, kinetic, z, step_size)
+            change = 0.5 * float((end.z["x"] ** 2).sum() - (z["x"] ** 2).sum())
+            noise = variance**0.5 * float(self.np.randn(()))
+            estimate = Estimate(change + noise, known_variance, 2, (0.0, 0.0))
+            z = transition(start, end, estimate, kinetic, False)[0].z
+            draws.append(z["x"].numpy())
+        return np.array(draws)[None]
 
     def compiled(self, function):
         return function

@@ -1,0 +1,351 @@
+"""PenaltyMH as the host runs it: its posteriors, what it reads, adapts, reports, warns of and refuses; and the audit.
+
+Posteriors are compared with closed forms (linear regression) or with long plain HMC (logistic regression) at
+|z| < 4.2, see ``statistics.py``. The default tests make some 40 comparisons, the slow ones 150: a right kernel fails
+somewhere for about one seed in 200. Two seeds were tried.
+"""
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from tests import models
+from tests.backends import NumPyroBackend, PyroBackend
+from tests.statistics import Disagreement, assert_agree, compare_moments, compare_with_reference
+
+SEED = 0
+slow = pytest.mark.slow
+
+
+def linear(lib, num_rows=2000, plate_size=None):
+    """Two coefficients of a regression with noise of variance 1, the data, and their moments at a power of the data."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(num_rows, 2))
+    y = X @ [1.0, -0.5] + rng.normal(size=num_rows)
+
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(0.0, lib.np.ones(2)).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    def moments(temper=1.0):
+        covariance = np.linalg.inv(np.eye(2) + temper * X.T @ X)
+        return covariance @ (temper * X.T @ y), np.diag(covariance)
+
+    return model, (lib.array(X), lib.array(y)), moments
+
+
+def logistic(lib, num_rows=2000, dim=3):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(num_rows, dim))
+    y = (rng.uniform(size=num_rows) < 1 / (1 + np.exp(-X @ np.linspace(-1, 1, dim)))).astype(float)
+
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(0.0, lib.np.ones(dim)).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Bernoulli(logits=X @ w), obs=y)
+
+    return model, (lib.array(X), lib.array(y))
+
+
+def draws_of(lib, kernel, args, num_warmup=500, num_samples=4000, name="w", **options):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the noise of PenaltyMH")
+        mcmc = lib.run(kernel, *args, num_warmup=num_warmup, num_samples=num_samples, seed=SEED, **options)
+    return mcmc, lib.to_numpy(mcmc.get_samples(group_by_chain=True)[name])
+
+
+# --- posteriors ------------------------------------------------------------------------------------------------------
+
+POSTERIORS = [
+    ({}, False),
+    ({"gradient": "minibatch"}, True),
+    ({"proposal": "langevin"}, True),
+    ({"proposal": "langevin", "control_variate": "taylor1"}, True),
+    ({"proposal": "random_walk", "control_variate": "taylor1"}, True),
+    ({"control_variate": "taylor1"}, True),
+    ({"target_noise": 1.0, "proposal": "random_walk", "control_variate": None, "num_batches": 10}, True),
+    ({"target": "expected", "proposal": "langevin", "control_variate": None}, False),
+    ({"target": "expected"}, True),
+    ({"target": "expected", "proposal": "random_walk", "control_variate": "taylor1"}, True),
+]
+
+
+def posterior_cases():
+    for options, rests in POSTERIORS:
+        name = " ".join(str(value) for value in options.values()) or "default"
+        yield pytest.param(options, marks=slow if rests else [], id=name)
+
+
+@pytest.mark.parametrize("options", posterior_cases())
+def test_linear_regression(lib, options):
+    model, args, moments = linear(lib)
+    options = {"batch_size": 20, "num_batches": 20, **options}
+    num_samples = 20_000 if options.get("proposal") == "random_walk" else 4000
+    if lib.name == "pyro":
+        num_samples //= 2
+    draws = draws_of(lib, lib.split.PenaltyMH(model, **options), args, num_samples=num_samples)[1]
+    temper = 20 / 2000 if options.get("target") == "expected" else 1.0
+    assert_agree(compare_moments("w", draws, *moments(temper)))
+    if temper < 1:  # the negative control: 20 of 2,000 rows' worth of data leave a posterior ten times as wide
+        with pytest.raises(Disagreement):
+            assert_agree(compare_moments("w", draws, *moments()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"proposal": "langevin", "control_variate": "taylor1", "num_batches": 40}, marks=slow),
+        pytest.param({"variance_correction": False}, marks=slow),
+        pytest.param({"hessian_rank": 2}, marks=slow),
+    ],
+    ids=["default", "langevin", "plain penalty", "rank 2"],
+)
+@pytest.mark.parametrize("backend", [NumPyroBackend, pytest.param(PyroBackend, marks=slow)])
+def test_logistic_regression_against_plain_hmc(backend, options):
+    import arviz as az
+
+    lib = backend()
+
+    model, args = logistic(lib)
+    reference = draws_of(lib, lib.split.SymmetricSplitHMC(model), args, num_samples=3000)[1]
+    kernel = lib.split.PenaltyMH(model, **{"batch_size": 20, "num_batches": 20, **options})
+    draws = draws_of(lib, kernel, args)[1]
+    comparisons = []
+    for d in range(3):
+        x = reference[:, :, d]
+        known = {"mean": float(x.mean()), "sd": float(x.std(ddof=1)), "mcse_mean": float(az.mcse(x, method="mean"))}
+        comparisons += compare_with_reference(f"w[{d}]", draws[:, :, d], known)
+    assert_agree(comparisons)
+
+
+# --- adaptation, statistics, warnings --------------------------------------------------------------------------------
+
+
+def test_statistics(lib):
+    model, args, _ = linear(lib)
+    mcmc, _ = draws_of(lib, lib.split.PenaltyMH(model, batch_size=20, num_batches=10), args, 50, 60)
+    found = lib.statistics(mcmc)
+    assert {"chi2", "num_batches", "rows_touched", "accept_prob", "potential_energy", "diverging"} <= set(found)
+    assert np.all(found["rows_touched"] == 200)
+    assert np.all(found["num_batches"] == 10)
+    assert np.all(found["num_grads"] == 0)  # the surrogate reads no row
+    assert len(np.unique(found["step_size"])) == 1  # frozen
+    data = lib.split.to_inference_data(mcmc)
+    assert data.sample_stats["chi2"].shape == (1, 60)
+
+
+@slow
+def test_statistics_of_a_proposal_that_reads_rows(lib):
+    model, args, _ = linear(lib)
+    kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=10, proposal="langevin", gradient="minibatch")
+    found = lib.statistics(draws_of(lib, kernel, args, 5, 5)[0])
+    assert np.all(found["rows_touched"] == 400)
+    assert np.all(found["num_grads"] == 2)
+
+
+@slow
+def test_estimated_energy_is_the_energy_to_within_the_noise(lib):
+    model, args, _ = linear(lib)
+    mcmc, draws = draws_of(lib, lib.split.PenaltyMH(model, batch_size=20, num_batches=10), args, 50, 20)
+    potential = lib.split.split_model(model, args, num_subsets=1)
+    exact = [float(potential.potential({"w": lib.array(w)})) for w in draws[0]]
+    np.testing.assert_allclose(lib.statistics(mcmc)["potential_energy"][0], exact, rtol=1e-8)
+
+
+def test_number_of_batches_adapts_to_the_noise_and_is_then_frozen(lib):
+    model, args, _ = linear(lib)
+    kernel = lib.split.PenaltyMH(
+        model, batch_size=5, num_batches=10, proposal="random_walk", control_variate=None, target_noise=1.0,
+        step_size=0.5, adapt_step_size=False,
+    )  # fmt: skip
+    found = lib.statistics(draws_of(lib, kernel, args, 300, 400)[0])
+    num_batches = np.unique(found["num_batches"])
+    assert len(num_batches) == 1
+    assert num_batches[0] > 10
+    assert num_batches[0] % 10 == 0
+    assert 0.4 < found["chi2"].mean() < 1.6
+
+
+def noisy(lib, **options):
+    model, args, _ = linear(lib)
+    options = {"step_size": 3.0, "adapt_step_size": False, "control_variate": None, **options}
+    return lib.split.PenaltyMH(model, batch_size=10, num_batches=5, proposal="random_walk", **options), args
+
+
+def test_too_much_noise_is_warned_of(lib):
+    kernel, args = noisy(lib)
+    with pytest.warns(UserWarning, match=r"the noise of PenaltyMH is too large to trust: χ² was above K/4 \(K = 5"):
+        lib.run(kernel, *args, num_warmup=10, num_samples=110)
+
+
+@slow
+def test_little_noise_is_not_warned_of(lib):
+    kernel, args = noisy(lib, control_variate="taylor2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        lib.run(kernel, *args, num_warmup=10, num_samples=110)
+
+
+def test_audit_tells_right_from_wrong(lib):
+    options = {"num_pairs": 20, "num_repeats": 50}
+    kernel, args = noisy(lib, control_variate="taylor2", step_size=0.5)
+    right = lib.split.audit(draws_of(lib, kernel, args, 100, 200)[0], **options)
+    assert right.trustworthy
+    assert right.share_above == 0
+    np.testing.assert_allclose(right.temperature, 1.0, atol=1e-3)
+    np.testing.assert_allclose(right.exact_accept_prob, right.accept_prob, atol=1e-3)
+    kernel, args = noisy(lib)
+    mcmc = draws_of(lib, kernel, args, 100, 200)[0]
+    wrong = kernel.audit(mcmc, **options)
+    assert not wrong.trustworthy
+    assert wrong.share_above > 0.5
+    assert wrong.accept_prob < wrong.exact_accept_prob
+    assert "too noisy to tell" in str(wrong)
+
+
+def test_audit_needs_a_run_of_this_kernel(lib):
+    model, args, _ = linear(lib, num_rows=20)
+    mcmc = lib.run(lib.split.SymmetricSplitHMC(model), *args, num_warmup=2, num_samples=2)
+    with pytest.raises(TypeError, match="made with a PenaltyMH kernel, got SymmetricSplitHMC"):
+        lib.split.audit(mcmc)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_models_and_data_that_are_refused(lib):
+    model, args, _ = linear(lib, num_rows=20)
+    penalty_mh = lib.split.PenaltyMH
+    with pytest.raises(ValueError, match="batch_size must be at most the number of rows in the data plate, 20, got 21"):
+        lib.run(penalty_mh(model, batch_size=21), *args)
+    local, local_args = models.local_latents_and_factors(lib)
+    with pytest.raises(ValueError, match="PenaltyMH needs a model whose latent sites all lie outside the data plate"):
+        lib.run(penalty_mh(local, batch_size=2), *local_args)
+    whole, whole_args = models.statistic_of_all_rows(lib)
+    with pytest.raises(lib.split.ModelNotSplittableError):
+        lib.run(penalty_mh(whole, batch_size=2), *whole_args)
+    with pytest.raises(ValueError, match="hessian_rank must be below the number of parameters, 2, got 2"):
+        lib.run(penalty_mh(model, batch_size=2, hessian_rank=2), *args)
+
+
+def test_second_derivatives_of_a_large_model_take_an_approximation(lib):
+    def model(X):
+        w = lib.ppl.sample("w", lib.dist.Normal(0.0, lib.np.ones(100_000)).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(w[0], 1.0), obs=X)
+
+    with pytest.raises(ValueError, match=r"must be used with hessian_rank for more than 2000 parameters.*got 100000"):
+        lib.run(lib.split.PenaltyMH(model, batch_size=2), lib.np.zeros(20))
+
+
+@slow
+def test_reference_may_be_given(lib):
+    model, args, moments = linear(lib)
+    kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=20, reference={"w": moments()[0] + 0.01})
+    draws = draws_of(lib, kernel, args, num_samples=2000)[1]
+    assert_agree(compare_moments("w", draws, *moments()))
+
+
+def test_pickled_kernel(lib):
+    kernel = pickle.loads(pickle.dumps(lib.split.PenaltyMH(models_free_model, batch_size=5, num_batches=2)))
+    assert kernel.num_subsets == 2
+
+
+def models_free_model(y):
+    """At module level, so that it pickles."""
+
+
+# --- what an iteration reads -----------------------------------------------------------------------------------------
+
+ODD = 10_007  # rows: a number that nothing else has
+
+
+class TestNumPyro:
+    @pytest.fixture
+    def lib(self):
+        return NumPyroBackend()
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, pytest.param({"gradient": "minibatch"}, marks=slow), pytest.param({"control_variate": None}, marks=slow)],
+        ids=["surrogate", "minibatch", "none"],
+    )
+    def test_no_iteration_reads_all_rows(self, lib, options):
+        import jax
+
+        model, args = logistic(lib, ODD)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=3, **options)
+        state = kernel.init(jax.random.key(0), 100, None, args, {})
+        compiled = jax.jit(kernel._transition).lower(kernel._bind(args, {}), state).compile().as_text()
+        # instructions that make an array of so many rows, other than handing on the data themselves
+        made = re.findall(rf"= \w+\[(?:\d+,)*{ODD}(?:,\d+)*\]\S* (\w[\w-]*)\(", compiled)
+        assert set(made) <= {"parameter", "get-tuple-element", "bitcast"}, set(made)
+
+    def test_resuming_on_other_data_expands_afresh(self, lib):
+        import jax
+
+        model, args, _ = linear(lib)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=5)
+        mcmc, _ = draws_of(lib, kernel, args, 50, 20)
+        other = (args[0], args[1] + args[0] @ lib.array([0.1, 0.1]))
+        mcmc.post_warmup_state = mcmc.last_state
+        mcmc.run(jax.random.key(1), *other)
+        fresh = lib.split.split_model(model, other, num_subsets=1)
+        reference = mcmc.last_state.taylor.reference
+        grad, prior = fresh.potential_and_grad(reference)[1]["w"], -reference["w"]
+        np.testing.assert_allclose(mcmc.last_state.taylor.grad, -(grad + prior), rtol=1e-6)
+
+    @slow
+    @pytest.mark.parametrize("chain_method", ["sequential", "vectorized", "parallel"])
+    def test_ways_to_run_chains(self, lib, chain_method):
+        model, args, moments = linear(lib)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=10)
+        options = {"num_chains": 2, "chain_method": chain_method, "num_samples": 2000}
+        mcmc, draws = draws_of(lib, kernel, args, **options)
+        assert_agree(compare_moments("w", draws, *moments()))
+        assert lib.split.audit(mcmc, num_pairs=5, num_repeats=10).trustworthy
+        mcmc, draws = draws_of(lib, kernel, args, jit_model_args=True, **options)
+        assert_agree(compare_moments("w", draws, *moments()))
+
+
+class TestPyro:
+    @pytest.fixture
+    def lib(self):
+        return PyroBackend()
+
+    @pytest.mark.parametrize("jit_compile", [True, False])
+    @pytest.mark.parametrize(
+        "options", [{}, {"gradient": "minibatch"}, {"control_variate": None}], ids=["surrogate", "minibatch", "none"]
+    )
+    def test_no_iteration_reads_all_rows(self, lib, options, jit_compile):
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves
+
+        longest = [0]
+
+        class Listen(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                out = func(*args, **(kwargs or {}))
+                longest.extend(max(x.shape, default=0) for x in tree_leaves(out) if isinstance(x, torch.Tensor))
+                return out
+
+        model, args = logistic(lib, ODD)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=3, jit_compile=jit_compile, **options)
+        kernel.setup(2, *args)
+        draw = kernel.sample(kernel.initial_params)  # traces what is traced
+        with Listen():
+            kernel.sample(draw)
+        assert 0 < max(longest) < 1000
+
+    def test_chains_start_apart_and_audit_with_their_own_metric(self, lib):
+        model, args, _ = linear(lib)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=10)
+        mcmc, draws = draws_of(lib, kernel, args, 20, 20, num_chains=2)
+        assert not np.any(draws[0] == draws[1])
+        assert lib.split.audit(mcmc, num_pairs=4, num_repeats=5).trustworthy
