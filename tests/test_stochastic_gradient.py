@@ -438,7 +438,10 @@ class TestNumPyro:
         state = kernel.init(jax.random.key(0), 10, None, args, {})
         assert self._wide(lambda state, args: kernel.sample(state, args, {}), state, args) == []
         # a step of all rows would be seen
-        assert self._wide(lambda state, args: kernel._bind(args, {}).potential_and_grad(state.z), state, args)
+        rows = np.arange(self.NUM_ROWS)
+        assert self._wide(
+            lambda state, args: kernel._bind(args, {}).pointwise_log_likelihood(state.z, rows), state, args
+        )
 
     def _wide(self, function, *args):
         """Instructions of the compiled program that compute something with an entry for each row of the data."""
