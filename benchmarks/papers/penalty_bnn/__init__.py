@@ -1,0 +1,1 @@
+"""The experiments of "Data subsampling for Bayesian neural networks", with PenaltyMH."""
