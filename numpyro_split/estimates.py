@@ -63,11 +63,12 @@ class Estimator:
         between = jnp.sum((changes - mean) ** 2, where=used) / (num_batches - 1)
 
         prior = jax.vmap(self._potential.log_prior)(points)
-        change, totals = prior[1] - prior[0], jnp.zeros(2)
+        change, known = prior[1] - prior[0], prior
         if self._taylor is not None:
-            change += self._temper * self._taylor.change(new, old)
-            totals = self._temper * jax.vmap(self._taylor.total)(points)
-        energies = -prior - totals - values / num_batches
+            of_expansion = self._temper * self._taylor.change(new, old)
+            change += of_expansion
+            known += self._temper * self._taylor.total(old) + jnp.stack([jnp.zeros(()), of_expansion])
+        energies = -known - values / num_batches
         return Estimate(-change - mean, self._batches.chi2(between, num_batches), num_batches, energies)
 
     def _batch_sums(self, points: Position, num_groups: jax.Array, rng_key: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -139,8 +139,9 @@ class SplitKernel(MCMCKernel):
         self._num_warmup = num_warmup
         self._split_model(model_args, model_kwargs)
         potential = self._bind(model_args, model_kwargs)
-        self._set_up(potential, init_params, model_args, model_kwargs)
         single = is_prng_key(rng_key)
+        first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
+        self._set_up(potential, first, model_args, model_kwargs)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         key_position, key_chain = keys[0], keys[1]
         if init_params is None:
@@ -238,7 +239,7 @@ class SplitKernel(MCMCKernel):
     def _set_up(
         self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Learn what a kernel needs to know of the data before a chain starts."""
+        """Learn what a kernel needs to know of the data before chains start; ``init_params`` are the first one's."""
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         if self._potential is not None:

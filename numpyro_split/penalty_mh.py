@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax, random
+from jax import random
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import MCMC
@@ -43,41 +43,23 @@ from numpyro_split.estimates import Estimate, Estimator
 from numpyro_split.integrators import IntegratorState
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.minibatch_kernel import MinibatchKernel
+from numpyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
+from split_common.checks import check_sites
 from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
-    TRUSTED_NOISE,
     Batches,
     PenaltySettings,
     check_hessian_size,
-    growth_times,
+    check_reference,
     penalty,
-    warn_of_noise,
 )
-from split_common.trajectory import DRAWS_BEFORE_WARNING, FREQUENT, STATISTICS
-
-
-class NoiseState(NamedTuple):
-    """What is remembered of the noise.
-
-    Attributes:
-        num_groups: the number of batches, as a multiple of the least.
-        mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
-        count: its iterations.
-        mean_chi2: mean of χ² over the draws so far.
-        share_above: share of the draws so far with χ² above K/4.
-    """
-
-    num_groups: jax.Array
-    mean: jax.Array
-    count: jax.Array
-    mean_chi2: jax.Array
-    share_above: jax.Array
+from split_common.trajectory import STATISTICS
 
 
 class PenaltyMHState(NamedTuple):
@@ -124,12 +106,9 @@ class PenaltyMHState(NamedTuple):
     rng_key: jax.Array
 
 
-def decide(
-    estimate: Estimate, kinetic_change: jax.Array, corrected: bool, uniform: Callable[[], jax.Array]
-) -> Decision:
-    """Accept or reject by an estimate, with the penalty for its noise."""
-    u = penalty(estimate.chi2, estimate.num_batches, corrected)
-    return metropolis(estimate.change + u + kinetic_change, uniform)
+def penalised_change(estimate: Estimate, kinetic_change: jax.Array, corrected: bool) -> jax.Array:
+    """The change of energy that a decision rests on: the estimate, and the penalty for its noise."""
+    return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
 def transition(
@@ -150,7 +129,8 @@ def transition(
         corrected: whether the penalty allows for the variance's being an estimate.
         rng_key: decides.
     """
-    decision = decide(estimate, kinetic.change(end, start), corrected, partial(random.uniform, rng_key))
+    change = penalised_change(estimate, kinetic.change(end, start), corrected)
+    decision = metropolis(change, partial(random.uniform, rng_key))
     chosen = jax.tree.map(lambda a, b: jnp.where(decision.accepted, a, b), end, start)
     return chosen, jnp.where(decision.accepted, estimate.energies[1], estimate.energies[0]), decision
 
@@ -298,8 +278,6 @@ class PenaltyMH(MinibatchKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
-        check_hessian_size(sum(split.site_sizes.values()), self._penalty)
-        self._batches(split.layout.num_rows)
         self._is_set_up = False
 
     def _set_up(
@@ -310,10 +288,13 @@ class PenaltyMH(MinibatchKernel):
             return
         self._reference = Reference(None, None, None)
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
-        if self._penalty.control_variate or self._given_reference or init_params is None:
+        given = init_params or self._given_reference or {}
+        sizes = {name: jnp.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
+        if sizes:
+            check_hessian_size(sum(sizes.values()), self._penalty)
+        if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             with jax.ensure_compile_time_eval():
                 z = self._find_reference(potential, init_params, temper, args, kwargs)
-                check_hessian_size(sum(u.size for u in z.values()), self._penalty)
                 self._reference = expand(potential, z, temper, self._penalty)
         self._starts.clear()  # they hold the expansion as constants
         self._is_set_up = True
@@ -329,7 +310,12 @@ class PenaltyMH(MinibatchKernel):
         """The reference that was given, or the mode."""
         if self._given_reference is not None:
             given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self._given_reference.items()}
-            return given if self._split is None else self._split.unconstrain(given)
+            if self._split is None:
+                return given
+            check_reference(given, self._split.site_sizes)
+            reference = self._split.unconstrain(given)
+            check_sites("reference", {name: u.size for name, u in reference.items()}, self._split.site_sizes)
+            return reference
         if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):
             raise ValueError(
                 "reference must be given where the data are traced (`run` under a transformation), got reference=None"
@@ -375,8 +361,7 @@ class PenaltyMH(MinibatchKernel):
                 start, end, estimate = self._propose(
                     potential, taylor, kinetic, point.z, step_size, jnp.array(1), rng_key
                 )
-                u = penalty(estimate.chi2, estimate.num_batches, self._penalty.variance_correction)
-                return estimate.change + u + kinetic.change(end, start)
+                return penalised_change(estimate, kinetic.change(end, start), self._penalty.variance_correction)
 
             return energy_change
 
@@ -406,7 +391,7 @@ class PenaltyMH(MinibatchKernel):
             chi2=zero,
             num_batches=none,
             rows_touched=none,
-            noise=NoiseState(none + 1, zero, none, zero, zero),
+            noise=NoiseState.start(),
             taylor=self._reference.taylor,
             adapt_state=adapt_state,
             data_fingerprint=jnp.zeros((), jnp.uint32),
@@ -458,50 +443,12 @@ class PenaltyMH(MinibatchKernel):
             chi2=estimate.chi2,
             num_batches=estimate.num_batches,
             rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
-            noise=self._noise(state, estimate, batches),
+            noise=NoiseAdapter(settings.target_noise, batches, self._num_warmup).update(state.i, estimate, state.noise),
             adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
             rng_key=rng_key,
         )
-        self._warn_of_noise(moved)
+        warn_if_noisy(moved.i - self._num_warmup, moved.num_batches, moved.noise)
         return moved
-
-    def _noise(self, state: PenaltyMHState, estimate: Estimate, batches: Batches) -> NoiseState:
-        """What is remembered of the noise after an estimate; the number of batches follows it in warm-up."""
-        noise, chi2 = state.noise, estimate.chi2
-        num_draws = jnp.maximum(state.i + 1 - self._num_warmup, 0)
-        above = chi2 > TRUSTED_NOISE * estimate.num_batches
-        weight = jnp.where(num_draws > 0, 1 / jnp.maximum(num_draws, 1), 0.0)
-        noise = noise._replace(
-            mean_chi2=noise.mean_chi2 + weight * (chi2 - noise.mean_chi2),
-            share_above=noise.share_above + weight * (above - noise.share_above),
-        )
-        if self._penalty.target_noise is None:
-            return noise
-        count = noise.count + 1
-        mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
-        wanted = jnp.ceil(mean / self._penalty.target_noise).astype(noise.num_groups.dtype)
-        at_end = jnp.any(state.i + 1 == jnp.array(growth_times(self._num_warmup) or [-1]))
-        groups = jnp.where(at_end, jnp.clip(wanted, 1, batches.max_groups), noise.num_groups)
-        return noise._replace(num_groups=groups, mean=jnp.where(at_end, 0.0, mean), count=jnp.where(at_end, 0, count))
-
-    def _warn_of_noise(self, state: PenaltyMHState) -> None:
-        """Warn once, of each chain, where many of the first draws rest on more noise than can be trusted."""
-        warns = (state.i - self._num_warmup == DRAWS_BEFORE_WARNING) & (state.noise.share_above > FREQUENT)
-
-        def warn(warns: Any, share: Any, chi2: Any, num_batches: Any) -> None:
-            if warns:
-                warn_of_noise(share, chi2, num_batches)
-
-        noise = state.noise
-        lax.cond(
-            warns,
-            partial(jax.debug.callback, warn),
-            lambda *_: None,
-            warns,
-            noise.share_above,
-            noise.mean_chi2,
-            state.num_batches,
-        )
 
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         """``state`` with the expansion, about the same reference, of the data given now."""

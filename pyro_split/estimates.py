@@ -70,14 +70,14 @@ class Estimator:
             sums.append(torch.cat([by_batch[1:] - by_batch[:1], by_batch]))
         changes, *values = torch.cat(sums, 1)
 
-        prior = [-float(self._potential.prior_energy_and_grad(z)[0]) for z in (old, new)]
-        change, totals = prior[1] - prior[0], [0.0, 0.0]
+        known = [-float(self._potential.prior_energy(z)) for z in (old, new)]
+        change = known[1] - known[0]
         if self._taylor is not None:
-            change += self._temper * self._taylor.change(new, old)
-            totals = [self._temper * self._taylor.total(z) for z in (old, new)]
-        before, after = (
-            -p - total - float(value.mean()) for p, total, value in zip(prior, totals, values, strict=True)
-        )
+            of_expansion = self._temper * self._taylor.change(new, old)
+            change += of_expansion
+            at_old = self._temper * self._taylor.total(old)
+            known = [known[0] + at_old, known[1] + at_old + of_expansion]
+        before, after = (-total - float(value.mean()) for total, value in zip(known, values, strict=True))
         chi2 = self._batches.chi2(float(changes.var()), num_batches)
         return Estimate(-change - float(changes.mean()), chi2, num_batches, (before, after))
 

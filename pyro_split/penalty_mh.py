@@ -21,7 +21,6 @@ Reference:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,41 +36,23 @@ from pyro_split.estimates import Estimate, Estimator
 from pyro_split.integrators import IntegratorState
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.minibatch_kernel import MinibatchKernel
+from pyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from pyro_split.potential import SplitPotential
 from pyro_split.proposals import Forces, propose
 from pyro_split.splitting import ModelSplit
 from pyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
+from split_common.checks import check_sites
 from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
-    TRUSTED_NOISE,
     Batches,
     PenaltySettings,
     check_hessian_size,
-    growth_times,
+    check_reference,
     penalty,
-    warn_of_noise,
 )
-from split_common.trajectory import DRAWS_BEFORE_WARNING, FREQUENT, STATISTICS
-
-
-class NoiseState(NamedTuple):
-    """What is remembered of the noise.
-
-    Attributes:
-        num_groups: the number of batches, as a multiple of the least.
-        mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
-        count: its iterations.
-        mean_chi2: mean of χ² over the draws so far.
-        share_above: share of the draws so far with χ² above K/4.
-    """
-
-    num_groups: int = 1
-    mean: float = 0.0
-    count: int = 0
-    mean_chi2: float = 0.0
-    share_above: float = 0.0
+from split_common.trajectory import STATISTICS
 
 
 class PenaltyMHState(NamedTuple):
@@ -106,10 +87,9 @@ class PenaltyMHState(NamedTuple):
     noise: NoiseState
 
 
-def decide(estimate: Estimate, kinetic_change: float, corrected: bool, uniform: Callable[[], float]) -> Decision:
-    """Accept or reject by an estimate, with the penalty for its noise."""
-    u = penalty(estimate.chi2, estimate.num_batches, corrected)
-    return metropolis(estimate.change + u + kinetic_change, uniform)
+def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool) -> float:
+    """The change of energy that a decision rests on: the estimate, and the penalty for its noise."""
+    return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
 def transition(
@@ -124,7 +104,8 @@ def transition(
         kinetic: the kinetic energy.
         corrected: whether the penalty allows for the variance's being an estimate.
     """
-    decision = decide(estimate, kinetic.change(end, start), corrected, lambda: float(torch.rand(())))
+    change = penalised_change(estimate, kinetic.change(end, start), corrected)
+    decision = metropolis(change, lambda: float(torch.rand(())))
     chosen = end if decision.accepted else start
     return chosen, estimate.energies[int(decision.accepted)], decision
 
@@ -283,8 +264,6 @@ class PenaltyMH(MinibatchKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
-        check_hessian_size(sum(split.site_sizes.values()), self._penalty)
-        self._batches(split.layout.num_rows)
         self._forget_reference()
 
     def _set_up(
@@ -295,9 +274,12 @@ class PenaltyMH(MinibatchKernel):
             return
         self._forget_reference()
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
-        if self._penalty.control_variate or self._given_reference or init_params is None:
+        given = init_params or self._given_reference or {}
+        sizes = {name: np.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
+        if sizes:
+            check_hessian_size(sum(sizes.values()), self._penalty)
+        if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             z = self._find_reference(potential, init_params, temper, args, kwargs)
-            check_hessian_size(sum(u.numel() for u in z.values()), self._penalty)
             self._reference = expand(potential, z, temper, self._penalty)
         self._is_set_up = True
 
@@ -311,8 +293,14 @@ class PenaltyMH(MinibatchKernel):
     ) -> Position:
         """The reference that was given, or the mode."""
         if self._given_reference is not None:
-            given = {name: torch.as_tensor(x) for name, x in self._given_reference.items()}
-            return given if self._split is None else self._split.unconstrain(given)
+            dtype = torch.get_default_dtype()
+            given = {name: torch.as_tensor(x, dtype=dtype) for name, x in self._given_reference.items()}
+            if self._split is None:
+                return given
+            check_reference(given, self._split.site_sizes)
+            reference = self._split.unconstrain(given)
+            check_sites("reference", {name: u.numel() for name, u in reference.items()}, self._split.site_sizes)
+            return reference
         if self._split is not None:
             return find_reference(potential, self._split.reference_position(args, kwargs), temper)
         if init_params is None:
@@ -353,8 +341,7 @@ class PenaltyMH(MinibatchKernel):
         def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
             def energy_change(step_size: float) -> float:
                 start, end, estimate = self._propose(kinetic, z, step_size, 1)
-                u = penalty(estimate.chi2, estimate.num_batches, self._penalty.variance_correction)
-                return estimate.change + u + kinetic.change(end, start)
+                return penalised_change(estimate, kinetic.change(end, start), self._penalty.variance_correction)
 
             return energy_change
 
@@ -412,34 +399,12 @@ class PenaltyMH(MinibatchKernel):
             chi2=estimate.chi2,
             num_batches=estimate.num_batches,
             rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
-            noise=self._noise(state.noise, estimate, batches),
+            noise=NoiseAdapter(settings.target_noise, batches, self._warmup_steps).update(
+                self._t, estimate, state.noise
+            ),
         )
-        self._warn_of_noise(moved)
+        warn_if_noisy(self._t - self._warmup_steps, moved.num_batches, moved.noise)
         return moved
-
-    def _noise(self, noise: NoiseState, estimate: Estimate, batches: Batches) -> NoiseState:
-        """What is remembered of the noise after an estimate; the number of batches follows it in warm-up."""
-        chi2, num_draws = estimate.chi2, self._t - self._warmup_steps
-        if num_draws > 0:
-            above = chi2 > TRUSTED_NOISE * estimate.num_batches
-            return noise._replace(
-                mean_chi2=noise.mean_chi2 + (chi2 - noise.mean_chi2) / num_draws,
-                share_above=noise.share_above + (above - noise.share_above) / num_draws,
-            )
-        if self._penalty.target_noise is None:
-            return noise
-        count = noise.count + 1
-        mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
-        if self._t not in growth_times(self._warmup_steps):
-            return noise._replace(mean=mean, count=count)
-        wanted = math.ceil(mean / self._penalty.target_noise)
-        return noise._replace(num_groups=min(max(wanted, 1), batches.max_groups), mean=0.0, count=0)
-
-    def _warn_of_noise(self, state: PenaltyMHState) -> None:
-        """Warn once, of each chain, where many of the first draws rest on more noise than can be trusted."""
-        noise = state.noise
-        if self._t - self._warmup_steps == DRAWS_BEFORE_WARNING and noise.share_above > FREQUENT:
-            warn_of_noise(noise.share_above, noise.mean_chi2, state.num_batches)
 
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState, z: Position) -> PenaltyMHState:
         return state._replace(z=z)

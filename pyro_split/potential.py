@@ -155,6 +155,10 @@ class SplitPotential:
         total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
+    def prior_energy(self, z: Position) -> Tensor:
+        """The prior's term of U(z), a float64 scalar, from the model's trace."""
+        return -self._compiled(z)[0].value(*self._inputs(z, self._data))
+
     def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
         value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))

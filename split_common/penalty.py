@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -255,6 +256,13 @@ def check_hessian_size(size: int, settings: PenaltySettings) -> None:
         )
     if rank is not None and rank >= size:
         raise ValueError(f"hessian_rank must be below the number of parameters, {size}, got {rank}")
+
+
+def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
+    """Raise unless a reference holds every latent site."""
+    missing = [name for name in sites if name not in set(given)]
+    if missing:
+        raise ValueError(f"reference must hold a value of every latent site, {list(sites)}, got none of {missing}")
 
 
 def warn_of_noise(share: Any, mean_chi2: Any, num_batches: Any) -> None:

@@ -27,6 +27,7 @@ LAYERS = [
         "minibatch_kernel",
         "inference_data",
     },
+    {"noise"},
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
     {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},

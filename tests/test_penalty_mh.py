@@ -251,6 +251,16 @@ def test_reference_may_be_given(lib):
     assert_agree(compare_moments("w", draws, *moments()))
 
 
+def test_a_reference_must_hold_every_site(lib):
+    model, args, _ = linear(lib)
+    kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=2, reference={"v": lib.np.zeros(2)})
+    with pytest.raises(ValueError, match=r"reference must hold a value of every latent site.*none of \['w'\]"):
+        lib.run(kernel, *args)
+    kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=2, reference={"w": lib.np.zeros(3)})
+    with pytest.raises(ValueError, match="reference.*w"):
+        lib.run(kernel, *args)
+
+
 def test_pickled_kernel(lib):
     kernel = pickle.loads(pickle.dumps(lib.split.PenaltyMH(models_free_model, batch_size=5, num_batches=2)))
     assert kernel.num_subsets == 2
@@ -285,6 +295,14 @@ class TestNumPyro:
         # instructions that make an array of so many rows, other than handing on the data themselves
         made = re.findall(rf"= \w+\[(?:\d+,)*{ODD}(?:,\d+)*\]\S* (\w[\w-]*)\(", compiled)
         assert set(made) <= {"parameter", "get-tuple-element", "bitcast"}, set(made)
+
+    def test_chains_of_a_potential_start_where_they_are_told(self, lib):
+        model, args, _ = linear(lib)
+        potential = lib.split.split_model(model, args, num_subsets=2)
+        kernel = lib.split.PenaltyMH(potential, batch_size=20, num_batches=2, step_size=1e-6, adapt_step_size=False)
+        starts = lib.array([[0.0, 0.1], [0.2, 0.3]])
+        mcmc = lib.run(kernel, num_warmup=0, num_samples=1, num_chains=2, init_params={"w": starts})
+        np.testing.assert_allclose(mcmc.get_samples(group_by_chain=True)["w"][:, 0], starts, atol=1e-3)
 
     def test_resuming_on_other_data_expands_afresh(self, lib):
         import jax

@@ -25,19 +25,17 @@ from benchmarks.papers.penalty_bnn.network import (
     NOISE,
     NUM_ROWS,
     Regression,
+    draw_bands,
     exact,
     exact_weights,
-    functions,
     load,
     model,
     penalty_kernel,
-    predict,
     summary,
 )
 from benchmarks.report import save
 from numpyro_split import SymmetricSplitHMC
 from numpyro_split.stochastic_gradient import SGLD
-from split_common.plots import plot_bands
 
 BATCH_SIZE = 10
 POWER = BATCH_SIZE / NUM_ROWS
@@ -86,16 +84,7 @@ def draw(data: Regression, panels: dict[str, tuple[Case, Chain]], directory: str
     figure = Figure(figsize=(12, 8), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
     for ax, (name, (case, chain)) in zip(axes.flat, panels.items(), strict=True):
-        mean, sd = predict(functions(data, chain, GRID))
-        plot_bands(GRID, mean, 0 * sd + NOISE**2, sd**2, ax, (data.x, data.y))
-        ax.lines[-1].set(markersize=2, alpha=0.5)
-        reference = exact(data, case.power, GRID)
-        for sign, label in ((-1.96, None), (1.96, "95 %, epistemic, exact")):
-            ax.plot(GRID, reference.mean + sign * reference.sd, color="black", linestyle=":", linewidth=1, label=label)
-        ax.get_legend().remove()
-        ax.set_title(name, loc="left", fontsize="medium")
-        ax.set_ylim(-3, 3)
-        ax.label_outer()
+        draw_bands(ax, data, chain, case.power, name)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=5, loc="outside upper center", fontsize="small")
     save_figure(figure, directory, "penalty_bnn_appendix")

@@ -15,11 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from matplotlib.axes import Axes
 from scipy.stats import norm
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.papers.penalty_bnn.chains import Chain, effective_size
 from numpyro_split import PenaltyMH
+from split_common.plots import plot_bands
 
 NUM_ROWS, NUM_TEST, NOISE, HIDDEN = 300, 2000, 0.2, 50
 NUM_BATCHES = 20
@@ -120,6 +122,20 @@ def functions(data: Regression, chain: Chain, x: np.ndarray) -> np.ndarray:
 def predict(f: np.ndarray) -> Prediction:
     """Mean and standard deviation over draws."""
     return Prediction(f.mean(axis=0), f.std(axis=0))
+
+
+def draw_bands(ax: Axes, data: Regression, chain: Chain, power: float, title: str) -> None:
+    """A chain's bands over the rows, and the exact band of the function given the likelihood to a power, dotted."""
+    mean, sd = predict(functions(data, chain, GRID))
+    plot_bands(GRID, mean, 0 * sd + NOISE**2, sd**2, ax, (data.x, data.y))
+    ax.lines[-1].set(markersize=2, alpha=0.5)
+    reference = exact(data, power, GRID)
+    for sign, label in ((-1.96, None), (1.96, "95 %, epistemic, exact")):
+        ax.plot(GRID, reference.mean + sign * reference.sd, color="black", linestyle=":", linewidth=1, label=label)
+    ax.get_legend().remove()
+    ax.set_title(title, loc="left", fontsize="medium")
+    ax.set_ylim(-3, 3)
+    ax.label_outer()
 
 
 def coverage(y: np.ndarray, prediction: Prediction) -> np.ndarray:

@@ -24,22 +24,20 @@ from benchmarks.papers.penalty_bnn.chains import (
 )
 from benchmarks.papers.penalty_bnn.network import (
     GRID,
-    NOISE,
     NUM_BATCHES,
     NUM_ROWS,
     Regression,
+    draw_bands,
     exact,
-    functions,
     load,
     model,
     penalty_kernel,
-    predict,
     summary,
     truth,
 )
 from benchmarks.report import save
 from numpyro_split import SymmetricSplitHMC
-from split_common.plots import COLOURS, plot_bands
+from split_common.plots import COLOURS
 
 BATCH_SIZES, CONTROL_SIZE = (100, 25, 10, 5), 10
 SIZES = {"quick": Size(1_000, 1_000), "full": Size(5_000, 10_000)}
@@ -91,17 +89,8 @@ def draw(data: Regression, chains: dict[str, tuple[Chain, float]], directory: st
     figure = Figure(figsize=(12, 7), layout="constrained")
     axes = figure.subplots(2, 3, sharex=True, sharey=True)
     for ax, (name, (chain, power)) in zip(axes.flat, chains.items(), strict=True):
-        mean, sd = predict(functions(data, chain, GRID))
-        plot_bands(GRID, mean, 0 * sd + NOISE**2, sd**2, ax, (data.x, data.y))
-        ax.lines[-1].set(markersize=2, alpha=0.5)
-        reference = exact(data, power, GRID)
-        for sign, label in ((-1.96, None), (1.96, "95 %, epistemic, exact")):
-            ax.plot(GRID, reference.mean + sign * reference.sd, color="black", linestyle=":", linewidth=1, label=label)
+        draw_bands(ax, data, chain, power, name)
         ax.plot(GRID, truth(GRID), color=COLOURS[1], linestyle="--", linewidth=1, label="truth")
-        ax.get_legend().remove()
-        ax.set_title(name, loc="left", fontsize="medium")
-        ax.set_ylim(-3, 3)
-        ax.label_outer()
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=6, loc="outside upper center", fontsize="small")
     save_figure(figure, directory, "penalty_bnn_regression")
