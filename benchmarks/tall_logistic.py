@@ -1,9 +1,11 @@
 """Effective draws per second on tall data: PenaltyMH against the host's NUTS and HMCECS, logistic regression (NumPyro).
 
 D = 20 independent inputs and N = 10,000 to 1,000,000 rows; with ``--hard`` 50 inputs that are correlated, some of heavy
-tails, and 1% of positives among 100,000 rows. One chain each, in float32, which is the host's default. Methods, and
-numbers of rows, take turns; what is compiled is compiled before. PenaltyMH is named by rows of a batch x batches x
-leapfrog steps, HMCECS (degree 2) by rows of its subsample / blocks.
+tails, and 1% of positives among 100,000 rows. In float32, which is the host's default. Methods, and numbers of rows,
+take turns; what is compiled is compiled before. PenaltyMH is named by rows of a batch x batches x leapfrog steps,
+HMCECS (degree 2) by rows of its subsample / blocks. One chain each, and 64 of PenaltyMH's as
+``chain_method="vectorized"`` runs them, which the host's MCMC refuses to do with HMCECS. With ``taskset -c 0`` in
+front all methods have the same one core, where times are steadier.
 
 The effective size is that of the worse of z and z² (about the mean), of the worst coordinate. NUTS on many rows makes
 so few draws that this is rough; the median over coordinates is steadier. Set-up is all that comes before the draws:
@@ -48,6 +50,7 @@ CORRELATION, POSITIVES, HEAVY_EVERY, DEGREES_OF_FREEDOM = 0.9, 0.01, 5, 4.0
 EFFECTIVE = 1000  # draws that ESS/s with set-up is for
 RIVALS_FROM = 100_000  # rows; on fewer only the time of an iteration is asked for
 NUTS_ROWS = 5e7  # rows times draws of NUTS in a repetition
+NUM_CHAINS = 64  # where they are vectorised
 PENALTY_WARMUP, NUTS_WARMUP = 500, 150  # iterations; of NUTS at least
 
 Data = tuple[jax.Array, jax.Array]
@@ -109,6 +112,7 @@ class Method(NamedTuple):
         finds_mode: whether it has its own way to.
         needs_mode: whether it must be told.
         subsample_size: what it asks of the model.
+        num_chains: vectorised where there are several.
     """
 
     make: Callable[[Weights], Any]
@@ -117,12 +121,15 @@ class Method(NamedTuple):
     finds_mode: bool = False
     needs_mode: bool = False
     subsample_size: int | None = None
+    num_chains: int = 1
 
 
-def penalty_method(batch_size: int, num_batches: int, num_steps: int, draws: int, **settings: Any) -> Method:
+def penalty_method(
+    batch_size: int, num_batches: int, num_steps: int, draws: int, num_chains: int = 1, **settings: Any
+) -> Method:
     """PenaltyMH with a control variate of second order."""
     make = partial(PenaltyMH, model, batch_size, num_batches, num_steps=num_steps, **settings)
-    return Method(lambda _: make(), PENALTY_WARMUP, draws, finds_mode=True)
+    return Method(lambda _: make(), PENALTY_WARMUP, draws, finds_mode=True, num_chains=num_chains)
 
 
 def ecs_method(subsample_size: int, num_blocks: int, warmup: int, draws: int) -> Method:
@@ -145,12 +152,15 @@ def methods(num_rows: int, draws: int) -> dict[str, Method]:
         "PenaltyMH 25x20x5": penalty_method(25, 20, 5, draws),
         "PenaltyMH 5x10x3": penalty_method(5, 10, 3, draws),
         "PenaltyMH 5x10x5": penalty_method(5, 10, 5, draws),
+        f"PenaltyMH 5x10x5, {NUM_CHAINS} chains": penalty_method(5, 10, 5, max(1, draws // 10), NUM_CHAINS),
+        f"PenaltyMH 1x10x5, {NUM_CHAINS} chains": penalty_method(1, 10, 5, max(1, draws // 10), NUM_CHAINS),
     }
     if num_rows < RIVALS_FROM:
         return ours
     return ours | {
         "HMCECS 500/10": ecs_method(500, 10, 500, draws // 10),
         "HMCECS 50/5": ecs_method(50, 5, 500, draws // 5),
+        "HMCECS 10/2": ecs_method(10, 2, 500, draws // 5),
         "NUTS": nuts_method(max(1, min(draws // 10, int(NUTS_ROWS / num_rows)))),
     }
 
@@ -160,19 +170,22 @@ def hard_methods(num_rows: int, draws: int) -> dict[str, Method]:
     return {
         "PenaltyMH 100x20x5": penalty_method(100, 20, 5, draws),
         "PenaltyMH 100x20x5, acceptance 0.5": penalty_method(100, 20, 5, draws, target_accept_prob=0.5),
+        f"PenaltyMH 100x20x5, acceptance 0.5, {NUM_CHAINS} chains": penalty_method(
+            100, 20, 5, max(1, draws // 20), NUM_CHAINS, target_accept_prob=0.5
+        ),
         "PenaltyMH 500x20x5, minibatch": penalty_method(500, 20, 5, draws // 8, gradient="minibatch"),
         "HMCECS 500/10": ecs_method(500, 10, 300, draws // 20),
         "NUTS": nuts_method(max(1, min(draws // 100, int(NUTS_ROWS / num_rows)))),
     }
 
 
-class Chain:
-    """One chain, compiled and warmed up.
+class Chains:
+    """One chain or several, compiled and warmed up.
 
     Attributes:
         setup_seconds: what that took, with the mode where the method needs to be told.
-        draws: the draws so far, shape (draws, D).
-        statistics: by name, shape (draws,).
+        draws: the draws so far, shape (chains, draws, D).
+        statistics: by name, the iterations on axis 0.
     """
 
     def __init__(self, method: Method, data: Data, mode: Weights, mode_seconds: float):
@@ -181,7 +194,8 @@ class Chain:
         kernel, self._method, self._data = method.make(mode), method, data
         kwargs = {} if method.subsample_size is None else {"subsample_size": method.subsample_size}
         start = None if method.finds_mode else mode
-        self._state = kernel.init(random.key(1), method.warmup, start, data, kwargs)
+        rng_key = random.key(1) if method.num_chains == 1 else random.split(random.key(1), method.num_chains)
+        self._state = kernel.init(rng_key, method.warmup, start, data, kwargs)
 
         def iterate(data: Data, state: Any, _: None) -> tuple[Any, Any]:
             state = kernel.sample(state, data, kwargs)
@@ -207,7 +221,8 @@ class Chain:
 
     @property
     def draws(self) -> np.ndarray:
-        return np.concatenate([np.asarray(draws, float) for draws, _ in self._recorded])
+        draws = np.concatenate([np.asarray(draws, float) for draws, _ in self._recorded])
+        return draws.reshape(len(draws), self._method.num_chains, -1).swapaxes(0, 1)
 
     @property
     def statistics(self) -> dict[str, np.ndarray]:
@@ -227,15 +242,15 @@ def _statistics(state: Any, num_rows: int, subsample_size: int | None) -> dict[s
 
 def effective_sizes(draws: np.ndarray) -> np.ndarray:
     """For each coordinate the smaller of those of z and z² about the mean; 0 for one that never moved."""
-    centred = draws - draws.mean(0)
-    sizes = [[float(az.ess(x[None], method="mean")) for x in power.T] for power in (centred, centred**2)]
-    return np.where(np.ptp(draws, axis=0) > 0, np.min(sizes, axis=0), 0.0)
+    centred = draws - draws.mean((0, 1))
+    sizes = [[float(az.ess(x, method="mean")) for x in np.moveaxis(power, 2, 0)] for power in (centred, centred**2)]
+    return np.where(np.ptp(draws, axis=(0, 1)) > 0, np.min(sizes, axis=0), 0.0)
 
 
 def moments(draws: np.ndarray) -> np.ndarray:
     """Of each coordinate the mean, the standard deviation and their standard errors, shape (4, D)."""
-    errors = [[float(az.mcse(x[None], method=name)) for x in draws.T] for name in ("mean", "sd")]
-    return np.stack([draws.mean(0), draws.std(0, ddof=1), *np.array(errors)])
+    errors = [[float(az.mcse(x, method=name)) for x in np.moveaxis(draws, 2, 0)] for name in ("mean", "sd")]
+    return np.stack([draws.mean((0, 1)), draws.std((0, 1), ddof=1), *np.array(errors)])
 
 
 def agreement(first: np.ndarray, second: np.ndarray) -> list[float]:
@@ -244,19 +259,20 @@ def agreement(first: np.ndarray, second: np.ndarray) -> list[float]:
     return [float(x) for x in differences.max(1)]
 
 
-def summary(chain: Chain, seconds: np.ndarray) -> dict[str, Any]:
-    """The figures of one chain, from the seconds of its repetitions."""
-    draws, statistics = chain.draws, chain.statistics
-    per_iteration = seconds * len(seconds) / len(draws)
-    sizes = effective_sizes(draws) / len(draws)
-    per_second = float(sizes.min() / np.median(per_iteration))
-    whole = chain.setup_seconds + (EFFECTIVE / per_second if per_second else math.inf)
+def summary(chains: Chains, seconds: np.ndarray) -> dict[str, Any]:
+    """The figures of one method's chains, from the seconds of their repetitions."""
+    draws, statistics = chains.draws, chains.statistics
+    num_chains, per_chain, _ = draws.shape
+    per_iteration = seconds * len(seconds) / per_chain
+    sizes = effective_sizes(draws) / (num_chains * per_chain)
+    per_second = float(num_chains * sizes.min() / np.median(per_iteration))
+    whole = chains.setup_seconds + (EFFECTIVE / per_second if per_second else math.inf)
     return {
-        "draws": len(draws),
+        "draws": num_chains * per_chain,
         "microseconds": [float(1e6 * f(per_iteration)) for f in (np.median, np.min, np.max)],
         "ess_per_draw": {"worst": float(sizes.min()), "median": float(np.median(sizes))},
         "ess_per_second": per_second,
-        "setup_seconds": chain.setup_seconds,
+        "setup_seconds": chains.setup_seconds,
         "ess_per_second_with_setup": EFFECTIVE / whole,
         **{name: float(values.mean()) for name, values in statistics.items()},
     }
@@ -264,13 +280,13 @@ def summary(chain: Chain, seconds: np.ndarray) -> dict[str, Any]:
 
 def measure(data: dict[int, Data], chosen: dict[int, dict[str, Method]], repeats: int) -> dict[int, dict[str, Any]]:
     """Every method on every number of rows, taking turns."""
-    chains: dict[tuple[int, str], Chain] = {}
+    chains: dict[tuple[int, str], Chains] = {}
     for num_rows, by_name in chosen.items():
         begin = time.perf_counter()
         mode = mode_of(data[num_rows])
         mode_seconds = time.perf_counter() - begin
         for name, method in by_name.items():
-            chains[num_rows, name] = Chain(method, data[num_rows], mode, mode_seconds)
+            chains[num_rows, name] = Chains(method, data[num_rows], mode, mode_seconds)
     keys = {f"{num_rows} {name}": (num_rows, name) for num_rows, name in chains}
     seconds = interleaved({label: chains[key].repeat for label, key in keys.items()}, repeats, warmup=0)
     results: dict[int, dict[str, Any]] = {num_rows: {} for num_rows in chosen}
@@ -369,7 +385,8 @@ def main(arguments: list[str] | None = None) -> None:
     results = measure({n: make_data(n) for n in rows}, {n: make_methods(n, draws) for n in rows}, options.repeats)
     load.append(os.getloadavg()[0])
     print_results(results)
-    settings = {"hard": options.hard, "draws": draws, "repeats": options.repeats, "load": load}
+    cores = len(os.sched_getaffinity(0))
+    settings = {"hard": options.hard, "draws": draws, "repeats": options.repeats, "cores": cores, "load": load}
     save(options.json, settings, results)
 
 

@@ -163,7 +163,7 @@ class SplitKernel(MCMCKernel):
         fingerprint = self._fingerprint(potential)
         stale = jnp.any(state.data_fingerprint != fingerprint)
         state = lax.cond(stale, lambda s: self._refreshed(potential, s, fingerprint), lambda s: s, state)
-        return _over_chains(partial(self._transition, potential), state)
+        return _over_chains(partial(self._transition, potential), state, self._shared_by_chains(state))
 
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
@@ -276,12 +276,17 @@ class SplitKernel(MCMCKernel):
         check_mass_blocks("dense_mass", self._settings.dense_mass, sizes)
         check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.dense_mass)
 
+    def _shared_by_chains(self, state: Any) -> Any:
+        """A tree prefix of the state: which parts are alike in all chains that are vectorised."""
+        return type(state)(*(field == "i" for field in state._fields))
+
     def _fingerprint(self, potential: SplitPotential) -> jax.Array:
         """By what a state left by other data is known."""
         return data_fingerprint(potential)
 
     def _refreshed(self, potential: SplitPotential, state: Any, fingerprint: jax.Array) -> Any:
-        state = _over_chains(partial(self._recompute, potential), state)
+        recompute = partial(self._recompute, potential)
+        state = jax.vmap(recompute)(state) if jnp.ndim(state.i) else recompute(state)
         return state._replace(data_fingerprint=_like_chains(fingerprint, state))
 
 
@@ -318,9 +323,23 @@ def _digest(arrays: list[jax.Array]) -> jax.Array:
     return digest
 
 
-def _over_chains(transition: Callable[[Any], Any], state: Any) -> Any:
-    """Apply a map of one chain's state to one chain or to a batch of them."""
-    return jax.vmap(transition)(state) if jnp.ndim(state.i) else transition(state)
+def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> Any:
+    """Apply a map of one chain's state to one chain or to a batch of them.
+
+    Args:
+        transition: the map.
+        state: of one chain, or of a batch of them, with a leading axis.
+        shared: a tree prefix of ``state``: True for what is alike in all chains, False for what is not. Of the former
+            only the count ``i`` may change. What it decides is decided once, where of a batch of decisions every
+            branch is evaluated; and matrices are not multiplied chain by chain.
+    """
+    if not jnp.ndim(state.i):
+        return transition(state)
+    by_leaf = jax.tree.broadcast(shared, state)
+    one = jax.tree.map(lambda same, x: x[0] if same else x, by_leaf, state)
+    axes = jax.tree.map(lambda same: None if same else 0, shared)
+    moved = jax.vmap(transition, (axes,))(one)
+    return jax.tree.map(lambda same, old, new: old if same else new, by_leaf, state, moved)._replace(i=moved.i)
 
 
 def _like_chains(value: jax.Array, state: Any) -> jax.Array:

@@ -70,13 +70,20 @@ class NoiseAdapter:
 
 
 def warn_if_noisy(num_draws: jax.Array, num_batches: jax.Array, noise: NoiseState) -> None:
-    """Warn once, of each chain, where many of the first draws rest on more noise than can be trusted."""
-    warns = (num_draws == DRAWS_BEFORE_WARNING) & (noise.share_above > FREQUENT)
+    """Warn once, of all chains together, where many of the first draws rest on more noise than can be trusted.
+
+    Args:
+        num_draws: since warm-up, as every argument of one chain or with a leading axis of chains.
+        num_batches: K.
+        noise: what is remembered of the noise.
+    """
+    share, chi2, num_batches = (jnp.mean(x) for x in (noise.share_above, noise.mean_chi2, num_batches))
+    warns = (jnp.max(num_draws) == DRAWS_BEFORE_WARNING) & (share > FREQUENT)
 
     def warn(warns: Any, share: Any, chi2: Any, num_batches: Any) -> None:
-        # a batch of chains evaluates both branches, so this one asks again
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
         if warns:
             warn_of_noise(share, chi2, num_batches)
 
-    told = (warns, noise.share_above, noise.mean_chi2, num_batches)
+    told = (warns, share, chi2, num_batches)
     lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, *told)

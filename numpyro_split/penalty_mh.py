@@ -262,6 +262,12 @@ class PenaltyMH(MinibatchKernel):
             find_heuristic_step_size=find_heuristic_step_size,
         )
 
+    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
+        """One iteration, on the data given here; warns once of noise too large to trust."""
+        state = super().sample(state, model_args, model_kwargs)
+        warn_if_noisy(state.i - self._num_warmup, state.num_batches, state.noise)
+        return state
+
     def _forget_model(self) -> None:
         super()._forget_model()
         self._reference, self._is_set_up = Reference(None, None, None), False
@@ -429,7 +435,7 @@ class PenaltyMH(MinibatchKernel):
         in_warmup, i = state.i < self._num_warmup, state.i + 1
         adapter = self._adapter(potential, state.taylor, state.z)
         n = jnp.where(in_warmup, i, i - self._num_warmup)
-        moved = state._replace(
+        return state._replace(
             i=i,
             z=chosen.z,
             potential_energy=energy,
@@ -447,8 +453,11 @@ class PenaltyMH(MinibatchKernel):
             adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
             rng_key=rng_key,
         )
-        warn_if_noisy(moved.i - self._num_warmup, moved.num_batches, moved.noise)
-        return moved
+
+    def _shared_by_chains(self, state: PenaltyMHState) -> PenaltyMHState:
+        adapts = self._settings.adapt_mass_matrix and not self._has_laplace_metric
+        metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
+        return super()._shared_by_chains(state)._replace(taylor=True, adapt_state=metric)
 
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         """``state`` with the expansion, about the same reference, of the data given now."""

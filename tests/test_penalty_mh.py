@@ -304,6 +304,23 @@ class TestNumPyro:
         mcmc = lib.run(kernel, num_warmup=0, num_samples=1, num_chains=2, init_params={"w": starts})
         np.testing.assert_allclose(mcmc.get_samples(group_by_chain=True)["w"][:, 0], starts, atol=1e-3)
 
+    @pytest.mark.parametrize(
+        "options", [{}, {"control_variate": None}], ids=["metric of the expansion", "adapted metric"]
+    )
+    def test_a_chain_among_others_moves_as_it_would_alone(self, lib, options):
+        import jax
+
+        model, args, _ = linear(lib)
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=5, **options)
+        state = kernel.init(jax.random.split(jax.random.key(0), 2), 25, None, args, {})
+        move = jax.jit(lambda state: kernel.sample(state, args, {}))
+        for _ in range(27):  # through warm-up
+            alone = [move(jax.tree.map(lambda x, c=c: x[c], state)) for c in range(2)]
+            state = move(state)
+            for mine, first, second in zip(*map(jax.tree.leaves, (state, *alone)), strict=True):
+                if not jax.dtypes.issubdtype(mine.dtype, jax.dtypes.prng_key):
+                    np.testing.assert_allclose(mine, np.stack([first, second]), rtol=1e-6, atol=1e-9)
+
     def test_resuming_on_other_data_expands_afresh(self, lib):
         import jax
 
