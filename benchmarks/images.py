@@ -1,4 +1,4 @@
-"""Handwritten digits for the benchmarks, or a stand-in of the same shape."""
+"""Handwritten digits for the benchmarks, or a stand-in of the same shape; and a tall table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.shapes import NUM_CLASSES
+from benchmarks.shapes import NUM_CLASSES, NUM_COLUMNS
 from split_common.datasets import DATA_VARIABLE, data_directory, load_mnist
 
 MNIST_MEAN, MNIST_SD = 0.1307, 0.3081  # of all pixels of the training images, in units of the brightest
@@ -17,7 +17,7 @@ class Images(NamedTuple):
     """Labelled images.
 
     Attributes:
-        pixels: grey levels from 0 to 1, shape (N, 28, 28), float32.
+        pixels: grey levels from 0 to 1, shape (N, 28, 28), float32; of a table its entries, shape (N, 20).
         labels: class of each image, shape (N,), int32.
         source: what they are, for the reader of a table.
     """
@@ -28,7 +28,7 @@ class Images(NamedTuple):
 
     @property
     def rows(self) -> np.ndarray:
-        """One flat row for each image, shape (N, 784)."""
+        """One flat row for each image, shape (N, 784), or that of a table."""
         return self.pixels.reshape(len(self.pixels), -1)
 
 
@@ -54,3 +54,11 @@ def synthetic_images(num_rows: int) -> Images:
     noise = rng.normal(0.0, 0.3, (num_rows, 28, 28)).astype(np.float32)
     pixels = np.clip(templates.astype(np.float32)[labels] * (1 + noise), 0, 1)
     return Images(pixels, labels, f"synthetic, {num_rows} images (no data directory given)")
+
+
+def tall_table(num_rows: int) -> Images:
+    """Rows of few numbers, N(0, 1), and labels 0 and 1 of a logistic regression on them."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(num_rows, NUM_COLUMNS)).astype(np.float32)
+    labels = rng.random(num_rows) < 1 / (1 + np.exp(-rows @ rng.normal(size=NUM_COLUMNS) / 2))
+    return Images(rows, labels.astype(np.int32), f"synthetic, {num_rows:,} rows of {NUM_COLUMNS}")

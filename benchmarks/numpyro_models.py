@@ -18,7 +18,7 @@ Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 def softmax_logits(z: Position, x: jax.Array) -> jax.Array:
-    """Logits of softmax regression; ``x`` has shape (n, 784)."""
+    """Logits of softmax regression; ``x`` has shape (n, 784), or (n, 20) in a tall table."""
     return x @ z["weights"] + z["bias"]
 
 
@@ -86,6 +86,7 @@ def classifiers(prior_sd: float = 1.0) -> dict[str, Classifier]:
     """The benchmark models by name."""
     return {
         "softmax": Classifier(softmax_logits, SHAPES["softmax"], prior_sd),
+        "tall": Classifier(softmax_logits, SHAPES["tall"], prior_sd),
         "conv": Classifier(conv_logits, SHAPES["conv"], prior_sd),
         "conv by lax": Classifier(partial(conv_logits, convolve=convolve_lax), SHAPES["conv"], prior_sd),
     }

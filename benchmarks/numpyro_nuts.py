@@ -41,7 +41,7 @@ def normal(y: jax.Array) -> None:
         numpyro.sample("y", dist.Normal(mean, jnp.logspace(-1, 1, y.shape[1])).to_event(1), obs=y)
 
 
-MODELS = {"logistic": logistic, "hierarchical": hierarchical, "normal": normal}
+MODELS = {"logistic": logistic, "tall": logistic, "hierarchical": hierarchical, "normal": normal}
 
 
 class Sampler:

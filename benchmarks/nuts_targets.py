@@ -1,10 +1,10 @@
-"""What ``nuts_cost.py`` samples: the data of three targets, the same in both frameworks."""
+"""What ``nuts_cost.py`` samples: the data of four targets, the same in both frameworks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-TARGETS = ("logistic", "hierarchical", "normal")
+TARGETS = ("logistic", "tall", "hierarchical", "normal")
 NUM_GROUPS = 20
 
 
@@ -12,13 +12,13 @@ def data(target: str, quick: bool = False) -> tuple[np.ndarray, ...]:
     """The model's arguments.
 
     Args:
-        target: "logistic", 10,000 rows and 20 coefficients; "hierarchical", 2,000 rows in 20 groups, means non-centred;
-            "normal", 50 means of 100 rows.
+        target: "logistic", 10,000 rows and 20 coefficients; "tall", the same with 100,003 rows; "hierarchical", 2,000
+            rows in 20 groups, means non-centred; "normal", 50 means of 100 rows.
         quick: a tenth of the rows.
     """
     rng = np.random.default_rng(0)
-    rows = {"logistic": 10_000, "hierarchical": 2_000, "normal": 100}[target] // (10 if quick else 1)
-    if target == "logistic":
+    rows = {"logistic": 10_000, "tall": 100_003, "hierarchical": 2_000, "normal": 100}[target] // (10 if quick else 1)
+    if target in ("logistic", "tall"):
         x = rng.normal(size=(rows, 20))
         y = rng.random(rows) < 1 / (1 + np.exp(-x @ rng.normal(size=20) / 2))
         return x.astype(np.float32), y.astype(np.float32)

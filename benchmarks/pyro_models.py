@@ -16,7 +16,7 @@ Position = dict[str, Tensor]
 
 
 def softmax_logits(z: Position, x: Tensor) -> Tensor:
-    """Logits of softmax regression; ``x`` has shape (n, 784)."""
+    """Logits of softmax regression; ``x`` has shape (n, 784), or (n, 20) in a tall table."""
     return x @ z["weights"] + z["bias"]
 
 
@@ -60,5 +60,6 @@ def classifiers(prior_sd: float = 1.0) -> dict[str, Classifier]:
     """The benchmark models by name."""
     return {
         "softmax": Classifier(softmax_logits, SHAPES["softmax"], prior_sd),
+        "tall": Classifier(softmax_logits, SHAPES["tall"], prior_sd),
         "conv": Classifier(conv_logits, SHAPES["conv"], prior_sd),
     }

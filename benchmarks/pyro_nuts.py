@@ -41,7 +41,12 @@ def normal(y: Tensor) -> None:
         pyro.sample("y", dist.Normal(mean, torch.logspace(-1, 1, y.shape[1])).to_event(1), obs=y)
 
 
-MODELS: dict[str, Callable[..., None]] = {"logistic": logistic, "hierarchical": hierarchical, "normal": normal}
+MODELS: dict[str, Callable[..., None]] = {
+    "logistic": logistic,
+    "tall": logistic,
+    "hierarchical": hierarchical,
+    "normal": normal,
+}
 
 
 class Counter:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 NUM_CLASSES = 10
+NUM_COLUMNS = 20  # of a tall table
 SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "softmax": {"weights": (784, NUM_CLASSES), "bias": (NUM_CLASSES,)},
+    "tall": {"weights": (NUM_COLUMNS, 2), "bias": (2,)},
     "conv": {
         "filters_1": (8, 1, 5, 5),
         "bias_1": (8,),

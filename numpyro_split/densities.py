@@ -22,8 +22,8 @@ Position = dict[str, jax.Array]
 Data = tuple[jax.Array, ...]
 
 # Of a subset on a CPU, what is evaluated at a time: XLA copies the rows out of the data, which costs a third of a
-# gradient when the copy leaves the cache and nothing when it does not.
-BLOCK_BYTES = 3 * 2**20
+# gradient when the copy leaves the cache and little when it does not. All the data at once are not copied.
+BLOCK_BYTES = 3 * 2**19
 MIN_BLOCK_ROWS = 256  # fewer would waste a matrix product
 
 
@@ -218,7 +218,7 @@ class Arguments:
 
     def num_blocks(self, layout: SubsetLayout) -> int:
         """In how many blocks to evaluate a subset, so that a block's rows stay in a CPU's cache."""
-        if jax.default_backend() != "cpu":
+        if jax.default_backend() != "cpu" or len(layout.sizes) == 1:
             return 1
         row_bytes = sum(x.nbytes for x, axis in zip(self.data, self.axes, strict=True) if axis is not None)
         wanted = math.ceil(layout.sizes[0] * row_bytes / layout.num_rows / BLOCK_BYTES)

@@ -52,11 +52,15 @@ def compensated_sum(x: jax.Array) -> Compensated:
         1.0
     """
     high = jnp.ravel(x)
-    low = jnp.zeros_like(high)
+    low, odd = jnp.zeros_like(high), []
     while high.size > SHORT:
-        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below
-        high, low = (jnp.pad(part, (0, -high.size % PARTS)).reshape(PARTS, -1) for part in (high, low))
+        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below,
+        # and padded, what x is made from, so entries that do not fit the parts wait for the end
+        even = high.size - high.size % PARTS
+        odd.append((high[even:], low[even:]))
+        high, low = (part[:even].reshape(PARTS, -1) for part in (high, low))
         high, low = lax.optimization_barrier(reduce(_add, zip(high, low, strict=True)))
+    high, low = (jnp.concatenate(parts) for parts in zip((high, low), *odd, strict=True))
     zero = jnp.zeros((), high.dtype)
     return Compensated(*lax.reduce((high, low), (zero, zero), _add, (0,)))
 

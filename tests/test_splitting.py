@@ -201,9 +201,12 @@ def test_energies_are_the_terms_of_the_potential(lib):
 
 
 @pytest.mark.parametrize("subset_order", ["sequential", "shuffled"])
-@pytest.mark.parametrize("num_subsets", [1, 2])
+@pytest.mark.parametrize("num_subsets", [2, 3])
 def test_blocks_of_a_subset_add_up(monkeypatch, num_subsets, subset_order):
-    """A subset too large for the cache is evaluated in blocks, here of two or three rows, the last perhaps shorter."""
+    """A subset too large for the cache is evaluated in blocks, here of two or three rows, the last perhaps shorter.
+
+    All the data at once are not: nothing is copied, so there is nothing to keep in the cache.
+    """
     from numpyro_split import densities
 
     lib = NumPyroBackend()
@@ -214,6 +217,8 @@ def test_blocks_of_a_subset_add_up(monkeypatch, num_subsets, subset_order):
     monkeypatch.setattr(densities, "BLOCK_BYTES", 1)
     cut = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)
     assert (whole._density.num_blocks, cut._density.num_blocks) == (1, whole.subset_sizes[0] // 2)
+    single = lib.split.split_model(model, args, num_subsets=1, subset_order=subset_order)
+    assert single._density.num_blocks == 1
     np.testing.assert_allclose(cut.energies(z).value, whole.energies(z).value, rtol=1e-12)
     for m in range(num_subsets):
         (value, grad), (expected, expected_grad) = (p.subset_potential_and_grad(z, m) for p in (cut, whole))
