@@ -86,6 +86,7 @@ def plot_entropies(entropies: Mapping[str, np.ndarray], ax: Any = None, bins: An
         weights = np.full(values.size, 1.0 / max(values.size, 1))
         ax.hist(values, edges, weights=weights, color=colour, alpha=0.6, label=label)
     ax.set(xlabel="predictive entropy (nats)", ylabel="share of predictions")
+    ax.margins(y=0.05 + 0.1 * len(groups))  # room for the legend, also where panels share an axis
     ax.legend(frameon=False)
     return ax
 
