@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.images import tall_table
+
 TARGETS = ("logistic", "tall", "hierarchical", "normal")
 NUM_GROUPS = 20
 
@@ -19,9 +21,8 @@ def data(target: str, quick: bool = False) -> tuple[np.ndarray, ...]:
     rng = np.random.default_rng(0)
     rows = {"logistic": 10_000, "tall": 100_003, "hierarchical": 2_000, "normal": 100}[target] // (10 if quick else 1)
     if target in ("logistic", "tall"):
-        x = rng.normal(size=(rows, 20))
-        y = rng.random(rows) < 1 / (1 + np.exp(-x @ rng.normal(size=20) / 2))
-        return x.astype(np.float32), y.astype(np.float32)
+        table = tall_table(rows)
+        return table.rows, table.labels.astype(np.float32)
     if target == "hierarchical":
         group = np.arange(rows) % NUM_GROUPS
         y = 1 + rng.normal(size=NUM_GROUPS)[group] + rng.normal(size=rows)

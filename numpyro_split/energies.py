@@ -54,8 +54,8 @@ def compensated_sum(x: jax.Array) -> Compensated:
     high = jnp.ravel(x)
     low, odd = jnp.zeros_like(high), []
     while high.size > SHORT:
-        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below,
-        # and padded, what x is made from, so entries that do not fit the parts wait for the end
+        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below.
+        # Entries that do not fit the parts wait for the end: padded, a regression's gradient takes half as long again
         even = high.size - high.size % PARTS
         odd.append((high[even:], low[even:]))
         high, low = (part[:even].reshape(PARTS, -1) for part in (high, low))

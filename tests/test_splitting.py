@@ -321,6 +321,20 @@ def test_data_axes_name_what_holds_rows(lib):
     np.testing.assert_allclose(float(potential.potential(z)), float(whole), rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 271, 272, 4097, 100_003])
+def test_compensated_sums_of_any_length(size):
+    """Every entry counts, also those that do not fit the parts of the sum; large ones cancel."""
+    import jax.numpy as jnp
+
+    from numpyro_split.energies import compensated_sum
+
+    x = np.random.default_rng(0).integers(-9, 10, size).astype(np.float32) + np.float32(1e7) * (-1) ** np.arange(size)
+    x = x.astype(np.float32)
+    total = compensated_sum(jnp.asarray(x))
+    assert total.high.dtype == np.float32
+    assert float(total.high) + float(total.low) == x.astype(float).sum()
+
+
 def test_float32_sums_survive_a_million_rows(lib):
     """Energy differences of a float32 model of 10⁶ rows, against float64: naive sums are off by tenths."""
     rng = np.random.default_rng(0)
