@@ -33,9 +33,9 @@ from numpyro_split.energies import Compensated
 from numpyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from numpyro_split.integrators import Integrator
 from numpyro_split.potential import SplitPotential
-from numpyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
+from numpyro_split.termination import U_TURN, Rule, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
-from numpyro_split.trees import doubling
+from numpyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import (
@@ -87,9 +87,7 @@ class DynamicHMCState(NamedTuple):
     threshold_state: ThresholdState | None
 
 
-def tree_transition(
-    state: DynamicHMCState, integrator: Integrator, rule: Rule, max_tree_depth: int, with_rates: bool
-) -> DynamicHMCState:
+def tree_transition(state: DynamicHMCState, integrator: Integrator, rule: Rule, max_tree_depth: int) -> DynamicHMCState:
     """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
 
     Args:
@@ -97,24 +95,35 @@ def tree_transition(
         integrator: the schedule on the target's potential, with the state's metric.
         rule: when the trajectory stops.
         max_tree_depth: most doublings.
-        with_rates: whether the rule asks for dG/dt.
 
     Returns:
         The next state.
     """
     rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
     path = draw_path(state, integrator, key_momentum)
-    trajectory = doubling(path, rule, max_tree_depth, key_tree, with_rates)
-    span, num_states = trajectory.span, trajectory.visits.num_states
+    trajectory = doubling(path, rule, max_tree_depth, key_tree)
+    num_states = trajectory.visits.num_states
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
-    takes_whole_gradients = with_rates and integrator.schedule.closing_kick is None
+    takes_whole_gradients = rule.takes_gradients and integrator.schedule.closing_kick is None
     return moved._replace(
         num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
         tree_depth=trajectory.depth,
         reached_max_treedepth=trajectory.grows,
-        virial_average=mean_rate_in_time(span, path.step_size) if span.mean_rate is None else span.mean_rate,
+        virial_average=_virial_average(trajectory, path.step_size),
         rng_key=rng_key,
     )
+
+
+def _virial_average(trajectory: Trajectory, step_size: jax.Array) -> jax.Array:
+    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    span = trajectory.span
+    if isinstance(span, Virial) and span.mean_rate is not None:
+        return span.mean_rate
+    first, last = (
+        sum((jnp.vdot(state.z[name], state.p[name]) for name in state.z), jnp.zeros(()))
+        for state in (trajectory.first, trajectory.last)
+    )
+    return mean_rate_in_time(last - first, trajectory.num_states, step_size)
 
 
 def first_state_of_trees(**common: Any) -> DynamicHMCState:
@@ -154,7 +163,6 @@ def warn_if_often_at_limit(state: DynamicHMCState, num_warmup: int, max_tree_dep
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
-    _with_rates = False
     _statistic_names = (*STATISTICS, *TREE_STATISTICS)
 
     def __init__(
@@ -211,7 +219,7 @@ class TreeHMC(HamiltonianKernel):
         return first_state_of_trees(**common)
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
-        moved = tree_transition(state, integrator, self._rule(state), self._max_tree_depth, self._with_rates)
+        moved = tree_transition(state, integrator, self._rule(state), self._max_tree_depth)
         return count_depth_limit(moved, self._num_warmup)
 
 
@@ -265,7 +273,7 @@ class SplitNUTS(TreeHMC):
     """
 
     def _rule(self, state: DynamicHMCState) -> Rule:
-        return u_turn
+        return U_TURN
 
 
 class XHMC(TreeHMC):
@@ -314,7 +322,6 @@ class XHMC(TreeHMC):
     ):
         self._threshold = resolve_threshold(threshold)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
-        self._with_rates = criterion != "boundary"
         super().__init__(
             model,
             num_subsets,
@@ -344,11 +351,9 @@ class XHMC(TreeHMC):
     def _rule(self, state: DynamicHMCState) -> Rule:
         assert state.threshold_state is not None
         threshold = state.threshold_state.threshold
-        return {
-            "per_length": partial(rate_per_length, threshold),
-            "mean": partial(mean_rate, threshold),
-            "boundary": partial(boundary_rate, threshold, state.adapt_state.step_size),
-        }[self._criterion]
+        if self._criterion == "boundary":
+            return boundary_rate(threshold, state.adapt_state.step_size)
+        return {"per_length": rate_per_length, "mean": mean_rate}[self._criterion](threshold)
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
         assert state.threshold_state is not None

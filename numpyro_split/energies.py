@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-PARTS, SHORT = 16, 256  # of a sum: how many at a time, and from what size on one by one
+PARTS, SHORT = 16, 64  # of a sum: how many at a time, and up to what size one by one, each waiting for the last
 
 
 class Compensated(NamedTuple):
@@ -89,4 +89,4 @@ def _add(a: tuple[jax.Array, jax.Array], b: tuple[jax.Array, jax.Array]) -> tupl
     high = a[0] + b[0]
     kept = high - a[0]
     lost = (a[0] - (high - kept)) + (b[0] - kept)
-    return high, a[1] + b[1] + lost
+    return high, a[1] + (b[1] + lost)

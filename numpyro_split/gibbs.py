@@ -45,7 +45,7 @@ from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import SplitHMCState, transition
 from numpyro_split.splitting import ModelSplit
-from numpyro_split.termination import u_turn
+from numpyro_split.termination import U_TURN
 from split_common.checks import check_choice, check_positive_int
 from split_common.hierarchy import check_conjugate, check_priors_only, conjugate_shapes
 from split_common.schedule import Schedule, palindromic_schedule
@@ -257,6 +257,6 @@ class BlockGibbsHMC(HierarchicalKernel):
         rng_key, key_precisions = random.split(state.rng_key)
         state = draw_precisions(state._replace(rng_key=rng_key), integrator, self._conjugate, key_precisions)
         if self._is_nuts:
-            moved = tree_transition(state, integrator, u_turn, self._max_tree_depth, with_rates=False)
+            moved = tree_transition(state, integrator, U_TURN, self._max_tree_depth)
             return count_depth_limit(moved, self._num_warmup)
         return transition(state, integrator, self._proposal, in_warmup)[0]

@@ -200,6 +200,8 @@ class Integrator:
         """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
         closing = range(self.schedule.closes.index(True), self.schedule.grads_per_step)
         places = [self.schedule.evaluated_rows[i].subset for i in closing]
+        if len(places) == 1:
+            return jax.tree.map(lambda terms: terms[closing[0]], by_row)
 
         def collect(terms: jax.Array) -> jax.Array:
             prior, by_place = terms[closing[0], 0], terms[closing[0] :, 1]

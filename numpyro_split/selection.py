@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import random
+from jax import lax, random
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
@@ -72,16 +72,45 @@ def only(state: IntegratorState, energies: Compensated, energy_change: jax.Array
     return Choice(state.z, state.force, energies, energy_change, -energy_change)
 
 
-def choose(one: Choice, other: Choice, log_prob_of_other: jax.Array, rng_key: jax.Array) -> Choice:
+def choose(one: Choice, other: Choice, log_prob_of_other: jax.Array, uniform: jax.Array) -> Choice:
     """Take ``other`` with the given probability (of 1 where it is above 1, of 0 where it is undefined)."""
-    takes_other = jnp.log(random.uniform(rng_key)) < log_prob_of_other
+    takes_other = jnp.log(uniform) < log_prob_of_other
     taken = jax.tree.map(lambda a, b: jnp.where(takes_other, b, a), one, other)
     return taken._replace(log_weight=jnp.logaddexp(one.log_weight, other.log_weight))
 
 
-def add_by_weight(one: Choice, other: Choice, rng_key: jax.Array) -> Choice:
+def add_by_weight(one: Choice, other: Choice, uniform: jax.Array) -> Choice:
     """Of both, take each with probability in proportion to its weight."""
-    return choose(one, other, other.log_weight - jnp.logaddexp(one.log_weight, other.log_weight), rng_key)
+    return choose(one, other, other.log_weight - jnp.logaddexp(one.log_weight, other.log_weight), uniform)
+
+
+class Uniforms(NamedTuple):
+    """Numbers from U(0, 1), one after the other; drawn eight at a time, which takes as long as one.
+
+    Attributes:
+        rng_key: what they are drawn by.
+        drawn: the last eight, shape (8,).
+        num_taken: how many were taken.
+    """
+
+    rng_key: jax.Array
+    drawn: jax.Array
+    num_taken: jax.Array
+
+    @classmethod
+    def of(cls, rng_key: jax.Array) -> Uniforms:
+        """Those of a key, none of them taken."""
+        return cls(rng_key, jnp.zeros(8), jnp.zeros((), jnp.result_type(int)))
+
+    def take(self) -> tuple[jax.Array, Uniforms]:
+        """The next number, and those after it."""
+        place = self.num_taken % self.drawn.size
+        drawn = lax.cond(place == 0, self._draw, lambda: self.drawn)
+        uniform = lax.dynamic_index_in_dim(drawn, place, keepdims=False)
+        return uniform, Uniforms(self.rng_key, drawn, self.num_taken + 1)
+
+    def _draw(self) -> jax.Array:
+        return random.uniform(random.fold_in(self.rng_key, self.num_taken), self.drawn.shape, self.drawn.dtype)
 
 
 class Visits(NamedTuple):

@@ -5,7 +5,7 @@ function of the run alone and say the same of the run in reverse: then every sta
 same trajectory with the same probability, on which the invariance of the target rests (see
 :mod:`numpyro_split.trajectories`).
 
-* :func:`u_turn`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+* :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
   either end; checked again for the first half with one more state, and for the second half with one more, which
   catches a turn that falls between the halves.
 * Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
@@ -23,102 +23,165 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from numpyro_split.densities import Position
+from numpyro_split.integrators import IntegratorState
+from numpyro_split.selection import Path
 
 
-class Span(NamedTuple):
-    """What a rule may know of a run of successive states, in the order in which they were visited.
+class Span(Protocol):
+    """What a rule remembers of a run of successive states, in the order in which they were visited."""
 
-    Momenta are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Any:
+        """What it remembers of one state, of log-weight -H and with the gradient of U where the rule takes it."""
+        ...
+
+    def joined(self, second: Any) -> Any:
+        """What it remembers of this run and the one that follows it."""
+        ...
+
+    def reversed(self) -> Any:
+        """What it remembers of the same states visited the other way."""
+        ...
+
+
+class Momenta(NamedTuple):
+    """The momenta of a run.
+
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
 
     Attributes:
-        p_first: momentum of the first state, shape (D,).
-        p_last: momentum of the last state, shape (D,).
-        p_sum: sum of all momenta, shape (D,).
-        virial_first: zᵀp of the first state.
-        virial_last: zᵀp of the last state.
+        rows: of the first state, of the last, and the sum of all, shape (3, D).
+    """
+
+    rows: jax.Array
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Momenta:
+        """Those of one state."""
+        p = _flat(path.unscale(state.p), state.z)
+        return cls(jnp.stack([p, p, p]))
+
+    def joined(self, second: Momenta) -> Momenta:
+        """Those of this run and the one that follows it."""
+        return Momenta(jnp.stack([self.rows[0], second.rows[1], self.rows[2] + second.rows[2]]))
+
+    def reversed(self) -> Momenta:
+        """Of the same states visited the other way."""
+        first, last, total = self.rows
+        return Momenta(jnp.stack([last, first, total]))
+
+
+class Virial(NamedTuple):
+    """The virial of a run.
+
+    Attributes:
+        first: zᵀp of the first state.
+        last: zᵀp of the last state.
         log_weight: log of the sum of the states' weights exp(-H).
-        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for it.
+        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for gradients.
         num_states: how many states.
     """
 
-    p_first: jax.Array
-    p_last: jax.Array
-    p_sum: jax.Array
-    virial_first: jax.Array
-    virial_last: jax.Array
+    first: jax.Array
+    last: jax.Array
     log_weight: jax.Array
     mean_rate: jax.Array | None
     num_states: jax.Array
 
-    def reversed(self) -> Span:
-        """The same states visited the other way."""
-        return self._replace(
-            p_first=self.p_last,
-            p_last=self.p_first,
-            virial_first=self.virial_last,
-            virial_last=self.virial_first,
-        )
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Virial:
+        """That of one state."""
+        z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.p)))
+        rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, _flat(grad, state.z))
+        return cls(jnp.dot(z, p), jnp.dot(z, p), log_weight, rate, jnp.ones((), jnp.result_type(int)))
+
+    def joined(self, second: Virial) -> Virial:
+        """That of this run and the one that follows it."""
+        log_weight = jnp.logaddexp(self.log_weight, second.log_weight)
+        mean_rate = None
+        if self.mean_rate is not None and second.mean_rate is not None:
+            share = jnp.exp(second.log_weight - log_weight)
+            mean_rate = self.mean_rate + jnp.where(share > 0, share, 0.0) * (second.mean_rate - self.mean_rate)
+        return Virial(self.first, second.last, log_weight, mean_rate, self.num_states + second.num_states)
+
+    def reversed(self) -> Virial:
+        """Of the same states visited the other way."""
+        return self._replace(first=self.last, last=self.first)
+
+    @property
+    def rate(self) -> jax.Array:
+        """The mean of dG/dt by weight."""
+        assert self.mean_rate is not None, "a rule that looks at the rate must say that it takes gradients"
+        return self.mean_rate
 
 
-Rule = Callable[[Span, Span, Span], jax.Array]
+class Rule(NamedTuple):
+    """When a trajectory that doubles stops.
+
+    Attributes:
+        span: what it remembers of a run of successive states, :class:`Momenta` or :class:`Virial`, and no more: every
+            array that a loop carries costs a small model as much as arithmetic does.
+        holds: whether to stop, from the spans of a run's two halves and of the whole.
+        takes_gradients: whether it asks for the whole gradient at every state.
+    """
+
+    span: type[Span]
+    holds: Callable[[Any, Any, Any], jax.Array]
+    takes_gradients: bool = False
 
 
-def join(first: Span, second: Span) -> Span:
-    """The span of two that follow each other."""
-    log_weight = jnp.logaddexp(first.log_weight, second.log_weight)
-    mean_rate = None
-    if first.mean_rate is not None and second.mean_rate is not None:
-        share = jnp.exp(second.log_weight - log_weight)
-        mean_rate = first.mean_rate + jnp.where(share > 0, share, 0.0) * (second.mean_rate - first.mean_rate)
-    return Span(
-        p_first=first.p_first,
-        p_last=second.p_last,
-        p_sum=first.p_sum + second.p_sum,
-        virial_first=first.virial_first,
-        virial_last=second.virial_last,
-        log_weight=log_weight,
-        mean_rate=mean_rate,
-        num_states=first.num_states + second.num_states,
-    )
-
-
-def u_turn(first: Span, second: Span, whole: Span) -> jax.Array:
+def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> jax.Array:
     """Whether the whole run turns back, or either half with the neighbouring state of the other."""
-    return (
-        _turns(whole.p_first, whole.p_last, whole.p_sum)
-        | _turns(first.p_first, second.p_first, first.p_sum + second.p_first)
-        | _turns(first.p_last, second.p_last, first.p_last + second.p_sum)
-    )
+    p_first, p_last, p_sum = first.rows
+    q_first, q_last, q_sum = second.rows
+    runs = [(p_first, q_last, p_sum + q_sum), (p_first, q_first, p_sum + q_first), (p_last, q_last, p_last + q_sum)]
+    products = [end * total for start, stop, total in runs for end in (start, stop)]
+    zeros = [jnp.zeros((), p_first.dtype)] * len(products)
+    # all in one pass: by dot products, XLA would start two kernels for each
+    dots = lax.reduce(products, zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
+    return reduce(jnp.logical_or, [dot <= 0 for dot in dots])
 
 
-def mean_rate(threshold: jax.Array, first: Span, second: Span, whole: Span) -> jax.Array:
-    """Whether the weighted mean of dG/dt is below ``threshold``."""
-    return jnp.abs(_rate(whole)) < threshold
+U_TURN = Rule(Momenta, turns_back)
 
 
-def rate_per_length(threshold: jax.Array, first: Span, second: Span, whole: Span) -> jax.Array:
-    """Whether the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
-    return jnp.abs(_rate(whole)) / whole.num_states < threshold
+def mean_rate(threshold: jax.Array) -> Rule:
+    """Stop where the weighted mean of dG/dt is below ``threshold``."""
+    return Rule(Virial, lambda first, second, whole: jnp.abs(whole.rate) < threshold, takes_gradients=True)
 
 
-def boundary_rate(threshold: jax.Array, step_size: jax.Array, first: Span, second: Span, whole: Span) -> jax.Array:
-    """Whether the change of G from end to end, divided by the time between, is below ``threshold``."""
-    return jnp.abs(mean_rate_in_time(whole, step_size)) < threshold
+def rate_per_length(threshold: jax.Array) -> Rule:
+    """Stop where the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> jax.Array:
+        return jnp.abs(whole.rate) / whole.num_states < threshold
+
+    return Rule(Virial, holds, takes_gradients=True)
 
 
-def mean_rate_in_time(span: Span, step_size: jax.Array) -> jax.Array:
-    """The mean of dG/dt over the time of a run; 0 for a single state."""
-    return (span.virial_last - span.virial_first) / (step_size * jnp.maximum(span.num_states - 1, 1))
+def boundary_rate(threshold: jax.Array, step_size: jax.Array) -> Rule:
+    """Stop where the change of G from end to end, divided by the time between, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> jax.Array:
+        return jnp.abs(mean_rate_in_time(whole.last - whole.first, whole.num_states, step_size)) < threshold
+
+    return Rule(Virial, holds)
 
 
-def _turns(p_first: jax.Array, p_last: jax.Array, p_sum: jax.Array) -> jax.Array:
-    return (jnp.dot(p_first, p_sum) <= 0) | (jnp.dot(p_last, p_sum) <= 0)
+def mean_rate_in_time(change: jax.Array, num_states: jax.Array, step_size: jax.Array) -> jax.Array:
+    """The mean of dG/dt over the time of a run, from G(end) - G(start); 0 for a single state."""
+    return change / (step_size * jnp.maximum(num_states - 1, 1))
 
 
-def _rate(span: Span) -> jax.Array:
-    assert span.mean_rate is not None, "the trajectory must be built with rates"
-    return span.mean_rate
+def _flat(x: Position, like: Position) -> jax.Array:
+    """The entries of every site, shape (D,), in the order of the sites of ``like``."""
+    return ravel_pytree({name: x[name] for name in like})[0]

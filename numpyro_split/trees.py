@@ -28,23 +28,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax, random
-from jax.flatten_util import ravel_pytree
+from jax import lax
 
-from numpyro_split.densities import Position
 from numpyro_split.integrators import IntegratorState
-from numpyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only, where
-from numpyro_split.termination import Rule, Span, join
+from numpyro_split.selection import Choice, Path, Uniforms, Visits, add_by_weight, choose, only, where
+from numpyro_split.termination import Rule, Span
 
 
 class Trajectory(NamedTuple):
     """A trajectory that doubles.
 
     Attributes:
-        first: its earliest state.
-        last: its latest state.
+        first: its earliest state, without energies, which only a choice needs.
+        last: its latest state, likewise.
         choice: the state taken.
         span: what the rule knows of the whole, in order of time.
+        num_states: how many states, those of a refused run not counted.
         depth: doublings made, a refused one included.
         visits: what it met on its way.
         stopped: whether the rule has held, of the whole or of a part of a refused run.
@@ -54,6 +53,7 @@ class Trajectory(NamedTuple):
     last: IntegratorState
     choice: Choice
     span: Span
+    num_states: jax.Array
     depth: jax.Array
     visits: Visits
     stopped: jax.Array
@@ -64,7 +64,7 @@ class Trajectory(NamedTuple):
         return ~self.stopped & ~self.visits.diverging
 
 
-def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array, with_rates: bool = False) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) -> Trajectory:
     """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
@@ -72,37 +72,37 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array, wi
         rule: when it stops.
         max_tree_depth: most doublings.
         rng_key: for directions and choices.
-        with_rates: whether the rule asks for dG/dt, which takes the whole gradient at every state.
     """
-    choice, span = _look_at_start(path, with_rates)
-    no, zero = jnp.array(False), jnp.zeros((), jnp.result_type(int))
-    trajectory = Trajectory(path.start, path.start, choice, span, zero, Visits.none(), no)
+    choice, span = _look_at_start(path, rule)
+    end, zero = _without_energies(path.start), jnp.zeros((), jnp.result_type(int))
+    trajectory = Trajectory(end, end, choice, span, zero + 1, zero, Visits.none(), jnp.array(False))
 
-    def grow(carry: tuple[Trajectory, jax.Array]) -> tuple[Trajectory, jax.Array]:
-        trajectory, rng_key = carry
-        rng_key, key_direction, key_run, key_choice = random.split(rng_key, 4)
-        forwards = random.bernoulli(key_direction)
-        run = _run(path, trajectory, forwards, rule, max_tree_depth, key_run, with_rates)
-        return _extend(trajectory, run, forwards, rule, key_choice), rng_key
+    def grow(carry: tuple[Trajectory, Uniforms]) -> tuple[Trajectory, Uniforms]:
+        trajectory, uniforms = carry
+        uniform, uniforms = uniforms.take()
+        forwards = uniform < 0.5
+        run = _run(path, trajectory, forwards, rule, max_tree_depth, uniforms)
+        uniform, uniforms = run.uniforms.take()
+        return _extend(trajectory, run, forwards, rule, uniform), uniforms
 
-    def goes_on(carry: tuple[Trajectory, jax.Array]) -> jax.Array:
+    def goes_on(carry: tuple[Trajectory, Uniforms]) -> jax.Array:
         return carry[0].grows & (carry[0].depth < max_tree_depth)
 
-    return lax.while_loop(goes_on, grow, (trajectory, rng_key))[0]
+    return lax.while_loop(goes_on, grow, (trajectory, Uniforms.of(rng_key)))[0]
 
 
 class _Run(NamedTuple):
     """A new run of states, on its way to the length of the trajectory that it doubles.
 
     Attributes:
-        state: the outermost state.
+        state: the outermost state, without energies.
         choice: the state taken.
         span: the largest finished run that ends here, in the order of the visit.
         waiting: finished runs of 1, 2, 4, ... states that wait for their second half, one to a row.
         num_states: states so far.
         visits: the trajectory's and this run's.
         stopped: whether the rule has held of a part.
-        rng_key: for the choices.
+        uniforms: for the choices.
     """
 
     state: IntegratorState
@@ -112,7 +112,7 @@ class _Run(NamedTuple):
     num_states: jax.Array
     visits: Visits
     stopped: jax.Array
-    rng_key: jax.Array
+    uniforms: Uniforms
 
 
 def _run(
@@ -121,37 +121,35 @@ def _run(
     forwards: jax.Array,
     rule: Rule,
     max_tree_depth: int,
-    rng_key: jax.Array,
-    with_rates: bool,
+    uniforms: Uniforms,
 ) -> _Run:
     """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
     direction = jnp.where(forwards, 1.0, -1.0)
     end = where(forwards, trajectory.last, trajectory.first)
-    length = 2**trajectory.depth
 
     def add_state(run: _Run) -> _Run:
         state = path.step(run.state, direction)
-        choice, span = _look(path, state, with_rates)
-        rng_key, key_choice = random.split(run.rng_key)
+        choice, span = _look(path, rule, state)
+        uniform, uniforms = run.uniforms.take()
         span, waiting, stopped = _merge(run.waiting, span, run.num_states, rule)
         return _Run(
-            state=state,
-            choice=add_by_weight(run.choice, choice, key_choice),
+            state=_without_energies(state),
+            choice=add_by_weight(run.choice, choice, uniform),
             span=span,
             waiting=waiting,
             num_states=run.num_states + 1,
             visits=run.visits.with_state(choice.energy_change),
             stopped=stopped,
-            rng_key=rng_key,
+            uniforms=uniforms,
         )
 
     def goes_on(run: _Run) -> jax.Array:
-        return (run.num_states < length) & ~run.stopped & ~run.visits.diverging
+        return (run.num_states < trajectory.num_states) & ~run.stopped & ~run.visits.diverging
 
     nothing = trajectory.choice._replace(log_weight=jnp.array(-jnp.inf))
     waiting = jax.tree.map(lambda x: jnp.zeros((max_tree_depth, *x.shape), x.dtype), trajectory.span)
     zero, no = jnp.zeros((), jnp.result_type(int)), jnp.array(False)
-    run = _Run(end, nothing, trajectory.span, waiting, zero, trajectory.visits, no, rng_key)
+    run = _Run(end, nothing, trajectory.span, waiting, zero, trajectory.visits, no, uniforms)
     return lax.while_loop(goes_on, add_state, run)
 
 
@@ -169,8 +167,8 @@ def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tupl
     def carry(counter: tuple[jax.Array, Span, jax.Array]) -> tuple[jax.Array, Span, jax.Array]:
         level, second, _ = counter
         first = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, level, keepdims=False), waiting)
-        whole = join(first, second)
-        return level + 1, whole, rule(first, second, whole)
+        whole = first.joined(second)
+        return level + 1, whole, rule.holds(first, second, whole)
 
     level, span, stopped = lax.while_loop(carries, carry, (jnp.zeros_like(num_before), span, jnp.array(False)))
     # updated in place, which a scatter is not
@@ -178,46 +176,39 @@ def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tupl
     return span, waiting, stopped
 
 
-def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, rng_key: jax.Array) -> Trajectory:
+def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, uniform: jax.Array) -> Trajectory:
     """The trajectory with a finished run, or as it was with a refused one."""
     refused = run.stopped | run.visits.diverging
     before = where(forwards, trajectory.span, trajectory.span.reversed())
-    whole = join(before, run.span)
+    whole = before.joined(run.span)
     grown = trajectory._replace(
         first=where(forwards, trajectory.first, run.state),
         last=where(forwards, run.state, trajectory.last),
-        choice=choose(trajectory.choice, run.choice, run.choice.log_weight - trajectory.choice.log_weight, rng_key),
+        choice=choose(trajectory.choice, run.choice, run.choice.log_weight - trajectory.choice.log_weight, uniform),
         span=where(forwards, whole, whole.reversed()),
-        stopped=rule(before, run.span, whole),
+        num_states=2 * trajectory.num_states,
+        stopped=rule.holds(before, run.span, whole),
     )
     kept = trajectory._replace(stopped=run.stopped)
     return where(refused, kept, grown)._replace(depth=trajectory.depth + 1, visits=run.visits)
 
 
-def _look_at_start(path: Path, with_rates: bool) -> tuple[Choice, Span]:
+def _look_at_start(path: Path, rule: Rule) -> tuple[Choice, Span]:
     """What there is to know of the state that a trajectory starts from."""
-    grad = path.integrator.energies_and_grad(path.start)[1] if with_rates else None
+    grad = path.integrator.energies_and_grad(path.start)[1] if rule.takes_gradients else None
     choice = only(path.start, path.energies, jnp.zeros(()))
-    return choice, _span_of(path, path.start, choice.log_weight, grad)
+    return choice, rule.span.of(path, path.start, choice.log_weight, grad)
 
 
-def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]:
     """What there is to know of one state."""
-    if with_rates:
+    if rule.takes_gradients:
         energies, grad = path.integrator.energies_and_grad(state)
     else:
         energies, grad = path.integrator.energies(state), None
     choice = only(state, energies, path.energy_change(state, energies))
-    return choice, _span_of(path, state, choice.log_weight, grad)
+    return choice, rule.span.of(path, state, choice.log_weight, grad)
 
 
-def _span_of(path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Span:
-    z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.p)))
-    rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, _flat(grad, state.z))
-    virial = jnp.dot(z, p)
-    return Span(unscaled, unscaled, unscaled, virial, virial, log_weight, rate, jnp.ones((), jnp.result_type(int)))
-
-
-def _flat(x: Position, like: Position) -> jax.Array:
-    """The entries of every site, shape (D,), in the order of the sites of ``like``."""
-    return ravel_pytree({name: x[name] for name in like})[0]
+def _without_energies(state: IntegratorState) -> IntegratorState:
+    return state._replace(energies=None)

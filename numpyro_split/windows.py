@@ -29,8 +29,8 @@ def windowed(path: Path, num_steps: int, window_size: int, rng_key: jax.Array) -
 
     def see(windows: tuple[Choice, Choice], state: Choice, i: jax.Array) -> tuple[Choice, Choice]:
         members = (i < window_size, i > num_steps - window_size)
-        keys = random.split(random.fold_in(key_states, i))
-        seen = [add_by_weight(window, state, key) for window, key in zip(windows, keys, strict=True)]
+        uniforms = random.uniform(random.fold_in(key_states, i), (2,))
+        seen = [add_by_weight(window, state, uniform) for window, uniform in zip(windows, uniforms, strict=True)]
         return tuple(where(member, new, old) for member, new, old in zip(members, seen, windows, strict=True))
 
     def move(direction: int, i: jax.Array, carry: tuple) -> tuple:
@@ -49,4 +49,4 @@ def windowed(path: Path, num_steps: int, window_size: int, rng_key: jax.Array) -
     back = lax.fori_loop(0, place, lambda k, c: move(-1, place - 1 - k, c), carry)
     forth = lax.fori_loop(place + 1, num_steps + 1, lambda i, c: move(1, i, c), (path.start, *back[1:]))
     (first, last), visits = forth[1:]
-    return choose(first, last, last.log_weight - first.log_weight, key_accept), visits
+    return choose(first, last, last.log_weight - first.log_weight, random.uniform(key_accept)), visits

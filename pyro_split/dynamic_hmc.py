@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from pyro.infer.autoguide.initialization import init_to_uniform
@@ -30,9 +29,9 @@ from pyro_split.densities import Position
 from pyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from pyro_split.integrators import Integrator
 from pyro_split.potential import SplitPotential
-from pyro_split.termination import Rule, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length, u_turn
+from pyro_split.termination import U_TURN, Rule, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from pyro_split.thresholds import ThresholdAdapter
-from pyro_split.trees import doubling
+from pyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice, check_positive_int
 from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import (
@@ -83,7 +82,6 @@ def tree_transition(
     adapter: Adapter,
     rule: Rule,
     max_tree_depth: int,
-    with_rates: bool,
 ) -> DynamicHMCState:
     """One iteration whose trajectory doubles, at the adapter's step size and metric, which it leaves as they are.
 
@@ -93,22 +91,33 @@ def tree_transition(
         adapter: step size and metric.
         rule: when the trajectory stops.
         max_tree_depth: most doublings.
-        with_rates: whether the rule asks for dG/dt.
 
     Returns:
         The next state.
     """
     path = draw_path(state, integrator, adapter)
-    trajectory = doubling(path, rule, max_tree_depth, with_rates)
-    span, num_states = trajectory.span, trajectory.visits.num_states
+    trajectory = doubling(path, rule, max_tree_depth)
+    num_states = trajectory.visits.num_states
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
-    takes_whole_gradients = with_rates and integrator.schedule.closing_kick is None
+    takes_whole_gradients = rule.takes_gradients and integrator.schedule.closing_kick is None
     return moved._replace(
         num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
         tree_depth=trajectory.depth,
         reached_max_treedepth=trajectory.grows,
-        virial_average=mean_rate_in_time(span, path.step_size) if span.mean_rate is None else span.mean_rate,
+        virial_average=_virial_average(trajectory, path.step_size),
     )
+
+
+def _virial_average(trajectory: Trajectory, step_size: float) -> float:
+    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    span = trajectory.span
+    if isinstance(span, Virial) and span.mean_rate is not None:
+        return span.mean_rate
+    first, last = (
+        sum(float((state.z[name] * state.p[name]).sum()) for name in state.z)
+        for state in (trajectory.first, trajectory.last)
+    )
+    return mean_rate_in_time(last - first, trajectory.num_states, step_size)
 
 
 def first_state_of_trees(**common: Any) -> DynamicHMCState:
@@ -136,7 +145,6 @@ def count_depth_limit(moved: DynamicHMCState, num_draws: int, max_tree_depth: in
 class TreeHMC(HamiltonianKernel):
     """Base of the kernels of trees, which differ by the rule that stops a tree (see :class:`SplitNUTS`)."""
 
-    _with_rates = False
     _statistic_names = (*STATISTICS, *TREE_STATISTICS)
 
     def __init__(
@@ -190,7 +198,7 @@ class TreeHMC(HamiltonianKernel):
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         rule = self._rule(state)
-        moved = tree_transition(state, integrator, self._adapter, rule, self._max_tree_depth, self._with_rates)
+        moved = tree_transition(state, integrator, self._adapter, rule, self._max_tree_depth)
         return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
 
 
@@ -246,7 +254,7 @@ class SplitNUTS(TreeHMC):
     """
 
     def _rule(self, state: DynamicHMCState) -> Rule:
-        return u_turn
+        return U_TURN
 
 
 class XHMC(TreeHMC):
@@ -296,7 +304,6 @@ class XHMC(TreeHMC):
     ):
         self._threshold = resolve_threshold(threshold)
         self._criterion = check_choice("criterion", criterion, CRITERIA)
-        self._with_rates = criterion != "boundary"
         super().__init__(
             model,
             num_subsets,
@@ -323,11 +330,9 @@ class XHMC(TreeHMC):
 
     def _rule(self, state: DynamicHMCState) -> Rule:
         threshold = self._thresholds.threshold
-        return {
-            "per_length": partial(rate_per_length, threshold),
-            "mean": partial(mean_rate, threshold),
-            "boundary": partial(boundary_rate, threshold, self._adapter.step_size),
-        }[self._criterion]
+        if self._criterion == "boundary":
+            return boundary_rate(threshold, self._adapter.step_size)
+        return {"per_length": rate_per_length, "mean": mean_rate}[self._criterion](threshold)
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         moved = super()._move(integrator, state, in_warmup)._replace(threshold=self._thresholds.threshold)

@@ -36,7 +36,7 @@ from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import SplitHMCState, transition
 from pyro_split.splitting import ModelSplit
-from pyro_split.termination import u_turn
+from pyro_split.termination import U_TURN
 from split_common.checks import check_choice, check_positive_int
 from split_common.hierarchy import check_conjugate, check_priors_only, conjugate_shapes
 from split_common.schedule import Schedule, palindromic_schedule
@@ -246,6 +246,6 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
         state = draw_precisions(state, integrator, self._conjugate)
         if self._is_nuts:
-            moved = tree_transition(state, integrator, self._adapter, u_turn, self._max_tree_depth, with_rates=False)
+            moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
             return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
         return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]

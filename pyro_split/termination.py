@@ -5,7 +5,7 @@ function of the run alone and say the same of the run in reverse: then every sta
 same trajectory with the same probability, on which the invariance of the target rests (see
 :mod:`pyro_split.trajectories`).
 
-* :func:`u_turn`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+* :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
   either end; checked again for the first half with one more state, and for the second half with one more, which
   catches a turn that falls between the halves.
 * Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
@@ -24,104 +24,157 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from pyro_split.selection import log_add
+from pyro_split.densities import Position
+from pyro_split.integrators import IntegratorState
+from pyro_split.selection import Path, log_add
 
 
-class Span(NamedTuple):
-    """What a rule may know of a run of successive states, in the order in which they were visited.
+class Span(Protocol):
+    """What a rule remembers of a run of successive states, in the order in which they were visited."""
 
-    Momenta are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Any:
+        """What it remembers of one state, of log-weight -H and with the gradient of U where the rule takes it."""
+        ...
+
+    def joined(self, second: Any) -> Any:
+        """What it remembers of this run and the one that follows it."""
+        ...
+
+    def reversed(self) -> Any:
+        """What it remembers of the same states visited the other way."""
+        ...
+
+
+class Momenta(NamedTuple):
+    """The momenta of a run.
+
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
 
     Attributes:
-        p_first: momentum of the first state, shape (D,).
-        p_last: momentum of the last state, shape (D,).
-        p_sum: sum of all momenta, shape (D,).
-        virial_first: zᵀp of the first state.
-        virial_last: zᵀp of the last state.
+        rows: of the first state, of the last, and the sum of all, shape (3, D).
+    """
+
+    rows: Tensor
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Momenta:
+        """Those of one state."""
+        return cls(path.unscale(state.p).expand(3, -1))
+
+    def joined(self, second: Momenta) -> Momenta:
+        """Those of this run and the one that follows it."""
+        return Momenta(torch.stack([self.rows[0], second.rows[1], self.rows[2] + second.rows[2]]))
+
+    def reversed(self) -> Momenta:
+        """Of the same states visited the other way."""
+        return Momenta(self.rows[[1, 0, 2]])
+
+
+class Virial(NamedTuple):
+    """The virial of a run.
+
+    Attributes:
+        first: zᵀp of the first state.
+        last: zᵀp of the last state.
         log_weight: log of the sum of the states' weights exp(-H).
-        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for it.
+        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for gradients.
         num_states: how many states.
     """
 
-    p_first: Tensor
-    p_last: Tensor
-    p_sum: Tensor
-    virial_first: float
-    virial_last: float
+    first: float
+    last: float
     log_weight: float
     mean_rate: float | None
     num_states: int
 
-    def reversed(self) -> Span:
-        """The same states visited the other way."""
-        return self._replace(
-            p_first=self.p_last,
-            p_last=self.p_first,
-            virial_first=self.virial_last,
-            virial_last=self.virial_first,
-        )
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Virial:
+        """That of one state."""
+        z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.unscale(state.p)
+        rate = None if grad is None else float(torch.dot(unscaled, unscaled) - torch.dot(z, _flat(grad, state.z)))
+        virial = float(torch.dot(z, p))
+        return cls(virial, virial, log_weight, rate, 1)
+
+    def joined(self, second: Virial) -> Virial:
+        """That of this run and the one that follows it."""
+        log_weight = log_add(self.log_weight, second.log_weight)
+        mean_rate = None
+        if self.mean_rate is not None and second.mean_rate is not None:
+            share = math.exp(second.log_weight - log_weight) if second.log_weight > -math.inf else 0.0
+            mean_rate = self.mean_rate + share * (second.mean_rate - self.mean_rate)
+        return Virial(self.first, second.last, log_weight, mean_rate, self.num_states + second.num_states)
+
+    def reversed(self) -> Virial:
+        """Of the same states visited the other way."""
+        return self._replace(first=self.last, last=self.first)
+
+    @property
+    def rate(self) -> float:
+        """The mean of dG/dt by weight."""
+        assert self.mean_rate is not None, "a rule that looks at the rate must say that it takes gradients"
+        return self.mean_rate
 
 
-Rule = Callable[[Span, Span, Span], bool]
+class Rule(NamedTuple):
+    """When a trajectory that doubles stops.
+
+    Attributes:
+        span: what it remembers of a run of successive states, :class:`Momenta` or :class:`Virial`.
+        holds: whether to stop, from the spans of a run's two halves and of the whole.
+        takes_gradients: whether it asks for the whole gradient at every state.
+    """
+
+    span: type[Span]
+    holds: Callable[[Any, Any, Any], bool]
+    takes_gradients: bool = False
 
 
-def join(first: Span, second: Span) -> Span:
-    """The span of two that follow each other."""
-    log_weight = log_add(first.log_weight, second.log_weight)
-    mean_rate = None
-    if first.mean_rate is not None and second.mean_rate is not None:
-        share = math.exp(second.log_weight - log_weight) if second.log_weight > -math.inf else 0.0
-        mean_rate = first.mean_rate + share * (second.mean_rate - first.mean_rate)
-    return Span(
-        p_first=first.p_first,
-        p_last=second.p_last,
-        p_sum=first.p_sum + second.p_sum,
-        virial_first=first.virial_first,
-        virial_last=second.virial_last,
-        log_weight=log_weight,
-        mean_rate=mean_rate,
-        num_states=first.num_states + second.num_states,
-    )
-
-
-def u_turn(first: Span, second: Span, whole: Span) -> bool:
+def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> bool:
     """Whether the whole run turns back, or either half with the neighbouring state of the other."""
-    return (
-        _turns(whole.p_first, whole.p_last, whole.p_sum)
-        or _turns(first.p_first, second.p_first, first.p_sum + second.p_first)
-        or _turns(first.p_last, second.p_last, first.p_last + second.p_sum)
-    )
+    rows = torch.cat([first.rows, second.rows])
+    dot = (rows @ rows.T).tolist()  # of any two of the six, at once
+    p_first, p_last, p_sum, q_first, q_last, q_sum = range(6)
+    runs = [(p_first, q_last, p_sum, q_sum), (p_first, q_first, p_sum, q_first), (p_last, q_last, p_last, q_sum)]
+    return any(dot[end][a] + dot[end][b] <= 0 for start, stop, a, b in runs for end in (start, stop))
 
 
-def mean_rate(threshold: float, first: Span, second: Span, whole: Span) -> bool:
-    """Whether the weighted mean of dG/dt is below ``threshold``."""
-    return abs(_rate(whole)) < threshold
+U_TURN = Rule(Momenta, turns_back)
 
 
-def rate_per_length(threshold: float, first: Span, second: Span, whole: Span) -> bool:
-    """Whether the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
-    return abs(_rate(whole)) / whole.num_states < threshold
+def mean_rate(threshold: float) -> Rule:
+    """Stop where the weighted mean of dG/dt is below ``threshold``."""
+    return Rule(Virial, lambda first, second, whole: abs(whole.rate) < threshold, takes_gradients=True)
 
 
-def boundary_rate(threshold: float, step_size: float, first: Span, second: Span, whole: Span) -> bool:
-    """Whether the change of G from end to end, divided by the time between, is below ``threshold``."""
-    return abs(mean_rate_in_time(whole, step_size)) < threshold
+def rate_per_length(threshold: float) -> Rule:
+    """Stop where the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> bool:
+        return abs(whole.rate) / whole.num_states < threshold
+
+    return Rule(Virial, holds, takes_gradients=True)
 
 
-def mean_rate_in_time(span: Span, step_size: float) -> float:
-    """The mean of dG/dt over the time of a run; 0 for a single state."""
-    return (span.virial_last - span.virial_first) / (step_size * max(span.num_states - 1, 1))
+def boundary_rate(threshold: float, step_size: float) -> Rule:
+    """Stop where the change of G from end to end, divided by the time between, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> bool:
+        return abs(mean_rate_in_time(whole.last - whole.first, whole.num_states, step_size)) < threshold
+
+    return Rule(Virial, holds)
 
 
-def _turns(p_first: Tensor, p_last: Tensor, p_sum: Tensor) -> bool:
-    return bool(torch.dot(p_first, p_sum) <= 0) or bool(torch.dot(p_last, p_sum) <= 0)
+def mean_rate_in_time(change: float, num_states: int, step_size: float) -> float:
+    """The mean of dG/dt over the time of a run, from G(end) - G(start); 0 for a single state."""
+    return change / (step_size * max(num_states - 1, 1))
 
 
-def _rate(span: Span) -> float:
-    assert span.mean_rate is not None, "the trajectory must be built with rates"
-    return span.mean_rate
+def _flat(x: Position, like: Position) -> Tensor:
+    """The entries of every site, shape (D,), in the order of the sites of ``like``."""
+    return torch.cat([x[name].reshape(-1) for name in like])

@@ -28,12 +28,10 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from pyro_split.densities import Position
 from pyro_split.integrators import IntegratorState
 from pyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only
-from pyro_split.termination import Rule, Span, join
+from pyro_split.termination import Rule, Span
 
 
 class Trajectory(NamedTuple):
@@ -44,6 +42,7 @@ class Trajectory(NamedTuple):
         last: its latest state.
         choice: the state taken.
         span: what the rule knows of the whole, in order of time.
+        num_states: how many states, those of a refused run not counted.
         depth: doublings made, a refused one included.
         visits: what it met on its way.
         stopped: whether the rule has held, of the whole or of a part of a refused run.
@@ -53,6 +52,7 @@ class Trajectory(NamedTuple):
     last: IntegratorState
     choice: Choice
     span: Span
+    num_states: int
     depth: int
     visits: Visits
     stopped: bool
@@ -63,20 +63,19 @@ class Trajectory(NamedTuple):
         return not (self.stopped or self.visits.diverging)
 
 
-def doubling(path: Path, rule: Rule, max_tree_depth: int, with_rates: bool = False) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Trajectory:
     """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
         path: how it is integrated, and from where.
         rule: when it stops.
         max_tree_depth: most doublings.
-        with_rates: whether the rule asks for dG/dt, which takes the whole gradient at every state.
     """
-    choice, span = _look_at_start(path, with_rates)
-    trajectory = Trajectory(path.start, path.start, choice, span, 0, Visits(), False)
+    choice, span = _look_at_start(path, rule)
+    trajectory = Trajectory(path.start, path.start, choice, span, 1, 0, Visits(), False)
     while trajectory.grows and trajectory.depth < max_tree_depth:
         forwards = bool(torch.rand(()) < 0.5)
-        run = _run(path, trajectory, forwards, rule, with_rates)
+        run = _run(path, trajectory, forwards, rule)
         trajectory = _extend(trajectory, run, forwards, rule)
     return trajectory
 
@@ -99,15 +98,15 @@ class _Run(NamedTuple):
     stopped: bool
 
 
-def _run(path: Path, trajectory: Trajectory, forwards: bool, rule: Rule, with_rates: bool) -> _Run:
+def _run(path: Path, trajectory: Trajectory, forwards: bool, rule: Rule) -> _Run:
     """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
     direction = 1 if forwards else -1
     state, visits = trajectory.last if forwards else trajectory.first, trajectory.visits
     taken = trajectory.choice._replace(log_weight=-math.inf)
     span, stopped, waiting = trajectory.span, False, []
-    for num_before in range(2**trajectory.depth):
+    for num_before in range(trajectory.num_states):
         state = path.step(state, direction)
-        choice, span = _look(path, state, with_rates)
+        choice, span = _look(path, rule, state)
         taken, visits = add_by_weight(taken, choice), visits.with_state(choice.energy_change)
         span, stopped = _merge(waiting, span, num_before, rule)
         if stopped or visits.diverging:
@@ -124,8 +123,8 @@ def _merge(waiting: list[Span], span: Span, num_before: int, rule: Rule) -> tupl
     level, stopped = 0, False
     while (num_before >> level) % 2 == 1 and not stopped:
         first = waiting.pop()
-        whole = join(first, span)
-        stopped, span, level = rule(first, span, whole), whole, level + 1
+        whole = first.joined(span)
+        stopped, span, level = rule.holds(first, span, whole), whole, level + 1
     waiting.append(span)
     return span, stopped
 
@@ -136,39 +135,28 @@ def _extend(trajectory: Trajectory, run: _Run, forwards: bool, rule: Rule) -> Tr
     if run.stopped or run.visits.diverging:
         return trajectory._replace(stopped=run.stopped)
     before = trajectory.span if forwards else trajectory.span.reversed()
-    whole = join(before, run.span)
+    whole = before.joined(run.span)
     return trajectory._replace(
         first=trajectory.first if forwards else run.state,
         last=run.state if forwards else trajectory.last,
         choice=choose(trajectory.choice, run.choice, run.choice.log_weight - trajectory.choice.log_weight),
         span=whole if forwards else whole.reversed(),
-        stopped=rule(before, run.span, whole),
+        num_states=2 * trajectory.num_states,
+        stopped=rule.holds(before, run.span, whole),
     )
 
 
-def _look_at_start(path: Path, with_rates: bool) -> tuple[Choice, Span]:
+def _look_at_start(path: Path, rule: Rule) -> tuple[Choice, Span]:
     """What there is to know of the state that a trajectory starts from."""
-    grad = path.integrator.energies_and_grad(path.start)[1] if with_rates else None
-    return only(path.start, path.energies, 0.0), _span_of(path, path.start, 0.0, grad)
+    grad = path.integrator.energies_and_grad(path.start)[1] if rule.takes_gradients else None
+    return only(path.start, path.energies, 0.0), rule.span.of(path, path.start, 0.0, grad)
 
 
-def _look(path: Path, state: IntegratorState, with_rates: bool) -> tuple[Choice, Span]:
+def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]:
     """What there is to know of one state."""
-    if with_rates:
+    if rule.takes_gradients:
         energies, grad = path.integrator.energies_and_grad(state)
     else:
         energies, grad = path.integrator.energies(state), None
     change = path.energy_change(state, energies)
-    return only(state, energies, change), _span_of(path, state, -change, grad)
-
-
-def _span_of(path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Span:
-    z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.unscale(state.p)
-    rate = None if grad is None else float(torch.dot(unscaled, unscaled) - torch.dot(z, _flat(grad, state.z)))
-    virial = float(torch.dot(z, p))
-    return Span(unscaled, unscaled, unscaled, virial, virial, log_weight, rate, 1)
-
-
-def _flat(x: Position, like: Position) -> Tensor:
-    """The entries of every site, shape (D,), in the order of the sites of ``like``."""
-    return torch.cat([x[name].reshape(-1) for name in like])
+    return only(state, energies, change), rule.span.of(path, state, -change, grad)

@@ -123,26 +123,22 @@ def test_a_schedule_of_ones_own(lib):
 
 def test_a_merged_tree_is_stopped_by_its_parts():
     """The rule sees every aligned part of a run, once, and a part that meets it refuses the run."""
-    from pyro_split.termination import Span
+    from pyro_split.termination import Rule, Virial
     from pyro_split.trees import _merge
 
-    lib = PyroBackend()
-    seen, waiting, zero = [], [], lib.array(np.zeros(1))
+    seen, waiting = [], []
 
-    def state(i):
-        return Span(zero, zero, zero, float(i), float(i), 0.0, None, 1)
-
-    def rule(first, second, whole):
-        seen.append((first.virial_first, first.virial_last, second.virial_last))
+    def holds(first, second, whole):
+        seen.append((first.first, first.last, second.last))
         return False
 
     for i in range(8):
-        _merge(waiting, state(i), i, rule)
+        _merge(waiting, Virial(float(i), float(i), 0.0, None, 1), i, Rule(Virial, holds))
     assert seen == [(0, 0, 1), (2, 2, 3), (0, 1, 3), (4, 4, 5), (6, 6, 7), (4, 5, 7), (0, 3, 7)]
 
 
 def test_threshold_adapts_in_warmup_and_stays(lib):
-    """In warm-up until draws of the wide coordinate correlate by about one half; then it stays as it is."""
+    """In warm-up until draws of the wide coordinate correlate by about one half (0.14 to 0.77 in 100 runs)."""
     scales = np.array([1.0, 20.0])
     target = lib.split.SplitPotential.from_functions(
         lambda z: 0.0 * z["x"].sum(),
@@ -154,7 +150,7 @@ def test_threshold_adapts_in_warmup_and_stays(lib):
         target, threshold="adapt", adapt_mass_matrix=False, adapt_step_size=False, step_size=1.0, max_tree_depth=8
     )
     options = {"num_chains": 1} if lib.name == "numpyro" else {}
-    mcmc = run(lib, kernel, num_warmup=300, num_samples=600, **options)
+    mcmc = run(lib, kernel, num_warmup=600, num_samples=600, **options)
     assert len(set(lib.statistics(mcmc)["threshold"][0])) == 1
     wide = lib.to_numpy(mcmc.get_samples()["x"]).reshape(-1, 2)[:, 1]
     correlation = np.corrcoef(wide[1:], wide[:-1])[0, 1]
