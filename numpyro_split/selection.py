@@ -19,6 +19,8 @@ from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator, IntegratorState
 from split_common.trajectory import MAX_ENERGY_CHANGE
 
+AT_A_TIME = 16  # uniforms
+
 
 class Path(NamedTuple):
     """How a trajectory is integrated, and the energy that its states are weighed against.
@@ -85,11 +87,11 @@ def add_by_weight(one: Choice, other: Choice, uniform: jax.Array) -> Choice:
 
 
 class Uniforms(NamedTuple):
-    """Numbers from U(0, 1), one after the other; drawn eight at a time, which takes as long as one.
+    """Numbers from U(0, 1), one after the other; drawn some at a time, which takes XLA about as long as one.
 
     Attributes:
         rng_key: what they are drawn by.
-        drawn: the last eight, shape (8,).
+        drawn: the last ones drawn, shape (AT_A_TIME,).
         num_taken: how many were taken.
     """
 
@@ -100,17 +102,17 @@ class Uniforms(NamedTuple):
     @classmethod
     def of(cls, rng_key: jax.Array) -> Uniforms:
         """Those of a key, none of them taken."""
-        return cls(rng_key, jnp.zeros(8), jnp.zeros((), jnp.result_type(int)))
+        return cls(rng_key, jnp.zeros(AT_A_TIME), jnp.zeros((), jnp.result_type(int)))
 
     def take(self) -> tuple[jax.Array, Uniforms]:
         """The next number, and those after it."""
-        place = self.num_taken % self.drawn.size
+        place = self.num_taken % AT_A_TIME
         drawn = lax.cond(place == 0, self._draw, lambda: self.drawn)
         uniform = lax.dynamic_index_in_dim(drawn, place, keepdims=False)
         return uniform, Uniforms(self.rng_key, drawn, self.num_taken + 1)
 
     def _draw(self) -> jax.Array:
-        return random.uniform(random.fold_in(self.rng_key, self.num_taken), self.drawn.shape, self.drawn.dtype)
+        return random.uniform(random.fold_in(self.rng_key, self.num_taken), (AT_A_TIME,))
 
 
 class Visits(NamedTuple):

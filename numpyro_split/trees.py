@@ -77,18 +77,19 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) ->
     end, zero = _without_energies(path.start), jnp.zeros((), jnp.result_type(int))
     trajectory = Trajectory(end, end, choice, span, zero + 1, zero, Visits.none(), jnp.array(False))
 
-    def grow(carry: tuple[Trajectory, Uniforms]) -> tuple[Trajectory, Uniforms]:
-        trajectory, uniforms = carry
+    def grow(carry: tuple[Trajectory, Span, Uniforms]) -> tuple[Trajectory, Span, Uniforms]:
+        trajectory, waiting, uniforms = carry
         uniform, uniforms = uniforms.take()
         forwards = uniform < 0.5
-        run = _run(path, trajectory, forwards, rule, max_tree_depth, uniforms)
+        run = _run(path, trajectory, forwards, rule, waiting, uniforms)
         uniform, uniforms = run.uniforms.take()
-        return _extend(trajectory, run, forwards, rule, uniform), uniforms
+        return _extend(trajectory, run, forwards, rule, uniform), run.waiting, uniforms
 
-    def goes_on(carry: tuple[Trajectory, Uniforms]) -> jax.Array:
+    def goes_on(carry: tuple[Trajectory, Span, Uniforms]) -> jax.Array:
         return carry[0].grows & (carry[0].depth < max_tree_depth)
 
-    return lax.while_loop(goes_on, grow, (trajectory, Uniforms.of(rng_key)))[0]
+    waiting = jax.tree.map(lambda x: jnp.zeros((max_tree_depth, *x.shape), x.dtype), span)
+    return lax.while_loop(goes_on, grow, (trajectory, waiting, Uniforms.of(rng_key)))[0]
 
 
 class _Run(NamedTuple):
@@ -98,7 +99,8 @@ class _Run(NamedTuple):
         state: the outermost state, without energies.
         choice: the state taken.
         span: the largest finished run that ends here, in the order of the visit.
-        waiting: finished runs of 1, 2, 4, ... states that wait for their second half, one to a row.
+        waiting: finished runs of 1, 2, 4, ... states that wait for their second half, one to a row; a row is written
+            before it is read, so a run may begin with those of the run before.
         num_states: states so far.
         visits: the trajectory's and this run's.
         stopped: whether the rule has held of a part.
@@ -120,7 +122,7 @@ def _run(
     trajectory: Trajectory,
     forwards: jax.Array,
     rule: Rule,
-    max_tree_depth: int,
+    waiting: Span,
     uniforms: Uniforms,
 ) -> _Run:
     """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
@@ -147,7 +149,6 @@ def _run(
         return (run.num_states < trajectory.num_states) & ~run.stopped & ~run.visits.diverging
 
     nothing = trajectory.choice._replace(log_weight=jnp.array(-jnp.inf))
-    waiting = jax.tree.map(lambda x: jnp.zeros((max_tree_depth, *x.shape), x.dtype), trajectory.span)
     zero, no = jnp.zeros((), jnp.result_type(int)), jnp.array(False)
     run = _Run(end, nothing, trajectory.span, waiting, zero, trajectory.visits, no, uniforms)
     return lax.while_loop(goes_on, add_state, run)
