@@ -1,5 +1,6 @@
 """Trajectories that double or end in windows: what they cost, what they record, and that their draws are exact."""
 
+import importlib
 import itertools
 import math
 
@@ -135,6 +136,52 @@ def test_a_merged_tree_is_stopped_by_its_parts():
     for i in range(8):
         _merge(waiting, Virial(float(i), float(i), 0.0, None, 1), i, Rule(Virial, holds))
     assert seen == [(0, 0, 1), (2, 2, 3), (0, 1, 3), (4, 4, 5), (6, 6, 7), (4, 5, 7), (0, 3, 7)]
+
+
+def test_virial_average_of_the_ends_is_that_of_the_rates(lib):
+    """On short trajectories, where dG/dt hardly changes, its mean over time and its mean by weight are one."""
+    common = {"step_size": 0.01, "max_tree_depth": 3, "adapt_step_size": False, "find_heuristic_step_size": False}
+    by_ends = lib.split.SplitNUTS(harmonic(lib), **common)
+    by_rates = lib.split.XHMC(harmonic(lib), criterion="mean", threshold=1e-9, **common)
+    options = {"num_chains": 1} if lib.name == "numpyro" else {}
+    found = [lib.statistics(run(lib, k, num_warmup=0, num_samples=10, seed=3, **options)) for k in (by_ends, by_rates)]
+    assert np.all(found[0]["num_steps"] == 7)
+    np.testing.assert_allclose(*(x["virial_average"] for x in found), rtol=1e-3, atol=1e-3)
+
+
+def test_turns_are_seen_at_all_six_places(lib):
+    """The rule in one pass agrees with its definition, also where a single one of the six products decides."""
+    termination = importlib.import_module(f"{lib.split.__name__}.termination")
+    rng, decided = np.random.default_rng(0), set()
+    for _ in range(400):
+        first, second = rng.normal(size=(2, 3, 2)) + rng.normal(size=2)
+        p_sums = [first[2] + second[2], first[2] + second[0], first[1] + second[2]]
+        ends = [(first[0], second[1]), (first[0], second[0]), (first[1], second[1])]
+        turns = [end @ p_sum <= 0 for p_sum, pair in zip(p_sums, ends, strict=True) for end in pair]
+        spans = [termination.Momenta(lib.array(rows)) for rows in (first, second)]
+        assert bool(termination.turns_back(*spans, spans[0].joined(spans[1]))) == any(turns)
+        if sum(turns) == 1:
+            decided.add(turns.index(True))
+    assert decided == set(range(6))
+
+
+def test_uniforms_are_each_taken_once():
+    """Fifty numbers are those of four blocks, in order, and of each chain its own."""
+    import jax
+
+    from numpyro_split.selection import AT_A_TIME, Uniforms
+
+    def fifty(key):
+        return jax.lax.scan(lambda uniforms, _: uniforms.take()[::-1], Uniforms.of(key), length=50)[1]
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    blocks = [
+        [jax.random.uniform(jax.random.fold_in(key, start), (AT_A_TIME,)) for start in range(0, 50, AT_A_TIME)]
+        for key in keys
+    ]
+    expected = np.array(blocks).reshape(3, -1)[:, :50]
+    np.testing.assert_array_equal(jax.vmap(fifty)(keys), expected)
+    np.testing.assert_array_equal(fifty(keys[1]), expected[1])
 
 
 def test_threshold_adapts_in_warmup_and_stays(lib):
