@@ -33,7 +33,7 @@ from numpyro_split.energies import Compensated
 from numpyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from numpyro_split.integrators import Integrator
 from numpyro_split.potential import SplitPotential
-from numpyro_split.termination import U_TURN, Rule, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
+from numpyro_split.termination import U_TURN, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
 from numpyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice, check_positive_int
@@ -44,6 +44,7 @@ from split_common.trajectory import (
     FREQUENT,
     STATISTICS,
     TREE_STATISTICS,
+    Rule,
     resolve_threshold,
     warn_of_depth_limit,
 )

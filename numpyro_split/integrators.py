@@ -200,7 +200,7 @@ class Integrator:
         """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
         closing = range(self.schedule.closes.index(True), self.schedule.grads_per_step)
         places = [self.schedule.evaluated_rows[i].subset for i in closing]
-        if len(places) == 1:
+        if len(places) == 1:  # in the order they have, which XLA would still scatter by
             return jax.tree.map(lambda terms: terms[closing[0]], by_row)
 
         def collect(terms: jax.Array) -> jax.Array:

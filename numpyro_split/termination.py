@@ -22,9 +22,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,23 +33,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro_split.densities import Position
 from numpyro_split.integrators import IntegratorState
 from numpyro_split.selection import Path
-
-
-class Span(Protocol):
-    """What a rule remembers of a run of successive states, in the order in which they were visited."""
-
-    @classmethod
-    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Any:
-        """What it remembers of one state, of log-weight -H and with the gradient of U where the rule takes it."""
-        ...
-
-    def joined(self, second: Any) -> Any:
-        """What it remembers of this run and the one that follows it."""
-        ...
-
-    def reversed(self) -> Any:
-        """What it remembers of the same states visited the other way."""
-        ...
+from split_common.trajectory import Rule
 
 
 class Momenta(NamedTuple):
@@ -122,21 +105,6 @@ class Virial(NamedTuple):
         """The mean of dG/dt by weight."""
         assert self.mean_rate is not None, "a rule that looks at the rate must say that it takes gradients"
         return self.mean_rate
-
-
-class Rule(NamedTuple):
-    """When a trajectory that doubles stops.
-
-    Attributes:
-        span: what it remembers of a run of successive states, :class:`Momenta` or :class:`Virial`, and no more: every
-            array that a loop carries costs a small model as much as arithmetic does.
-        holds: whether to stop, from the spans of a run's two halves and of the whole.
-        takes_gradients: whether it asks for the whole gradient at every state.
-    """
-
-    span: type[Span]
-    holds: Callable[[Any, Any, Any], jax.Array]
-    takes_gradients: bool = False
 
 
 def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> jax.Array:

@@ -32,7 +32,7 @@ from jax import lax
 
 from numpyro_split.integrators import IntegratorState
 from numpyro_split.selection import Choice, Path, Uniforms, Visits, add_by_weight, choose, only, where
-from numpyro_split.termination import Rule, Span
+from split_common.trajectory import Rule, Span
 
 
 class Trajectory(NamedTuple):

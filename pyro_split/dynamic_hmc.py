@@ -29,7 +29,7 @@ from pyro_split.densities import Position
 from pyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from pyro_split.integrators import Integrator
 from pyro_split.potential import SplitPotential
-from pyro_split.termination import U_TURN, Rule, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
+from pyro_split.termination import U_TURN, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from pyro_split.thresholds import ThresholdAdapter
 from pyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice, check_positive_int
@@ -40,6 +40,7 @@ from split_common.trajectory import (
     FREQUENT,
     STATISTICS,
     TREE_STATISTICS,
+    Rule,
     resolve_threshold,
     warn_of_depth_limit,
 )

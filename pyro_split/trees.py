@@ -31,7 +31,7 @@ import torch
 
 from pyro_split.integrators import IntegratorState
 from pyro_split.selection import Choice, Path, Visits, add_by_weight, choose, only
-from pyro_split.termination import Rule, Span
+from split_common.trajectory import Rule, Span
 
 
 class Trajectory(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from split_common.checks import check_positive_float, check_positive_int
 
@@ -26,6 +27,38 @@ DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the lim
 STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
 BLOCK_STATISTICS = ("weight_energy", "precision_energy")
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
+
+
+class Span(Protocol):
+    """What a rule remembers of a run of successive states, in the order in which they were visited."""
+
+    @classmethod
+    def of(cls, path: Any, state: Any, log_weight: Any, grad: Any) -> Any:
+        """What it remembers of one state of a path, of log-weight -H; the gradient of U where the rule takes it."""
+        ...
+
+    def joined(self, second: Any) -> Any:
+        """What it remembers of this run and the one that follows it."""
+        ...
+
+    def reversed(self) -> Any:
+        """What it remembers of the same states visited the other way."""
+        ...
+
+
+class Rule(NamedTuple):
+    """When a trajectory that doubles stops.
+
+    Attributes:
+        span: what it remembers of a run of successive states, and no more: under JAX, every array that a loop carries
+            costs a small model as much as arithmetic does.
+        holds: whether to stop, from the spans of a run's two halves and of the whole.
+        takes_gradients: whether it asks for the whole gradient at every state.
+    """
+
+    span: type[Span]
+    holds: Callable[[Any, Any, Any], Any]
+    takes_gradients: bool = False
 
 
 class Proposal(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Schedule, naive
+from split_common.trajectory import Rule
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree
 from tests.test_posteriors import compare, linear_regression
@@ -124,7 +125,7 @@ def test_a_schedule_of_ones_own(lib):
 
 def test_a_merged_tree_is_stopped_by_its_parts():
     """The rule sees every aligned part of a run, once, and a part that meets it refuses the run."""
-    from pyro_split.termination import Rule, Virial
+    from pyro_split.termination import Virial
     from pyro_split.trees import _merge
 
     seen, waiting = [], []
