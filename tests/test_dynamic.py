@@ -166,6 +166,16 @@ def test_turns_are_seen_at_all_six_places(lib):
     assert decided == set(range(6))
 
 
+def test_momenta_of_a_run(lib):
+    """Joined two by two, and joined and turned round, those of four states are first, last and sum."""
+    termination = importlib.import_module(f"{lib.split.__name__}.termination")
+    p = np.random.default_rng(0).normal(size=(4, 2))
+    one, two, three, four = (termination.Momenta(lib.array(np.tile(row, (3, 1)))) for row in p)
+    whole = one.joined(two).joined(three.joined(four))
+    np.testing.assert_allclose(lib.to_numpy(whole.rows), [p[0], p[3], p.sum(axis=0)])
+    np.testing.assert_allclose(lib.to_numpy(whole.reversed().rows), [p[3], p[0], p.sum(axis=0)])
+
+
 def test_uniforms_are_each_taken_once():
     """Fifty numbers are those of four blocks, in order, and of each chain its own."""
     import jax
