@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.images import load_images
+from benchmarks.labelled import load_images
 from benchmarks.report import add_common_options, chosen, save, verdict
 
 COMPILE_GOAL, MEMORY_GOAL = 1.3, 0.2

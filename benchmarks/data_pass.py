@@ -16,7 +16,7 @@ import platform
 from itertools import product
 from typing import Any
 
-from benchmarks.images import load_images, tall_table
+from benchmarks.labelled import load_images, tall_table
 from benchmarks.passes import Settings
 from benchmarks.report import add_common_options, chosen, save, verdict
 
@@ -43,11 +43,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def measure(framework: str, model: str, settings: Settings, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Time every kernel on one model in one framework."""
     num_rows = options.rows or (QUICK_ROWS if options.quick else NUM_ROWS)[model]
-    images = tall_table(num_rows) if model == "tall" else load_images(options.data, num_rows)
+    labelled = tall_table(num_rows) if model == "tall" else load_images(options.data, num_rows)
     side = importlib.import_module(f"benchmarks.{framework}_passes")
-    about = {"framework": framework, "model": model, "data": images.source, "num_rows": len(images.labels)}
+    about = {"framework": framework, "model": model, "data": labelled.source, "num_rows": len(labelled.labels)}
     about["num_subsets"] = settings.num_subsets
-    timer = side.pass_timer(model, images, settings)
+    timer = side.pass_timer(model, labelled, settings)
     return [about | result | {"goal": GOALS[framework]} for result in timer.measure(settings)]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chains import SCHEMES, Setting, laplace_draw
-from benchmarks.images import MNIST_MEAN, MNIST_SD, load_images
+from benchmarks.labelled import MNIST_MEAN, MNIST_SD, load_images
 from benchmarks.report import add_common_options, chosen, save
 
 NUM_ROWS, QUICK_ROWS = 48_000, 2_000

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.images import Images
+from benchmarks.labelled import Labelled
 from benchmarks.numpyro_models import classifiers
 from benchmarks.passes import STEP_SIZE
 from numpyro_split import NaiveSplitHMC, RandomisedSplitHMC, SymmetricSplitHMC, split_model
@@ -18,11 +18,11 @@ KERNELS = {"symmetric": SymmetricSplitHMC, "naive": NaiveSplitHMC, "randomised":
 NUM_STEPS = 10
 
 
-def started_kernel(kernel_name: str, model_name: str, images: Images, num_subsets: int) -> tuple[Any, Any, Any]:
+def started_kernel(kernel_name: str, model_name: str, labelled: Labelled, num_subsets: int) -> tuple[Any, Any, Any]:
     """A kernel after ``init``, its state, and the data."""
     model = classifiers()[model_name]
-    x = jnp.asarray(images.rows if model_name == "softmax" else images.pixels)
-    data = (x, jnp.asarray(images.labels))
+    x = jnp.asarray(labelled.rows if model_name == "softmax" else labelled.inputs)
+    data = (x, jnp.asarray(labelled.labels))
     kernel = KERNELS[kernel_name](
         model, num_subsets, num_steps=NUM_STEPS, step_size=STEP_SIZE, adapt_step_size=False, adapt_mass_matrix=False
     )
@@ -39,9 +39,9 @@ def compile_seconds(started: tuple[Any, Any, Any]) -> float:
     return time.perf_counter() - start
 
 
-def temporary_mib(model_name: str, images: Images, num_subsets: int) -> dict[str, float]:
+def temporary_mib(model_name: str, labelled: Labelled, num_subsets: int) -> dict[str, float]:
     """Temporary buffers of one subset gradient, and of an iteration of each kernel."""
-    kernel, state, data = started_kernel("symmetric", model_name, images, num_subsets)
+    kernel, state, data = started_kernel("symmetric", model_name, labelled, num_subsets)
     potential = split_model(kernel.model, data, num_subsets=num_subsets)
     gradient = _compiled(
         lambda potential, z, m: potential.subset_potential_and_grad(z, m), potential, state.z, jnp.array(0)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 
-from benchmarks.images import Images
+from benchmarks.labelled import Labelled
 from benchmarks.numpyro_models import Classifier, classifiers
 from benchmarks.passes import STEP_SIZE, PassTimer, Settings
 from numpyro_split import NaiveSplitHMC, SymmetricSplitHMC, split_model
@@ -21,11 +21,11 @@ OTHER_FORMS = {
 }  # of the same model, whose bare gradient may be the faster one
 
 
-def pass_timer(model_name: str, images: Images, settings: Settings) -> PassTimer:
+def pass_timer(model_name: str, labelled: Labelled, settings: Settings) -> PassTimer:
     """Compile the kernels' transitions and the bare gradients of one model."""
     model = classifiers()[model_name]
-    x = jnp.asarray(images.rows if model_name == "softmax" else images.pixels)
-    y = jnp.asarray(images.labels)
+    x = jnp.asarray(labelled.rows if model_name == "softmax" else labelled.inputs)
+    y = jnp.asarray(labelled.labels)
     z = model.position()
     whole, part = jax.jit(jax.grad(model.potential)), slice(0, len(y) // settings.num_subsets)
     others = {name: jax.jit(jax.grad(classifiers()[name].potential)) for name in OTHER_FORMS.get(model_name, ())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.images import tall_table
+from benchmarks.labelled import tall_table
 
 TARGETS = ("logistic", "tall", "hierarchical", "normal")
 NUM_GROUPS = 20

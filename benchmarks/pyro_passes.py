@@ -9,7 +9,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from benchmarks.images import Images
+from benchmarks.labelled import Labelled
 from benchmarks.passes import STEP_SIZE, PassTimer, Settings
 from benchmarks.pyro_models import Classifier, classifiers
 from pyro_split import NaiveSplitHMC, SymmetricSplitHMC, split_model
@@ -18,13 +18,13 @@ VERSIONS = {"torch": torch.__version__, "pyro": pyro.__version__}
 KERNELS = {"symmetric": SymmetricSplitHMC, "naive": NaiveSplitHMC}
 
 
-def pass_timer(model_name: str, images: Images, settings: Settings) -> PassTimer:
+def pass_timer(model_name: str, labelled: Labelled, settings: Settings) -> PassTimer:
     """Set up the kernels, and trace the bare gradients, of one model."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     model = classifiers()[model_name]
-    x = torch.as_tensor(images.rows if model_name == "softmax" else images.pixels)
-    y = torch.as_tensor(images.labels).long()
+    x = torch.as_tensor(labelled.rows if model_name == "softmax" else labelled.inputs)
+    y = torch.as_tensor(labelled.labels).long()
     z = model.position()
     part = slice(0, len(y) // settings.num_subsets)
     whole = bare_gradients(model, z, x, y)
