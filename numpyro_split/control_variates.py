@@ -173,5 +173,5 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
 def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
     """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
     flat, unravel = ravel_pytree(taylor.reference)
-    prior = jax.hessian(lambda x: potential.log_prior(unravel(x)))(flat)
+    prior = jax.jit(jax.hessian(lambda x: potential.log_prior(unravel(x))))(flat)
     return covariance_of(-np.asarray(prior, np.float64) - temper * np.asarray(taylor.hessian, np.float64))

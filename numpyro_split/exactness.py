@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random
 from numpyro.infer.util import potential_energy
 
 from numpyro_split.densities import Data, ModelDensity, Position, RowBlock
@@ -92,10 +91,8 @@ def _host_energy(density: ModelDensity, z: Position, data: Data) -> jax.Array:
 
 
 def _jitter(z: Position) -> Position:
-    keys = random.split(random.key(1), max(len(z), 1))
-    return {
-        name: u + JITTER * random.normal(key, u.shape, u.dtype) for key, (name, u) in zip(keys, z.items(), strict=False)
-    }
+    rng = np.random.default_rng(1)
+    return {name: u + (JITTER * rng.standard_normal(u.shape)).astype(u.dtype) for name, u in z.items()}
 
 
 def _flat(tree: Any) -> np.ndarray:

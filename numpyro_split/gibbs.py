@@ -236,7 +236,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         super()._study_split(split, args, kwargs)
         check_priors_only(self._found.needs_data, self._found.precisions)
         self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
-        potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
+        potential, z = split.bind(args, kwargs), split.reference_position
         moved = {**z, **{name: z[name] + 1.0 for name in self._found.precisions}}
         rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
         check_conjugate(*(jax.tree.map(np.asarray, rate) for rate in rates))

@@ -226,7 +226,7 @@ def find_hierarchy(
     Raises:
         ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
     """
-    start = split.reference_position(args, kwargs)
+    start = split.reference_position
     z = {name: np.asarray(u) for name, u in start.items()}
     read = split.reader(_scales, args, kwargs)
     parts = split.parts

@@ -25,6 +25,7 @@ from numpyro_split.adaptation import AdaptationSettings
 from numpyro_split.densities import Position
 from numpyro_split.potential import SplitPotential
 from numpyro_split.splitting import ModelSplit
+from numpyro_split.tracing import at_once
 from split_common.checks import (
     check_callable,
     check_choice,
@@ -141,7 +142,7 @@ class SplitKernel(MCMCKernel):
         potential = self._bind(model_args, model_kwargs)
         single = is_prng_key(rng_key)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
-        self._set_up(potential, first, model_args, model_kwargs)
+        self._set_up(potential, first)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         key_position, key_chain = keys[0], keys[1]
         if init_params is None:
@@ -228,7 +229,7 @@ class SplitKernel(MCMCKernel):
             subset_order=self._subset_order,
             init_strategy=self._init_strategy,
         )
-        with jax.ensure_compile_time_eval():  # chains in parallel come here traced
+        with at_once():  # chains in parallel come here traced
             self._study_split(split, args, kwargs)
         self._split = split
         self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
@@ -236,9 +237,7 @@ class SplitKernel(MCMCKernel):
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""
 
-    def _set_up(
-        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
         """Learn what a kernel needs to know of the data before chains start; ``init_params`` are the first one's."""
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
@@ -298,29 +297,28 @@ def data_fingerprint(potential: SplitPotential, max_entries: int | None = None) 
         max_entries: how many entries of each array to read, evenly spaced; None for all.
     """
     arrays = [x for x in jax.tree.leaves(potential) if not jnp.issubdtype(x.dtype, jax.dtypes.extended)]
-    if max_entries is not None:
-        arrays = [_evenly_spaced(x, max_entries) for x in arrays]
     if any(isinstance(x, Tracer) for x in arrays):
-        return _digest(arrays)
-    with jax.ensure_compile_time_eval():
-        return _digest(arrays)
+        return _digest(arrays, max_entries)
+    with at_once():
+        return _digest(arrays, max_entries)
 
 
-def _evenly_spaced(x: jax.Array, number: int) -> jax.Array:
-    places = np.linspace(0, max(x.size - 1, 0), min(x.size, number)).astype(int)
-    return x[tuple(np.unravel_index(places, x.shape))]
-
-
-@jax.jit
-def _digest(arrays: list[jax.Array]) -> jax.Array:
+@partial(jax.jit, static_argnums=1)
+def _digest(arrays: list[jax.Array], max_entries: int | None) -> jax.Array:
     digest = jnp.zeros((), jnp.uint32)
     for x in arrays:
+        x = x if max_entries is None else _evenly_spaced(x, max_entries)
         bits = x.astype(jnp.uint8) if x.dtype == bool else x
         words = lax.bitcast_convert_type(bits, {1: jnp.uint8, 2: jnp.uint16}.get(bits.dtype.itemsize, jnp.uint32))
         words = jnp.ravel(words).astype(jnp.uint32)
         weights = 2 * jnp.arange(words.size, dtype=jnp.uint32) + 1
         digest = digest * jnp.uint32(1000003) + jnp.sum(words * weights, dtype=jnp.uint32)
     return digest
+
+
+def _evenly_spaced(x: jax.Array, number: int) -> jax.Array:
+    places = np.linspace(0, max(x.size - 1, 0), min(x.size, number)).astype(int)
+    return x[tuple(np.unravel_index(places, x.shape))]
 
 
 def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> Any:

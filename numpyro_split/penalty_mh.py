@@ -47,6 +47,7 @@ from numpyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
 from numpyro_split.splitting import ModelSplit
+from numpyro_split.tracing import at_once
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
@@ -286,9 +287,7 @@ class PenaltyMH(MinibatchKernel):
         super()._study_split(split, args, kwargs)
         self._is_set_up = False
 
-    def _set_up(
-        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
         """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
         if self._is_set_up and (init_params is not None or self._reference.z is not None):
             return
@@ -299,20 +298,13 @@ class PenaltyMH(MinibatchKernel):
         if sizes:
             check_hessian_size(sum(sizes.values()), self._penalty)
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
-            with jax.ensure_compile_time_eval():
-                z = self._find_reference(potential, init_params, temper, args, kwargs)
+            with at_once():
+                z = self._find_reference(potential, init_params, temper)
                 self._reference = expand(potential, z, temper, self._penalty)
         self._starts.clear()  # they hold the expansion as constants
         self._is_set_up = True
 
-    def _find_reference(
-        self,
-        potential: SplitPotential,
-        init_params: Position | None,
-        temper: float,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Position:
+    def _find_reference(self, potential: SplitPotential, init_params: Position | None, temper: float) -> Position:
         """The reference that was given, or the mode."""
         if self._given_reference is not None:
             given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self._given_reference.items()}
@@ -327,7 +319,7 @@ class PenaltyMH(MinibatchKernel):
                 "reference must be given where the data are traced (`run` under a transformation), got reference=None"
             )
         if self._split is not None:
-            return find_reference(potential, self._split.reference_position(args, kwargs), temper)
+            return find_reference(potential, self._split.reference_position, temper)
         if init_params is None or any(isinstance(x, Tracer) for x in jax.tree.leaves(init_params)):
             raise ValueError("reference or init_params must be given for a kernel made from a SplitPotential, got None")
         return find_reference(potential, init_params, temper)

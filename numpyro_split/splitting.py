@@ -31,6 +31,7 @@ from numpyro_split.densities import Arguments, Data, ModelDensity, Position, Row
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
+from numpyro_split.tracing import at_once
 from split_common.checks import (
     ModelNotSplittableError,
     NoFiniteStartError,
@@ -108,6 +109,7 @@ class ModelSplit:
         layout: rows of each subset.
         sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
+        reference_position: a point with a finite density on some rows, the same for any key.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class ModelSplit:
         self._transforms: Any = None
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
+        self.reference_position: Position = {}
 
     @classmethod
     def find(
@@ -153,7 +156,7 @@ class ModelSplit:
         for mode in ("slice", "index") if row_axes else ("index",):
             split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy)
             try:
-                with jax.ensure_compile_time_eval():
+                with at_once():
                     split._prepare(sites, args, kwargs)
             except NoFiniteStartError:
                 raise
@@ -172,10 +175,6 @@ class ModelSplit:
         """A point with a finite density on some rows, if one is found; a batch of points for a batch of keys."""
         arguments = Arguments(args, kwargs, self._row_axes)
         return self._draw(rng_key, self._density(arguments), arguments.data)
-
-    def reference_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
-        """A position that is always the same."""
-        return self.initial_position(random.key(0), args, kwargs)
 
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
@@ -246,7 +245,7 @@ class ModelSplit:
             if "valid initial parameters" not in str(error):
                 raise
             raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
-        z = info.param_info.z
+        z = self.reference_position = info.param_info.z
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
             name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
