@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONLY_IN = {"numpyro_split": {"energies.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
+ONLY_IN = {"numpyro_split": {"energies.py", "tracing.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
     {
@@ -31,7 +31,7 @@ LAYERS = [
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
     {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
-    {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture"},
+    {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture", "tracing"},
 ]
 
 
