@@ -51,7 +51,7 @@ SHOWN_SHARE = 0.002  # of the test images that a bin must hold to be drawn
 SHOWN_DRAWS = 300  # of which class probabilities are averaged
 WATCHED = 20  # test images whose first logit the effective sample size is of
 REGRESSION_LENGTHS = {"quick": Size(1_000, 1_000), "full": Size(5_000, 10_000)}
-IMAGE_LENGTHS = {"quick": Size(100, 100), "full": Size(500, 1_500)}
+IMAGE_LENGTHS = {"quick": Size(100, 100), "full": Size(2_000, 15_000)}
 REGRESSION_COLUMNS = {"calibration_error": "17.3f", "coverage_90": "11.2f", "log_density": "11.2f"}
 IMAGE_COLUMNS = {
     "calibration_error": "17.3f",
