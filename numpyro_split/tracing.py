@@ -12,7 +12,7 @@ from jax.core import Tracer
 def at_once() -> AbstractContextManager[None]:
     """A context in which operations on known values are carried out, not staged.
 
-    Only asked of JAX where something is being traced (chains in parallel start so): there, every operation on known
-    values is compiled for itself, those in functions that are compiled whole included, which doubles the time.
+    Only asked of JAX where something is being traced (chains in parallel start so): it compiles every operation on
+    known values for itself, those in functions that are compiled whole included (211 compilations for 122, once).
     """
     return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else nullcontext()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONLY_IN = {"numpyro_split": {"energies.py", "tracing.py"}, "pyro_split": {"capture.py"}}  # float32 sums; tracing
+ONLY_IN = {"numpyro_split": {"energies.py", "tracing.py"}, "pyro_split": {"capture.py"}}  # float32; how each traces
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
     {
