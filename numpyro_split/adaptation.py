@@ -178,6 +178,21 @@ class Adapter:
 
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
 
+    def search_again(
+        self, z: Position, energies: Compensated | None, state: HMCAdaptState, rng_key: jax.Array
+    ) -> HMCAdaptState:
+        """A step size for a potential that is no longer the one adapted to: smaller, where the old one is too long.
+
+        Nothing adapts it any more, so it is half of the longest that the search takes, and never longer than it was:
+        far out, where every step goes down, the search takes steps that are too long near the mode.
+        """
+        settings = self._settings
+        if not (settings.adapt_step_size and settings.find_heuristic_step_size and self._num_warmup):
+            return state
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
+        found = self._search(state.step_size, state.inverse_mass_matrix, point, rng_key)
+        return state._replace(step_size=jnp.where(found < state.step_size, found / 2, state.step_size))
+
     def _search(
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
     ) -> jax.Array:

@@ -47,8 +47,8 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     check_audited(kernel, PenaltyMH, mcmc.last_state is not None and mcmc._states is not None)
     assert isinstance(kernel, PenaltyMH)
     args, kwargs = mcmc._args, mcmc._kwargs
-    kernel._split_model(args, kwargs)
-    potential, state = kernel._bind(args, kwargs), cast(PenaltyMHState, mcmc.last_state)
+    state = cast(PenaltyMHState, mcmc.last_state)
+    kernel, potential, _ = kernel._look_up(state, args, kwargs)
     draws = mcmc.get_samples(group_by_chain=True)
     settings, batches = kernel._penalty, kernel._batches(potential.plate_size)
 

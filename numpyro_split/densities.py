@@ -33,6 +33,10 @@ class Density(Protocol):
     layout: SubsetLayout
     num_blocks: int
 
+    def for_program(self, program: str) -> Density:
+        """The same density, known to compute what ``program`` is the digest of."""
+        ...
+
     @property
     def plate(self) -> str | None:
         """Name of the data plate."""
@@ -105,6 +109,7 @@ class ModelDensity:
             alone and tells the plate the row numbers.
         arguments: how to put the model's arguments together from data arrays.
         local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+        program: digest of what the model computes (:mod:`numpyro_split.content`).
     """
 
     def __init__(
@@ -114,19 +119,30 @@ class ModelDensity:
         mode: str,
         arguments: Arguments,
         local_axes: dict[str, int],
+        program: str,
     ):
-        self.model, self.layout, self.mode = model, layout, mode
+        self.model, self.layout, self.mode, self.program = model, layout, mode, program
         self.num_blocks = arguments.num_blocks(layout) if mode == "slice" and not local_axes else 1
         # without the data: compiled functions outlive them, and must not keep them alive
         self.arguments, self.local_axes = arguments.replace(()), local_axes
-        self._key = (model, layout, mode, arguments.signature, tuple(local_axes.items()), self.num_blocks)
 
     def __hash__(self) -> int:
-        """Compiled functions are kept by density: one bound anew to like arguments finds them again."""
+        """Compiled functions are kept by what a density computes: one bound anew to like data finds them again."""
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModelDensity) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()))
+        return self.program, *places, self.arguments.structure
+
+    def for_program(self, program: str) -> ModelDensity:
+        """The same density, known to compute what ``program`` is the digest of."""
+        density = copy.copy(self)
+        density.program = program
+        return density
 
     @property
     def plate(self) -> str:
@@ -201,10 +217,15 @@ class Arguments:
         self.argument_names = argument_names(model, len(args), kwargs)
 
     @property
+    def structure(self) -> tuple[Any, ...]:
+        """Where the arrays are among the arguments, and where the rows are in the arrays."""
+        return self._treedef, tuple(self._is_array), tuple(self.axes)
+
+    @property
     def signature(self) -> tuple[Any, ...]:
-        """All but the arrays; equal for arguments that a compiled function can tell apart by their arrays alone."""
-        others = tuple(other if isinstance(other, Hashable) else id(other) for other in self._others)
-        return self._treedef, tuple(self._is_array), others, tuple(self.axes)
+        """Where the arrays are, their shapes and types, and every other argument that can be compared."""
+        others = tuple((type(other), other) for other in self._others if isinstance(other, Hashable))
+        return self._treedef, tuple((x.shape, x.dtype) for x in self.data), others
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put ``data`` back into its places among the arguments."""
@@ -265,9 +286,28 @@ class FunctionDensity:
     plate: str | None = None
     num_blocks = 1  # a sum over rows, which the likelihood may return, can only be of whole subsets
 
+    program: str | None = None  # digest of what the functions compute, where it is known
+
     def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
         self._treedef, self.layout = treedef, layout
+
+    def __hash__(self) -> int:
+        """Compiled functions are kept by what a density computes, or else by the object that it is."""
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionDensity) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return (id(self),) if self.program is None else (self.program, self.layout, self._treedef)
+
+    def for_program(self, program: str) -> FunctionDensity:
+        """The same density, known to compute what ``program`` is the digest of."""
+        density = copy.copy(self)
+        density.program = program
+        return density
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """The prior function."""
@@ -305,6 +345,16 @@ def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:
     """Sum over every axis of ``x`` but one."""
     x = jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, (size,) + (1,) * (-axis - 1)))
     return jnp.sum(jnp.moveaxis(x, axis, 0).reshape(size, -1), axis=1)
+
+
+def as_jax(tree: Any) -> Any:
+    """A tree whose NumPy arrays of numbers are JAX arrays, of what they hold now.
+
+    From a copy: JAX may share the memory of a NumPy array, and may keep what it once converted it to, so that an array
+    which is changed in place would be seen as it was, or be seen to change.
+    """
+    is_numpy = lambda x: isinstance(x, np.ndarray) and _is_array(x)  # noqa: E731
+    return jax.tree.map(lambda x: jnp.asarray(x.copy()) if is_numpy(x) else x, tree)
 
 
 def _is_array(leaf: Any) -> bool:

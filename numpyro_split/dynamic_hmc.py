@@ -28,10 +28,12 @@ from jax import lax, random
 from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
 from numpyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from numpyro_split.integrators import Integrator
+from numpyro_split.kernel import Warmup
 from numpyro_split.potential import SplitPotential
 from numpyro_split.termination import U_TURN, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
@@ -50,12 +52,13 @@ from split_common.trajectory import (
 )
 
 
+@resumable
 class DynamicHMCState(NamedTuple):
     """State of one chain whose trajectories double.
 
     Attributes:
         i, z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, mean_accept_prob, diverging,
-            step_size, adapt_state, data_fingerprint, rng_key: as in :class:`~numpyro_split.split_hmc.SplitHMCState`;
+            step_size, adapt_state, data_digest, warmup, rng_key: as in :class:`~numpyro_split.split_hmc.SplitHMCState`;
             ``accept_prob`` is the mean of min(1, exp(-energy change)) over the trajectory's states but the start.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
@@ -78,7 +81,8 @@ class DynamicHMCState(NamedTuple):
     diverging: jax.Array
     step_size: jax.Array
     adapt_state: HMCAdaptState
-    data_fingerprint: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
     rng_key: jax.Array
     tree_depth: jax.Array
     reached_max_treedepth: jax.Array
@@ -207,11 +211,8 @@ class TreeHMC(HamiltonianKernel):
     def _rule(self, state: DynamicHMCState) -> Rule:
         """When a trajectory stops."""
 
-    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; warns once of trajectories that often end at the depth limit."""
-        state = super().sample(state, model_args, model_kwargs)
+    def _watch(self, state: DynamicHMCState) -> None:
         warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
-        return state
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)

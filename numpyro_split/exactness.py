@@ -50,7 +50,9 @@ def check_exact(density: ModelDensity, data: Data, z: Position) -> None:
         rows = np.sort(np.random.default_rng(0).choice(num_rows, ROW_BUDGET, replace=False))
         block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
         taken = density.arguments.take(block, data)
-        sample = ModelDensity(density.model, layout, density.mode, density.arguments.replace(taken), density.local_axes)
+        sample = ModelDensity(
+            density.model, layout, density.mode, density.arguments.replace(taken), density.local_axes, density.program
+        )
         _compare(sample, taken, density.local(point, block), density.local(z, block))
     else:
         logger.info("split checked on all %d rows, on the host: energy only (the model fixes their number)", num_rows)

@@ -225,12 +225,9 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _longest_step(self) -> float:
         return math.inf if self._is_nuts else self._proposal.longest_step
 
-    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; warns once of trajectories that often end at the depth limit."""
-        state = super().sample(state, model_args, model_kwargs)
+    def _watch(self, state: Any) -> None:
         if self._is_nuts:
             warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
-        return state
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)

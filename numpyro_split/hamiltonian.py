@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import random
 
 from numpyro_split.adaptation import Adapter, one_step
+from numpyro_split.content import DataDigest
 from numpyro_split.densities import Position
 from numpyro_split.integrators import Integrator, Kinetic, Potential
 from numpyro_split.kernel import SplitKernel
@@ -43,6 +44,10 @@ class HamiltonianKernel(SplitKernel):
     @abstractmethod
     def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
         """One iteration at the state's step size and metric."""
+
+    @property
+    def _layout(self) -> tuple[str, ...]:
+        return *super()._layout, str(self._rows.rows)
 
     @property
     def _draws_order(self) -> bool:
@@ -99,7 +104,8 @@ class HamiltonianKernel(SplitKernel):
             diverging=jnp.array(False),
             step_size=jnp.zeros(()),
             adapt_state=None,
-            data_fingerprint=jnp.zeros((), jnp.uint32),
+            data_digest=DataDigest.unknown(),
+            warmup=self._warmup,
             rng_key=key_chain,
         )
         inverse_mass_matrix = self._first_inverse_mass_matrix(z)
@@ -119,12 +125,15 @@ class HamiltonianKernel(SplitKernel):
         return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
 
     def _recompute(self, potential: SplitPotential, state: Any) -> Any:
-        energies = potential.energies(state.z)
-        return state._replace(
+        energies, (rng_key, key_adapt) = potential.energies(state.z), random.split(state.rng_key)
+        state = state._replace(
             energies=energies,
             potential_energy=jnp.sum(energies.value),
             force=self._kept_force(potential, state.z),
+            rng_key=rng_key,
         )
+        adapter = self._adapter(potential, state)
+        return state._replace(adapt_state=adapter.search_again(state.z, energies, state.adapt_state, key_adapt))
 
     def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:

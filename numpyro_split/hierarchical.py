@@ -21,27 +21,29 @@ class HierarchicalKernel(HamiltonianKernel):
             raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
         self._precision_sites = check_site_names("precision_sites", precision_sites)
         self._output_precision = output_precision
+        self._hierarchy: Hierarchy | None = None
         super().__init__(model, num_subsets, **options)
 
     def __repr__(self) -> str:
         """The groups, once they are found."""
-        found = "precisions are found when it runs"
-        if self._hierarchy is not None:
-            found = describe_groups(self._hierarchy.groups, self._hierarchy.masses)
+        found, latest = "precisions are found when it runs", self._prepared.latest() or self
+        if latest._hierarchy is not None:
+            found = describe_groups(latest._hierarchy.groups, latest._hierarchy.masses)
         return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``init`` finds again."""
-        return {**super().__getstate__(), "_hierarchy": None}
 
     @property
     def _found(self) -> Hierarchy:
         assert self._hierarchy is not None
         return self._hierarchy
 
-    def _forget_model(self) -> None:
-        super()._forget_model()
-        self._hierarchy: Hierarchy | None = None
+    @property
+    def plan(self) -> str:
+        """As of every kernel, and the groups."""
+        return super().plan + self._found.digest
+
+    @property
+    def _layout(self) -> tuple[str, ...]:
+        return *super()._layout, str(self._precision_sites), str(self._output_precision)
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         potential = split.bind(args, kwargs)

@@ -36,6 +36,7 @@ from numpyro_split.kinetic import EuclideanKinetic, kinetic_change
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import Trace
 from numpyro_split.splitting import ModelSplit
+from split_common.digest import Digest
 from split_common.hierarchy import Group, Rows, Scales, find_concentrations, find_groups, precision_masses
 
 
@@ -62,6 +63,18 @@ class Hierarchy:
         self.concentrations = dict(concentrations)
         self.shapes = self.without_precisions(shapes)
         self._weights = [group for group in groups if not group.observed]
+
+    @property
+    def digest(self) -> str:
+        """Digest of all of it, in hexadecimal."""
+        digest = Digest().add(str(self.needs_data), str(sorted(self.shapes.items())))
+        for group in self.groups:
+            digest.add(group.weights, group.precision, str(group.exponent), str(group.observed))
+            digest.add_array(group.element).add_array(group.offset).add_array(group.counts)
+        for values in (self.masses, self.concentrations):
+            for name, value in values.items():
+                digest.add(name).add_array(np.asarray(value))
+        return digest.key
 
     @property
     def precisions(self) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """What NumPyro's ``MCMC`` asks of a kernel, met once for every split kernel.
 
-A kernel object holds arguments and how its model divides, never data, positions or anything of one chain: what
-evolves is in the state, and the potential is bound to the arguments that each call brings.
+A kernel object holds its arguments. What evolves is in the state; what a data set teaches before chains start lies on a
+copy of the kernel that is found by content (:mod:`numpyro_split.prepared`); the potential is bound to the arguments
+that each call brings. A state carries a digest of the data that it was made with: where it meets others, everything in
+it that rests on the data is computed afresh.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,8 +25,10 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from numpyro_split.adaptation import AdaptationSettings
-from numpyro_split.densities import Position
+from numpyro_split.content import Content, DataDigest, program_of_model, program_of_potential
+from numpyro_split.densities import Arguments, Position, as_jax
 from numpyro_split.potential import SplitPotential
+from numpyro_split.prepared import PreparedKernels
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.tracing import at_once
 from split_common.checks import (
@@ -31,14 +36,16 @@ from split_common.checks import (
     check_choice,
     check_finite_start,
     check_inverse_mass_matrix,
+    check_is_state,
     check_mass_blocks,
     check_positive_float,
     check_positive_int,
     check_probability,
     check_sites,
+    check_state_form,
 )
 from split_common.subsets import SUBSET_ORDERS
-from split_common.trajectory import STATISTICS
+from split_common.trajectory import STATISTICS, warn_of_other_data
 
 INIT_TRIES = 100
 
@@ -51,6 +58,7 @@ class SplitKernel(MCMCKernel):
     """
 
     _statistic_names: tuple[str, ...] = STATISTICS
+    _rests_on_data = True  # whether a state holds anything that other data would change
 
     def __init__(
         self,
@@ -87,8 +95,12 @@ class SplitKernel(MCMCKernel):
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=bool(find_heuristic_step_size),
         )
-        self._num_warmup = 0
-        self._forget_model()
+        self._prepared = PreparedKernels()
+        self._warmup = Warmup(0)
+        # of a copy that knows a model and its data
+        self._split: ModelSplit | None = None
+        self._compiled_start: Any = None
+        self._state_like: Any = None
 
     @abstractmethod
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
@@ -136,40 +148,46 @@ class SplitKernel(MCMCKernel):
             ValueError: for faults of the model or the data (see :func:`numpyro_split.split_model`), a mass
                 matrix of the wrong shape, or a starting point where the density is not finite.
         """
-        model_kwargs = model_kwargs or {}
-        self._num_warmup = num_warmup
-        self._split_model(model_args, model_kwargs)
-        potential = self._bind(model_args, model_kwargs)
-        single = is_prng_key(rng_key)
+        given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
+        with at_once():  # chains in parallel come here traced
+            args, kwargs = as_jax(given)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
-        self._set_up(potential, first)
+        if self._potential is not None and first is None and self._given_start is None:
+            if (latest := self._prepared.latest()) is not None:
+                self._prepare(num_warmup, args, kwargs, latest._state_like.z, given)
+            return NoStart()  # a run that goes on from a given state needs none
+        kernel, potential, content = self._prepare(num_warmup, args, kwargs, first, given)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
-        key_position, key_chain = keys[0], keys[1]
         if init_params is None:
-            z = self._find_start(key_position, potential, model_args, model_kwargs)
+            z = kernel._find_start(keys[0], potential, args, kwargs)
         else:
             z = jax.tree.map(jnp.asarray, init_params)
-        self._check_sites(z, single)
-        start = self._compiled_start(num_warmup)
-        state = (start if single else jax.vmap(start, (None, 0, 0)))(potential, z, key_chain)
-        state = state._replace(data_fingerprint=_like_chains(self._fingerprint(potential), state))
-        if not isinstance(state.potential_energy, Tracer):
-            check_finite_start(np.asarray(state.potential_energy))
-        self._sample_fn = self.sample  # tells MCMC that init need not be called again
+        kernel._check_sites(z, single)
+        state = (kernel._compiled_start if single else jax.vmap(kernel._compiled_start, (None, 0, 0)))(
+            potential, z, keys[1]
+        )
+        check_start(state.potential_energy, z)
+        state = state._replace(data_digest=_like_chains(content.first_digest(), state))
+        kernel._state_like = _shapes(state, single)
         return state
 
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """One iteration, on the data given here; a state left by other data is brought up to date first."""
-        potential = self._bind(model_args, model_kwargs or {})
-        fingerprint = self._fingerprint(potential)
-        stale = jnp.any(state.data_fingerprint != fingerprint)
-        state = lax.cond(stale, lambda s: self._refreshed(potential, s, fingerprint), lambda s: s, state)
-        return _over_chains(partial(self._transition, potential), state, self._shared_by_chains(state))
+        check_is_state(type(self).__name__, state)
+        kernel, potential, content = self._look_up(state, model_args, model_kwargs)
+        if kernel._rests_on_data:
+            stale, digest = content.compare(state.data_digest)
+            state = lax.cond(stale, partial(kernel._refreshed, potential), lambda s: s, state)
+            state = state._replace(data_digest=digest)
+        state = _over_chains(partial(kernel._transition, potential), state, kernel._shared_by_chains(state))
+        kernel._watch(state)
+        return state
 
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
-        potential = self._bind(model_args, model_kwargs or {})
-        return self._refreshed(potential, state, self._fingerprint(potential))
+        kernel, potential, content = self._look_up(state, model_args, model_kwargs)
+        state = kernel._refreshed(potential, state)
+        return state._replace(data_digest=_like_chains(content.first_digest(), state))
 
     def wrap_model(self, wrapper: Callable[..., Any]) -> SplitKernel:
         """A copy of this kernel whose model is ``wrapper(model)``."""
@@ -177,18 +195,24 @@ class SplitKernel(MCMCKernel):
             raise ValueError("wrap_model needs a kernel made from a model, got one made from a SplitPotential")
         kernel = copy.copy(self)
         kernel._model = wrapper(self._model)
-        kernel._forget_model()
+        kernel._prepared = PreparedKernels()
         return kernel
 
     def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """Map from a position to constrained values and deterministic sites."""
-        return identity if self._split is None else self._split.postprocess_fn(model_args, model_kwargs)
+        if self._model is None:
+            return identity
+        args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+        return self._latest_like(args, kwargs)._known_split.postprocess_fn(args, kwargs)
 
     def get_constrain_fn(
         self, model_args: tuple[Any, ...] = (), model_kwargs: dict[str, Any] | None = None
     ) -> Callable[[Position], Any]:
         """Map from a position to constrained values, without running the model."""
-        return identity if self._split is None else self._split.constrain_fn(model_args, model_kwargs or {})
+        if self._model is None:
+            return identity
+        args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+        return self._latest_like(args, kwargs)._known_split.constrain_fn(args, kwargs)
 
     def get_diagnostics_str(self, state: Any) -> str:
         """What the progress bar shows."""
@@ -196,43 +220,145 @@ class SplitKernel(MCMCKernel):
         return f"{int(state.num_steps)} steps of size {float(state.step_size):.2e}. acc. prob={acceptance:.2f}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``init`` finds again."""
-        state = self.__dict__.copy()
-        state.update(_split=None, _split_of=[], _sample_fn=None, _starts={})
-        return state
+        """The arguments; what a data set teaches is found again by the next run."""
+        return {**self.__dict__, "_prepared": None}
 
-    def _forget_model(self) -> None:
-        self._split: ModelSplit | None = None
-        self._split_of: list[Any] = []
-        self._sample_fn: Callable[..., Any] | None = None
-        self._starts: dict[int, Callable[..., Any]] = {}
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepared = PreparedKernels()
 
-    def _compiled_start(self, num_warmup: int) -> Callable[..., Any]:
-        """:meth:`_start`, compiled once for chains that start one by one."""
-        return self._starts.setdefault(num_warmup, jax.jit(self._start))
+    def _prepare(
+        self,
+        num_warmup: int,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        init_params: Position | None = None,
+        given: Any = (),
+    ) -> tuple[Any, SplitPotential, Content]:
+        """The copy of this kernel that knows these arguments, made where there is none, and what it is bound to.
 
-    def _split_model(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find and check the split, once for the same arguments: sequential chains come here one by one."""
-        if self._model is None:
-            return
-        leaves = jax.tree.leaves((args, kwargs))
-        same = len(leaves) == len(self._split_of) and all(a is b for a, b in zip(leaves, self._split_of, strict=True))
-        if self._split is not None and same:
-            return
-        split = ModelSplit.find(
-            self._model,
-            args,
-            kwargs,
-            num_subsets=self._num_subsets,
-            plate=self._plate,
-            data_axes=self._data_axes,
-            subset_order=self._subset_order,
-            init_strategy=self._init_strategy,
-        )
-        with at_once():  # chains in parallel come here traced
-            self._study_split(split, args, kwargs)
-        self._split = split
-        self._split_of = [] if any(isinstance(x, Tracer) for x in leaves) else leaves
+        Args:
+            num_warmup: number of warm-up iterations.
+            args: the model's positional arguments, with JAX arrays.
+            kwargs: its keyword arguments, likewise.
+            init_params: where the first chain starts.
+            given: the arguments as the host has them, where this is the beginning of a run.
+        """
+        with at_once():
+            arguments = self._arguments(args, kwargs)
+            if self._model is not None:
+                program = program_of_model(self._model, arguments)
+            else:
+                program = program_of_potential(self._given_potential, init_params or self._given_start or {})
+            content = self._content(program, arguments)
+            self._prepared.note_run(arguments.signature, jax.tree.leaves(given), content)
+            kernel = self._prepared.find(content, num_warmup) if content.words is not None else None
+            if kernel is None:
+                kernel = self._copy_for(num_warmup, args, kwargs, content, init_params)
+                self._prepared.keep(
+                    content, num_warmup, kernel if content.words is not None else kernel._without_knowledge()
+                )
+        return kernel, kernel._bind(args, kwargs), content
+
+    def _look_up(
+        self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
+    ) -> tuple[Any, SplitPotential, Content]:
+        """As :meth:`_prepare`, for a state; the model is not looked at anew, since every run begins with ``init``."""
+        with at_once():
+            args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+            arguments = self._arguments(args, kwargs)
+            program = self._prepared.program_of(arguments.signature)
+            known = not any(isinstance(x, Tracer) for x in arguments.data)
+            content = None if program is None or not known else self._content(program, arguments)
+            kernel = None if content is None else self._prepared.find(content, state.warmup.num_warmup)
+            if kernel is None and known:
+                one = state.z if not jnp.ndim(state.i) else jax.tree.map(lambda u: u[0], state.z)
+                kernel, _, content = self._prepare(state.warmup.num_warmup, args, kwargs, one)
+        if not known:
+            kernel = None if program is None else self._prepared.find_for_traced(program, state.warmup.num_warmup)
+            if kernel is None or program is None:
+                raise RuntimeError("init must be called before sample, on data of the same shapes and types")
+            kernel = kernel._without_knowledge()
+            content = self._content(program, arguments)
+        assert content is not None
+        kernel._check_state(state)
+        return kernel, kernel._bind(args, kwargs), content
+
+    def _latest_like(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitKernel:
+        """The copy for arguments of this form that a run used last."""
+        program = self._prepared.program_of(self._arguments(args, kwargs).signature)
+        kernel = None if program is None else self._prepared.latest(program)
+        return self._prepare(0, args, kwargs)[0] if kernel is None else kernel
+
+    def _copy_for(
+        self,
+        num_warmup: int,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        content: Content,
+        init_params: Position | None,
+    ) -> SplitKernel:
+        kernel = copy.copy(self)
+        kernel._prepared = PreparedKernels()
+        kernel._warmup = Warmup(num_warmup)
+        kernel._compiled_start = jax.jit(kernel._start)
+        if self._potential is not None:
+            kernel._potential = self._potential.for_program(content.program)
+        else:
+            assert self._model is not None
+            kernel._split = ModelSplit.find(
+                self._model,
+                args,
+                kwargs,
+                num_subsets=self._num_subsets,
+                plate=self._plate,
+                data_axes=self._data_axes,
+                subset_order=self._subset_order,
+                init_strategy=self._init_strategy,
+                program=content.program,
+            )
+            kernel._study_split(kernel._split, args, kwargs)
+        kernel._set_up(kernel._bind(args, kwargs), init_params)
+        return kernel
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """The arguments of a run; of a potential, which is bound to its own, its data."""
+        if self._potential is not None:
+            return Arguments(self._potential.data, {})
+        return Arguments(args, kwargs, model=self._model)
+
+    def _content(self, program: str, arguments: Arguments) -> Content:
+        """What a state of this kernel rests on: the program, the data, and how the kernel divides them."""
+        return Content.of(program, arguments.data, *self._layout)
+
+    @property
+    def _layout(self) -> tuple[str, ...]:
+        """What a state's energies and kept forces depend on besides model and data."""
+        return str(self._num_subsets), self._subset_order, str(self._plate), str(self._data_axes)
+
+    @property
+    def _num_warmup(self) -> int:
+        return self._warmup.num_warmup
+
+    @property
+    def _known_split(self) -> ModelSplit:
+        assert self._split is not None
+        return self._split
+
+    @property
+    def _given_potential(self) -> SplitPotential:
+        assert self._potential is not None
+        return self._potential
+
+    @property
+    def _given_start(self) -> Position | None:
+        """Where a chain of a potential may start without ``init_params``."""
+        return None
+
+    @property
+    def plan(self) -> str:
+        """How a copy's model divides, as a text; equal for data sets that one compiled program may serve."""
+        return "" if self._split is None else self._split.plan
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""
@@ -240,27 +366,29 @@ class SplitKernel(MCMCKernel):
     def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
         """Learn what a kernel needs to know of the data before chains start; ``init_params`` are the first one's."""
 
+    def _without_knowledge(self) -> SplitKernel:
+        """This copy, for data whose values are not those that :meth:`_set_up` has seen."""
+        return self
+
+    def _watch(self, state: Any) -> None:
+        """Warn of what a state says of the run."""
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
-        if self._potential is not None:
-            return self._potential
-        if self._split is None:
-            raise RuntimeError("init must be called before sample")
-        return self._split.bind(args, kwargs)
+        return self._potential if self._potential is not None else self._known_split.bind(args, kwargs)
 
     def _find_start(
         self, rng_key: jax.Array, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Position:
         """Starting points with a finite density on all rows; the host looks at the rows of one subset only."""
-        if self._split is None:
-            raise ValueError("init_params must be given for a kernel made from a SplitPotential, got None")
-        z = self._split.initial_position(rng_key, args, kwargs)
+        split = self._known_split
+        z = split.initial_position(rng_key, args, kwargs)
         for attempt in range(INIT_TRIES):
             energies = potential.energies(z) if is_prng_key(rng_key) else jax.vmap(potential.energies)(z)
             finite = jnp.isfinite(jnp.sum(energies.value, axis=-1))
             if isinstance(finite, Tracer) or np.all(finite):
                 break
             fold_in = jax.vmap(random.fold_in, (0, None)) if finite.ndim else random.fold_in
-            fresh = self._split.initial_position(fold_in(rng_key, attempt), args, kwargs)
+            fresh = split.initial_position(fold_in(rng_key, attempt), args, kwargs)
             z = jax.tree.map(partial(_where_chain, finite), z, fresh)
         return z
 
@@ -269,6 +397,16 @@ class SplitKernel(MCMCKernel):
         if self._split is not None:
             check_sites("init_params", sizes, self._split.site_sizes)
         self._check_mass(sizes)
+
+    def _check_state(self, state: Any) -> None:
+        """Raise unless a state is of the form that this kernel's chains have on this model and data."""
+        if self._state_like is None:
+            return
+        expected, given = (
+            {jax.tree_util.keystr(path): (x.shape, x.dtype) for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+            for tree in (self._state_like, _shapes(state, not jnp.ndim(state.i)))
+        )
+        check_state_form(type(self).__name__, expected, given)
 
     def _check_mass(self, sizes: dict[str, int]) -> None:
         """Raise unless the given mass matrix fits sites of these sizes."""
@@ -279,46 +417,42 @@ class SplitKernel(MCMCKernel):
         """A tree prefix of the state: which parts are alike in all chains that are vectorised."""
         return type(state)(*(field == "i" for field in state._fields))
 
-    def _fingerprint(self, potential: SplitPotential) -> jax.Array:
-        """By what a state left by other data is known."""
-        return data_fingerprint(potential)
-
-    def _refreshed(self, potential: SplitPotential, state: Any, fingerprint: jax.Array) -> Any:
+    def _refreshed(self, potential: SplitPotential, state: Any) -> Any:
+        jax.debug.callback(warn_of_other_data)
         recompute = partial(self._recompute, potential)
-        state = jax.vmap(recompute)(state) if jnp.ndim(state.i) else recompute(state)
-        return state._replace(data_fingerprint=_like_chains(fingerprint, state))
+        return jax.vmap(recompute)(state) if jnp.ndim(state.i) else recompute(state)
 
 
-def data_fingerprint(potential: SplitPotential, max_entries: int | None = None) -> jax.Array:
-    """A 32-bit digest of the data arrays, by which a resumed state knows data that are not its own.
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Warmup:
+    """How long a state's warm-up is: in the state, but no number of it, so that compiled programs know it.
 
-    Args:
-        potential: bound to the data.
-        max_entries: how many entries of each array to read, evenly spaced; None for all.
+    Attributes:
+        num_warmup: number of warm-up iterations.
     """
-    arrays = [x for x in jax.tree.leaves(potential) if not jnp.issubdtype(x.dtype, jax.dtypes.extended)]
-    if any(isinstance(x, Tracer) for x in arrays):
-        return _digest(arrays, max_entries)
-    with at_once():
-        return _digest(arrays, max_entries)
+
+    num_warmup: int
 
 
-@partial(jax.jit, static_argnums=1)
-def _digest(arrays: list[jax.Array], max_entries: int | None) -> jax.Array:
-    digest = jnp.zeros((), jnp.uint32)
-    for x in arrays:
-        x = x if max_entries is None else _evenly_spaced(x, max_entries)
-        bits = x.astype(jnp.uint8) if x.dtype == bool else x
-        words = lax.bitcast_convert_type(bits, {1: jnp.uint8, 2: jnp.uint16}.get(bits.dtype.itemsize, jnp.uint32))
-        words = jnp.ravel(words).astype(jnp.uint32)
-        weights = 2 * jnp.arange(words.size, dtype=jnp.uint32) + 1
-        digest = digest * jnp.uint32(1000003) + jnp.sum(words * weights, dtype=jnp.uint32)
-    return digest
+def _shapes(state: Any, single: bool) -> Any:
+    """Shapes and types of one chain's state."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[0 if single else 1 :], x.dtype), state)
 
 
-def _evenly_spaced(x: jax.Array, number: int) -> jax.Array:
-    places = np.linspace(0, max(x.size - 1, 0), min(x.size, number)).astype(int)
-    return x[tuple(np.unravel_index(places, x.shape))]
+class NoStart:
+    """Stands for the state of a chain that has no starting point: an error for whoever looks at it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ValueError("init_params must be given for a kernel made from a SplitPotential, got None")
+
+
+def check_start(potential_energy: jax.Array, z: Position) -> None:
+    """Raise unless every chain starts at a finite potential energy; of chains in parallel, when they start."""
+    if isinstance(potential_energy, Tracer):
+        jax.debug.callback(check_finite_start, potential_energy, z)
+    else:
+        check_finite_start(np.asarray(potential_energy), jax.tree.map(np.asarray, z))
 
 
 def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> Any:
@@ -340,8 +474,9 @@ def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> A
     return jax.tree.map(lambda same, old, new: old if same else new, by_leaf, state, moved)._replace(i=moved.i)
 
 
-def _like_chains(value: jax.Array, state: Any) -> jax.Array:
-    return jnp.broadcast_to(value, jnp.shape(state.i))
+def _like_chains(digest: DataDigest, state: Any) -> DataDigest:
+    """A digest for each chain of a state."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*jnp.shape(state.i), *x.shape)), digest)
 
 
 def _where_chain(keep: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ Reference:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,20 +38,22 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.util import is_prng_key
 
 from numpyro_split.adaptation import Adapter, SearchPoint
+from numpyro_split.content import DataDigest, resumable
 from numpyro_split.control_variates import Reference, Taylor, expand, find_reference
 from numpyro_split.densities import Position
 from numpyro_split.estimates import Estimate, Estimator
 from numpyro_split.integrators import IntegratorState
+from numpyro_split.kernel import Warmup
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
-from numpyro_split.splitting import ModelSplit
 from numpyro_split.tracing import at_once
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
+from split_common.digest import digest_of_arrays
 from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
@@ -63,6 +66,7 @@ from split_common.penalty import (
 from split_common.trajectory import STATISTICS
 
 
+@resumable
 class PenaltyMHState(NamedTuple):
     """State of one chain; each field gets a leading axis where chains are vectorised.
 
@@ -83,7 +87,8 @@ class PenaltyMHState(NamedTuple):
         noise: what is remembered of the noise.
         taylor: the control variate; None where there is none.
         adapt_state: the host's adaptation state: step size and metric of the next proposal.
-        data_fingerprint: digest of the data that ``taylor`` belongs to.
+        data_digest: of the data that ``taylor`` belong to.
+        warmup: how long warm-up is.
         rng_key: key of the next transition.
     """
 
@@ -103,7 +108,8 @@ class PenaltyMHState(NamedTuple):
     noise: NoiseState
     taylor: Taylor | None
     adapt_state: HMCAdaptState
-    data_fingerprint: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
     rng_key: jax.Array
 
 
@@ -248,6 +254,7 @@ class PenaltyMH(MinibatchKernel):
             target_noise=target_noise,
         )
         self._given_reference = reference
+        self._reference, self._knows_data = Reference(None, None, None), True  # of a copy that knows its data
         super().__init__(
             model,
             resolve_num_subsets(num_subsets),
@@ -263,19 +270,8 @@ class PenaltyMH(MinibatchKernel):
             find_heuristic_step_size=find_heuristic_step_size,
         )
 
-    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; warns once of noise too large to trust."""
-        state = super().sample(state, model_args, model_kwargs)
+    def _watch(self, state: PenaltyMHState) -> None:
         warn_if_noisy(state.i - self._num_warmup, state.num_batches, state.noise)
-        return state
-
-    def _forget_model(self) -> None:
-        super()._forget_model()
-        self._reference, self._is_set_up = Reference(None, None, None), False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``init`` finds again."""
-        return {**super().__getstate__(), "_reference": Reference(None, None, None), "_is_set_up": False}
 
     def audit(self, mcmc: MCMC, **options: int) -> Audit:
         """Compare a finished run's noisy decisions with exact ones: see :func:`~numpyro_split.audit`."""
@@ -283,15 +279,17 @@ class PenaltyMH(MinibatchKernel):
 
         return audit(mcmc, **options)
 
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        super()._study_split(split, args, kwargs)
-        self._is_set_up = False
+    @property
+    def _given_start(self) -> Position | None:
+        return self._given_reference
+
+    @property
+    def _layout(self) -> tuple[str, ...]:
+        given = digest_of_arrays(np.asarray(x) for x in (self._given_reference or {}).values()).key
+        return *super()._layout, str(self._penalty), given
 
     def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
         """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
-        if self._is_set_up and (init_params is not None or self._reference.z is not None):
-            return
-        self._reference = Reference(None, None, None)
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
         given = init_params or self._given_reference or {}
         sizes = {name: jnp.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
@@ -301,8 +299,11 @@ class PenaltyMH(MinibatchKernel):
             with at_once():
                 z = self._find_reference(potential, init_params, temper)
                 self._reference = expand(potential, z, temper, self._penalty)
-        self._starts.clear()  # they hold the expansion as constants
-        self._is_set_up = True
+
+    def _without_knowledge(self) -> PenaltyMH:
+        kernel = copy.copy(self)
+        kernel._knows_data = False
+        return kernel
 
     def _find_reference(self, potential: SplitPotential, init_params: Position | None, temper: float) -> Position:
         """The reference that was given, or the mode."""
@@ -328,6 +329,14 @@ class PenaltyMH(MinibatchKernel):
     def _has_laplace_metric(self) -> bool:
         """Whether the mass matrix is that of the expansion, which nothing adapts."""
         return self._reference.covariance is not None and self._settings.inverse_mass_matrix is None
+
+    @property
+    def _rests_on_data(self) -> bool:
+        return self._has_laplace_metric or self._penalty.control_variate is not None
+
+    @property
+    def _laplace_metric(self) -> jax.Array:
+        return jnp.asarray(self._reference.covariance, jnp.result_type(float))
 
     def _batches(self, num_rows: int) -> Batches:
         settings = self._penalty
@@ -367,9 +376,7 @@ class PenaltyMH(MinibatchKernel):
 
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> PenaltyMHState:
         key_adapt, key_chain = random.split(rng_key)
-        inverse = self._settings.inverse_mass_matrix
-        if self._has_laplace_metric:
-            inverse = jnp.asarray(self._reference.covariance, jnp.result_type(float))
+        inverse = self._laplace_metric if self._has_laplace_metric else self._settings.inverse_mass_matrix
         adapt_state = self._adapter(potential, self._reference.taylor, z).init(z, None, inverse, key_adapt)
         zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
         batches = self._batches(potential.plate_size)
@@ -392,7 +399,8 @@ class PenaltyMH(MinibatchKernel):
             noise=NoiseState.start(),
             taylor=self._reference.taylor,
             adapt_state=adapt_state,
-            data_fingerprint=jnp.zeros((), jnp.uint32),
+            data_digest=DataDigest.unknown(),
+            warmup=self._warmup,
             rng_key=key_chain,
         )
 
@@ -452,9 +460,23 @@ class PenaltyMH(MinibatchKernel):
         return super()._shared_by_chains(state)._replace(taylor=True, adapt_state=metric)
 
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        """``state`` with the expansion, about the same reference, of the data given now."""
-        if state.taylor is None:
-            return state
-        old = state.taylor
-        order = 1 if old.hessian is None else 2
-        return state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))
+        """``state`` with the reference, the expansion and the normal approximation of the data given now.
+
+        Of data that are traced no reference can be looked for: they are expanded about that of the state.
+        """
+        if self._knows_data:
+            state = state._replace(taylor=self._reference.taylor)
+            adapter = self._adapter(potential, state.taylor, state.z)
+            if self._has_laplace_metric:
+                fresh = adapter.init(state.z, None, self._laplace_metric, state.rng_key)
+                metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
+                state = state._replace(adapt_state=state.adapt_state._replace(**metric))
+            else:
+                rng_key, key_adapt = random.split(state.rng_key)
+                adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
+                state = state._replace(adapt_state=adapt_state, rng_key=rng_key)
+        elif state.taylor is not None:
+            old = state.taylor
+            order = 1 if old.hessian is None else 2
+            state = state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))
+        return state

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from numpyro_split.densities import Data, Density, FunctionDensity, Position
+from numpyro_split.densities import Data, Density, FunctionDensity, Position, as_jax
 from numpyro_split.energies import Compensated, compensated_add, compensated_total
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
@@ -81,7 +81,7 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         leaves, treedef = jax.tree.flatten(data)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        leaves = [jnp.asarray(leaf) for leaf in as_jax(leaves)]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one array, got none")
@@ -266,6 +266,15 @@ class SplitPotential:
         if isinstance(m, int) and not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
         return jnp.asarray(m)
+
+    @property
+    def data(self) -> Data:
+        """The arrays that the potential is bound to."""
+        return self._data
+
+    def for_program(self, program: str) -> SplitPotential:
+        """The same potential; its compiled functions are kept by what it computes (:mod:`numpyro_split.content`)."""
+        return SplitPotential(self._density.for_program(program), self._data)
 
     def tree_flatten(self) -> tuple[Data, Density]:
         """Data arrays as leaves, so that compiled functions take them as arguments, not as constants."""

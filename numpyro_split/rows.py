@@ -107,7 +107,7 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
             for frame in site["cond_indep_stack"]:
                 plate_sizes.setdefault(frame.name, frame.size)
             if site["is_observed"]:
-                _log_prob(site)  # so that data of the wrong length fail here
+                log_prob_of(site)  # so that data of the wrong length fail here
         found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes))
 
     jax.eval_shape(run)
@@ -134,20 +134,21 @@ def plate_frame(site: dict[str, Any], plate: str) -> Any:
 
 def prior_terms(model_trace: Trace, plate: str) -> list[jax.Array]:
     """Log-probabilities of the sites outside the data plate."""
-    return [_log_prob(site) for site in _samples(model_trace) if plate_frame(site, plate) is None]
+    return [log_prob_of(site) for site in _samples(model_trace) if plate_frame(site, plate) is None]
 
 
 def row_terms(model_trace: Trace, plate: str) -> list[tuple[jax.Array, int]]:
     """Log-probabilities of the sites inside the data plate, each with the axis (negative) of the rows."""
     frames = [(site, plate_frame(site, plate)) for site in _samples(model_trace)]
-    return [(_log_prob(site), frame.dim) for site, frame in frames if frame is not None]
+    return [(log_prob_of(site), frame.dim) for site, frame in frames if frame is not None]
 
 
 def _samples(model_trace: Trace) -> list[dict[str, Any]]:
     return [site for site in model_trace.values() if site["type"] == "sample"]
 
 
-def _log_prob(site: dict[str, Any]) -> jax.Array:
+def log_prob_of(site: dict[str, Any]) -> jax.Array:
+    """Log-probability of a sample site at its value, its scale included, in the shape of its batch."""
     arguments = (site["value"], site["intermediates"]) if site["intermediates"] else (site["value"],)
     log_prob = site["fn"].log_prob(*arguments)
     return log_prob if site["scale"] is None else site["scale"] * log_prob

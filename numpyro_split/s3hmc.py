@@ -33,10 +33,12 @@ from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.adaptation import WindowMean
 from numpyro_split.alternating import AlternatingIntegrator
+from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import HierarchicalKinetic
+from numpyro_split.kernel import Warmup
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition
@@ -46,6 +48,7 @@ from split_common.schedule import Schedule, palindromic_schedule
 from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
 
 
+@resumable
 class S3HMCState(NamedTuple):
     """State of one chain; each field gets a leading axis where chains are vectorised.
 
@@ -72,7 +75,8 @@ class S3HMCState(NamedTuple):
     diverging: jax.Array
     step_size: jax.Array
     adapt_state: HMCAdaptState
-    data_fingerprint: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
     rng_key: jax.Array
     weight_energy: jax.Array
     precision_energy: jax.Array

@@ -27,10 +27,12 @@ from jax import random
 from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.hamiltonian import HamiltonianKernel
 from numpyro_split.integrators import Integrator
+from numpyro_split.kernel import Warmup
 from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import draw_length, fixed_length, metropolis, steps_of_length
 from split_common.checks import check_choice
@@ -38,6 +40,7 @@ from split_common.schedule import Schedule, naive, randomised, symmetric
 from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
 
 
+@resumable
 class SplitHMCState(NamedTuple):
     """State of one chain; each field gets a leading axis where chains are vectorised.
 
@@ -55,7 +58,8 @@ class SplitHMCState(NamedTuple):
         diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
         step_size: step size of the last trajectory.
         adapt_state: the host's adaptation state: step size and metric of the next trajectory.
-        data_fingerprint: digest of the data that ``force`` and ``energies`` belong to.
+        data_digest: of the data that ``force`` and ``energies`` belong to.
+        warmup: how long warm-up is.
         rng_key: key of the next transition.
     """
 
@@ -72,7 +76,8 @@ class SplitHMCState(NamedTuple):
     diverging: jax.Array
     step_size: jax.Array
     adapt_state: HMCAdaptState
-    data_fingerprint: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
     rng_key: jax.Array
 
 

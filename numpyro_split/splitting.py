@@ -27,7 +27,8 @@ from numpyro.infer.util import (
     transform_fn,
 )
 
-from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
+from numpyro_split.content import program_of_model
+from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
@@ -35,6 +36,7 @@ from numpyro_split.tracing import at_once
 from split_common.checks import (
     ModelNotSplittableError,
     NoFiniteStartError,
+    check_callable,
     check_data_axes,
     check_lengths,
     check_no_discrete,
@@ -88,7 +90,8 @@ def split_model(
         >>> potential.plate, potential.subset_sizes
         ('data', (4, 3, 3))
     """
-    model_kwargs = model_kwargs or {}
+    check_callable("model", model)
+    model_args, model_kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
     split = ModelSplit.find(
         model,
         model_args,
@@ -98,6 +101,7 @@ def split_model(
         data_axes=data_axes,
         subset_order=subset_order,
         init_strategy=init_strategy,
+        program=program_of_model(model, Arguments(model_args, model_kwargs)),
     )
     return split.bind(model_args, model_kwargs)
 
@@ -107,6 +111,8 @@ class ModelSplit:
 
     Attributes:
         layout: rows of each subset.
+        mode: how rows are selected, "slice" or "index".
+        program: digest of what the model computes (:mod:`numpyro_split.content`).
         sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
         reference_position: a point with a finite density on some rows, the same for any key.
@@ -119,8 +125,9 @@ class ModelSplit:
         mode: str,
         row_axes: dict[str, int],
         init_strategy: Callable[..., Any],
+        program: str,
     ):
-        self.layout, self.mode = layout, mode
+        self.layout, self.mode, self.program = layout, mode, program
         self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
         self._local_axes: dict[str, int] = {}
         self._postprocess: Callable[..., Any] | None = None
@@ -141,8 +148,9 @@ class ModelSplit:
         data_axes: dict[str, int | None] | None,
         subset_order: str,
         init_strategy: Callable[..., Any],
+        program: str,
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments are those of :func:`split_model`."""
+        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`."""
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
@@ -154,7 +162,7 @@ class ModelSplit:
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         failures: dict[str, Exception] = {}
         for mode in ("slice", "index") if row_axes else ("index",):
-            split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy)
+            split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
             try:
                 with at_once():
                     split._prepare(sites, args, kwargs)
@@ -179,6 +187,11 @@ class ModelSplit:
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
         return self._initialize(rng_key, density, data).param_info.z
+
+    @property
+    def plan(self) -> str:
+        """How the model divides, as a text."""
+        return str((self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self.layout.key))
 
     @property
     def local_sites(self) -> list[str]:
@@ -231,11 +244,11 @@ class ModelSplit:
         return transform_fn(self._transforms.inv_transforms, latent, invert=True)
 
     def _density(self, arguments: Arguments) -> ModelDensity:
-        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes)
+        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program)
 
     def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
-        self.sites = sites.sites
+        self.sites = [site._replace(value=None) for site in sites.sites]  # observed values are data
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)

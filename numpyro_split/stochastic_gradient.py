@@ -41,7 +41,9 @@ import jax.numpy as jnp
 from jax import lax, random
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
+from numpyro_split.kernel import Warmup
 from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.minibatches import draw_minibatch
 from numpyro_split.potential import SplitPotential
@@ -67,6 +69,7 @@ from split_common.stochastic_gradient import (
 )
 
 
+@resumable
 class StochasticGradientState(NamedTuple):
     """State of one chain; each field gets a leading axis where chains are vectorised.
 
@@ -83,7 +86,8 @@ class StochasticGradientState(NamedTuple):
         accept_prob: 1, since nothing is ever refused.
         diverging: whether the last iteration met a number that is not finite; the chain then stayed where it was.
         step_size: of the last iteration.
-        data_fingerprint: 0, since nothing that depends on the data is kept.
+        data_digest: of the data of the run.
+        warmup: how long warm-up is.
         rng_key: key of the next transition.
     """
 
@@ -99,7 +103,8 @@ class StochasticGradientState(NamedTuple):
     accept_prob: jax.Array
     diverging: jax.Array
     step_size: jax.Array
-    data_fingerprint: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
     rng_key: jax.Array
 
     @property
@@ -230,6 +235,7 @@ class StochasticGradientKernel(MinibatchKernel):
     """Base of the kernels that follow a noisy gradient and never refuse; for the arguments see :class:`SGLD`."""
 
     _statistic_names = STATISTICS
+    _rests_on_data = False
 
     def __init__(
         self,
@@ -277,7 +283,8 @@ class StochasticGradientKernel(MinibatchKernel):
             accept_prob=jnp.ones(()),
             diverging=jnp.array(False),
             step_size=self._step_size_at(jnp.zeros((), jnp.result_type(int))),
-            data_fingerprint=jnp.zeros((), jnp.uint32),
+            data_digest=DataDigest.unknown(),
+            warmup=self._warmup,
             rng_key=key_chain,
         )
 
@@ -298,9 +305,6 @@ class StochasticGradientKernel(MinibatchKernel):
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._dynamics.batch_size is not None:
             super()._study_split(split, args, kwargs)
-
-    def _fingerprint(self, potential: SplitPotential) -> jax.Array:
-        return jnp.zeros((), jnp.uint32)
 
 
 class SGLD(StochasticGradientKernel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 import numpy as np
@@ -43,9 +44,10 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     num_repeats = check_positive_int("num_repeats", num_repeats)
     check_audited(kernel, PenaltyMH, mcmc._samples is not None)
     assert isinstance(kernel, PenaltyMH)
-    potential, by_chain = kernel._bound, cast(list[dict[str, Any]], mcmc._diagnostics)
-    assert potential is not None
-    draws = mcmc.get_samples(group_by_chain=True)
+    by_chain, draws = cast(list[dict[str, Any]], mcmc._diagnostics), mcmc.get_samples(group_by_chain=True)
+    first = {name: x[0, 0] for name, x in draws.items()} if kernel._potential is not None else None
+    kernel, potential = copy.copy(kernel)._prepare(mcmc._args or (), mcmc._kwargs or {}, first)
+    assert isinstance(kernel, PenaltyMH)
     settings, batches, taylor = kernel._penalty, kernel._batches(potential.plate_size), kernel._reference.taylor
     sites = list(draws) if kernel._split is None else list(kernel._split.site_sizes)
     estimator = Estimator(potential, batches, settings.target, taylor, sites)

@@ -1,7 +1,8 @@
 """What Pyro's ``MCMC`` asks of a kernel, met once for every split kernel.
 
-The object holds the arguments, how the model divides, and one chain's state; the same object runs every
-sequential chain, so ``cleanup`` forgets the chain and ``setup`` starts afresh.
+The object holds the arguments and, between ``setup`` and ``cleanup``, one chain: how the model divides, what the data
+teach, and the chain's state. The same object runs every sequential chain and every run, so ``setup`` looks at model and
+data anew each time: whatever changed since (other data, an array changed in place, what a closure holds) is seen.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
-from torch.utils import _pytree as pytree
 
 from pyro_split.adaptation import AdaptationSettings
 from pyro_split.densities import Position
 from pyro_split.potential import SplitPotential
+from pyro_split.running import check_only_run
 from pyro_split.splitting import ModelSplit
 from split_common.checks import (
     check_callable,
@@ -85,7 +85,6 @@ class SplitKernel(MCMCKernel):
         )
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
         self._split: ModelSplit | None = None
-        self._split_of: list[Any] = []
         self._bound: SplitPotential | None = self._potential
         self._forget_chain()
         super().__init__()
@@ -123,9 +122,9 @@ class SplitKernel(MCMCKernel):
             ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
                 of the wrong shape, or a starting point where the density is not finite.
         """
+        check_only_run()
         self._warmup_steps = warmup_steps
-        potential = self._split_model(args, kwargs)
-        self._set_up(potential, self._initial_params, args, kwargs)
+        potential = self._prepare(args, kwargs, self._initial_params)[1]
         if self._initial_params is None:
             self._initial_params = self._find_start(potential, args, kwargs)
         z = {name: u.detach().clone() for name, u in self._initial_params.items()}
@@ -133,7 +132,7 @@ class SplitKernel(MCMCKernel):
         if self._split is not None:
             check_sites("initial_params", sizes, self._split.site_sizes)
         self._check_mass(sizes)
-        check_finite_start(np.asarray(float(potential.energies(z).sum())))
+        check_finite_start(float(potential.energies(z).sum()), {name: u.numpy(force=True) for name, u in z.items()})
         self._initial_params = z
         self._state = self._start(potential, z)
 
@@ -185,7 +184,7 @@ class SplitKernel(MCMCKernel):
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``setup`` finds again; traced functions do not pickle."""
         state = self.__dict__.copy()
-        state.update(_split=None, _split_of=[], _state=None, _adapter=None, _bound=self._potential)
+        state.update(_split=None, _state=None, _adapter=None, _bound=self._potential)
         return state
 
     def _forget_chain(self) -> None:
@@ -196,15 +195,14 @@ class SplitKernel(MCMCKernel):
         self._state: Any = None
         self._adapter: Any = None
 
-    def _split_model(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
-        """Find and check the split, once for the same arguments: sequential chains come here one by one."""
-        if self._potential is not None:
-            return self._potential
-        leaves = pytree.tree_leaves((list(args), kwargs))
-        same = len(leaves) == len(self._split_of) and all(a is b for a, b in zip(leaves, self._split_of, strict=True))
-        if self._bound is None or not same:
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], init_params: Position | None = None
+    ) -> tuple[SplitKernel, SplitPotential]:
+        """Divide and check the model, and learn from it and the data what the kernel needs to know of them."""
+        potential = self._potential
+        if potential is None:
             assert self.model is not None
-            split = ModelSplit.find(
+            self._split = split = ModelSplit.find(
                 self.model,
                 args,
                 kwargs,
@@ -216,9 +214,10 @@ class SplitKernel(MCMCKernel):
                 jit_compile=self._jit_compile,
             )
             self._study_split(split, args, kwargs)
-            self._split, self._split_of, self._bound = split, leaves, split.bind(args, kwargs)
-            self.transforms = split.transforms
-        return self._bound
+            self.transforms, potential = split.transforms, split.bind(args, kwargs)
+        self._bound = potential
+        self._set_up(potential, init_params, args, kwargs)
+        return self, potential
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""

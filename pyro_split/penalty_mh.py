@@ -39,7 +39,6 @@ from pyro_split.minibatch_kernel import MinibatchKernel
 from pyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from pyro_split.potential import SplitPotential
 from pyro_split.proposals import Forces, propose
-from pyro_split.splitting import ModelSplit
 from pyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
@@ -243,11 +242,11 @@ class PenaltyMH(MinibatchKernel):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``setup`` finds again; traced functions do not pickle."""
-        state = {**super().__getstate__(), "_reference": Reference(None, None, None), "_is_set_up": False}
+        state = {**super().__getstate__(), "_reference": Reference(None, None, None)}
         return {**state, "_estimator": None, "_forces": None}
 
     def _forget_reference(self) -> None:
-        self._reference, self._is_set_up = Reference(None, None, None), False
+        self._reference = Reference(None, None, None)
         self._estimator: Estimator | None = None
         self._forces: Forces | None = None
 
@@ -262,16 +261,10 @@ class PenaltyMH(MinibatchKernel):
 
         return audit(mcmc, **options)
 
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        super()._study_split(split, args, kwargs)
-        self._forget_reference()
-
     def _set_up(
         self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
-        if self._is_set_up and (init_params is not None or self._reference.z is not None):
-            return
+        """Find the reference and the expansion about it: the only passes over all the data."""
         self._forget_reference()
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
         given = init_params or self._given_reference or {}
@@ -281,7 +274,6 @@ class PenaltyMH(MinibatchKernel):
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             z = self._find_reference(potential, init_params, temper, args, kwargs)
             self._reference = expand(potential, z, temper, self._penalty)
-        self._is_set_up = True
 
     def _find_reference(
         self,
@@ -349,9 +341,8 @@ class PenaltyMH(MinibatchKernel):
 
     def _start(self, potential: SplitPotential, z: Position) -> PenaltyMHState:
         batches, taylor = self._batches(potential.plate_size), self._reference.taylor
-        if self._estimator is None:
-            self._estimator = Estimator(potential, batches, self._penalty.target, taylor, list(z))
-            self._forces = Forces(self._penalty, batches, potential, taylor, list(z))
+        self._estimator = Estimator(potential, batches, self._penalty.target, taylor, list(z))
+        self._forces = Forces(self._penalty, batches, potential, taylor, list(z))
         self._adapter = self._new_adapter(potential, z)
         energies = potential.energies(z)
         energy = float(energies[0] + batches.temper(self._penalty.target) * energies[1:].sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -226,14 +227,45 @@ def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]
         )
 
 
-def check_finite_start(energy: np.ndarray) -> None:
-    """Raise unless the potential energy of every chain is finite at its initial parameters."""
-    energy = np.atleast_1d(energy)
-    if not np.all(np.isfinite(energy)):
-        chain = int(np.argmin(np.isfinite(energy)))
-        raise NoFiniteStartError(
-            f"initial parameters must have a finite potential energy, got {energy[chain]} in chain {chain}"
-        )
+def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
+    """Raise unless the potential energy of every chain is finite at its initial parameters.
+
+    Args:
+        energy: of one chain, a scalar, or of several, shape (chains,).
+        z: the initial parameters by site, unconstrained; with a leading axis of chains where there are several.
+    """
+    energy = np.asarray(energy)
+    if np.all(np.isfinite(energy)):
+        return
+    chain = int(np.argmin(np.isfinite(np.atleast_1d(energy))))
+    of_chain = {name: np.asarray(u)[chain] if energy.ndim else np.asarray(u) for name, u in z.items()}
+    which = f"chain {chain}" if energy.ndim else "the chain"
+    raise NoFiniteStartError(
+        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]} in {which} "
+        f"that starts at {reprlib.repr(of_chain)}"
+    )
+
+
+def check_is_state(kernel: str, state: Any) -> None:
+    """Raise unless ``state`` is one of these kernels' states."""
+    if not hasattr(state, "data_digest"):
+        raise TypeError(f"post_warmup_state must be a state of {kernel}, got {type(state).__name__}")
+
+
+def check_state_form(kernel: str, expected: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise unless a state has the arrays that a kernel's chains have on a model and its data.
+
+    Args:
+        kernel: name of the kernel.
+        expected: shape and type of each array, by its place in the state.
+        given: those of the state.
+    """
+    for place in sorted({*expected, *given}):
+        if expected.get(place) != given.get(place):
+            raise ValueError(
+                f"post_warmup_state must be a state of {kernel} with these arguments on this model and data of this "
+                f"shape, got {given.get(place, 'nothing')} at {place}, where {expected.get(place, 'nothing')} is needed"
+            )
 
 
 def compare_split(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from split_common.checks import check_positive_int
 
-FINGERPRINT_ENTRIES = 4096  # of each data array, by which a state left by other data is known
 FEW, MANY = 4, 20  # times as many rows as are drawn
 
 

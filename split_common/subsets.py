@@ -39,6 +39,17 @@ class SubsetLayout:
         small, extra = divmod(num_rows, num_subsets)
         self.sizes = (small + 1,) * extra + (small,) * (num_subsets - extra)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubsetLayout) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What tells one division from another."""
+        return self.num_rows, self.num_subsets, self.subset_order
+
     @property
     def even(self) -> bool:
         """Whether every subset holds the same number of rows."""

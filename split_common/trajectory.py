@@ -127,6 +127,16 @@ def check_window_size(window_size: Any, num_steps: int) -> int:
     return window_size
 
 
+def warn_of_other_data() -> None:
+    """Warn that a run goes on from a state that was left by other data, or by another model."""
+    warnings.warn(
+        "the state that this run goes on from was left by other data or another model: what rests on them is computed "
+        "afresh and a step size that is now too long is shortened, but the chain starts where it was, with the mass "
+        "matrix that it had; for data that differ much, begin with a new warm-up",
+        stacklevel=2,
+    )
+
+
 def warn_of_depth_limit(max_tree_depth: int, share: Any) -> None:
     """Warn that many trajectories would have gone on."""
     warnings.warn(

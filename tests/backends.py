@@ -82,9 +82,8 @@ class NumPyroBackend:
         return Integrator(schedule, potential, EuclideanKinetic(self.np.ones(size)))
 
     def prepared(self, kernel, args):
-        """The split potential of a kernel that has studied its model, which nothing compiles or samples."""
-        kernel._split_model(args, {})
-        return kernel._bind(args, {})
+        """A kernel that has studied its model, and its split potential; nothing is compiled or sampled."""
+        return kernel._prepare(0, args, {})[:2]
 
     def kinetic(self, inverse_mass_matrix):
         """The kinetic energy of an inverse mass matrix, a dict from tuples of sites to arrays."""
@@ -252,7 +251,7 @@ class PyroBackend:
         return Integrator(schedule, potential, EuclideanKinetic.of_inverse(inverse))
 
     def prepared(self, kernel, args):
-        return kernel._split_model(args, {})
+        return kernel._prepare(args, {})
 
     def kinetic(self, inverse_mass_matrix):
         from pyro_split.kinetic import EuclideanKinetic

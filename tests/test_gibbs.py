@@ -245,7 +245,7 @@ def prepared_by(backend, as_variances, options):
     kernel = lib.split.BlockGibbsHMC(model, **dict(options))
     with pytest.MonkeyPatch.context() as patch:  # that subsets add up is tested elsewhere, and takes long to compile
         patch.setattr(importlib.import_module(f"{lib.split.__name__}.splitting"), "check_exact", lambda *args: None)
-        potential = lib.prepared(kernel, args)
+        kernel, potential = lib.prepared(kernel, args)
     return Prepared(kernel, potential, kernel._conjugate)
 
 

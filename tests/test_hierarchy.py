@@ -32,7 +32,7 @@ def _unchecked(lib, monkeypatch):
 def prepared(lib, model, args=None, num_subsets=1, **options):
     """A kernel that has studied its model."""
     kernel = lib.split.S3HMC(model, num_subsets=num_subsets, **options)
-    lib.prepared(kernel, models.data(lib) if args is None else args)
+    kernel, _ = lib.prepared(kernel, models.data(lib) if args is None else args)
     return kernel
 
 

@@ -172,7 +172,7 @@ class Flow:
 
     def __init__(self, lib: Any, case: Case, inverse_mass_matrix: dict[tuple[str, ...], np.ndarray] | None = None):
         model, args = network(lib, case.output)
-        self.kernel = lib.split.S3HMC(
+        kernel = lib.split.S3HMC(
             model,
             num_subsets=case.num_subsets,
             schedule=case.schedule,
@@ -180,7 +180,8 @@ class Flow:
             precision_steps=case.precision_steps,
         )
         self.lib, self.case, self.shapes = lib, case, {k: s for k, s in SHAPES.items() if case.output or k != "lam"}
-        self.potential = Counted(lib, lib.prepared(self.kernel, args))
+        self.kernel, potential = lib.prepared(kernel, args)
+        self.potential = Counted(lib, potential)
         kinetic = importlib.import_module(f"{lib.split.__name__}.hierarchy").HierarchicalKinetic.adapted_at
         adapted = lib.kinetic(coupled() if inverse_mass_matrix is None else inverse_mass_matrix)
         precisions = {name: lib.array(x) for name, x in REFERENCE.items()}
@@ -418,7 +419,7 @@ def test_mass_of_a_weight_is_its_prior_precision_plus_what_the_data_add(lib):
 def test_chain_starts_at_the_prior_variance(lib, dense):
     f, word = flow(lib, WITHOUT_DATA), "dense_mass" if lib.name == "numpyro" else "full_mass"
     kernel = lib.split.S3HMC(network(lib, False)[0], **{word: dense})
-    lib.prepared(kernel, network(lib, False)[1])
+    kernel, _ = lib.prepared(kernel, network(lib, False)[1])
     z = f.unpack(f.start()[: f.dim])
     variances = lib.kinetic(kernel._first_inverse_mass_matrix(z)).variances(kernel._found.shapes)
     for name, log_scale in kernel._found.log_scales(z).items():

@@ -439,9 +439,8 @@ class TestNumPyro:
         assert self._wide(lambda state, args: kernel.sample(state, args, {}), state, args) == []
         # a step of all rows would be seen
         rows = np.arange(self.NUM_ROWS)
-        assert self._wide(
-            lambda state, args: kernel._bind(args, {}).pointwise_log_likelihood(state.z, rows), state, args
-        )
+        potential = kernel._look_up(state, args, {})[1]
+        assert self._wide(lambda state, potential: potential.pointwise_log_likelihood(state.z, rows), state, potential)
 
     def _wide(self, function, *args):
         """Instructions of the compiled program that compute something with an entry for each row of the data."""
