@@ -56,6 +56,7 @@ from split_common.penalty import (
     PENALTY_STATISTICS,
     Batches,
     PenaltySettings,
+    check_given_reference,
     check_hessian_size,
     check_reference,
     penalty,
@@ -177,7 +178,8 @@ class PenaltyMH(MinibatchKernel):
         inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        num_subsets: in how many subsets, at least 2, passes over all the data are made, before sampling.
+        num_subsets: in how many subsets passes over all the data are made, before sampling; at least 2 are used, for
+            the check that the model's rows are apart, so 1 counts as 2, and ``kernel.num_subsets`` says so.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -247,7 +249,7 @@ class PenaltyMH(MinibatchKernel):
             target_accept_prob=target_accept_prob,
             target_noise=target_noise,
         )
-        self._given_reference = reference
+        self._given_reference = check_given_reference(reference, jax.Array)
         super().__init__(
             model,
             resolve_num_subsets(num_subsets),

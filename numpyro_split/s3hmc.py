@@ -42,8 +42,8 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
-from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.trajectory import BLOCK_STATISTICS, MAX_COUNT, STATISTICS, Proposal, resolve_length
 
 
 class S3HMCState(NamedTuple):
@@ -137,7 +137,7 @@ class S3HMC(HierarchicalKernel):
         >>> mcmc = MCMC(kernel, num_warmup=50, num_samples=50, progress_bar=False)
         >>> mcmc.run(jax.random.key(0), jnp.eye(3).repeat(4, axis=0), jnp.arange(12.0))
         >>> print(kernel)
-        S3HMC(num_subsets=2, precision tau -> w (Q = 3, mass 2.5))
+        S3HMC(model=model, num_subsets=2, plate=None, schedule='symmetric', precision tau -> w (Q = 3, mass 2.5))
     """
 
     _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
@@ -167,14 +167,14 @@ class S3HMC(HierarchicalKernel):
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._weight_steps = check_positive_int("weight_steps", weight_steps)
-        self._precision_steps = check_positive_int("precision_steps", precision_steps)
-        self._schedule_name = schedule
+        self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
+        self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,
             precision_sites=precision_sites,
-            output_precision=bool(output_precision),
+            output_precision=output_precision,
             step_size=step_size,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,

@@ -251,6 +251,8 @@ class SymmetricSplitHMC(SplitHMC):
         (50,)
     """
 
+    _schedule_name = "symmetric"
+
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -306,6 +308,8 @@ class NaiveSplitHMC(SplitHMC):
         4
     """
 
+    _schedule_name = "naive"
+
     def _schedule(self, num_subsets: int) -> Schedule:
         return naive(num_subsets)
 
@@ -321,6 +325,8 @@ class RandomisedSplitHMC(SplitHMC):
         >>> kernel.num_subsets
         4
     """
+
+    _schedule_name = "randomised"
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return randomised(num_subsets)

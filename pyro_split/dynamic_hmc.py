@@ -32,8 +32,8 @@ from pyro_split.potential import SplitPotential
 from pyro_split.termination import U_TURN, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from pyro_split.thresholds import ThresholdAdapter
 from pyro_split.trees import Trajectory, doubling
-from split_common.checks import check_choice, check_positive_int
-from split_common.schedule import Schedule, palindromic_schedule
+from split_common.checks import check_choice
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
 from split_common.trajectory import (
     CRITERIA,
     DRAWS_BEFORE_WARNING,
@@ -41,6 +41,7 @@ from split_common.trajectory import (
     STATISTICS,
     TREE_STATISTICS,
     Rule,
+    check_max_tree_depth,
     resolve_threshold,
     warn_of_depth_limit,
 )
@@ -168,8 +169,8 @@ class TreeHMC(HamiltonianKernel):
         jit_compile: bool = True,
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
-        self._schedule_name = schedule
+        self._max_tree_depth = check_max_tree_depth(max_tree_depth)
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,
@@ -215,7 +216,7 @@ class SplitNUTS(TreeHMC):
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
         step_size: step size, or where its adaptation starts.
-        max_tree_depth: most doublings of a trajectory; at 10 it has up to 1,023 steps.
+        max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,

@@ -40,8 +40,8 @@ from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import transition
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
-from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.trajectory import BLOCK_STATISTICS, MAX_COUNT, STATISTICS, Proposal, resolve_length
 
 
 class S3HMCState(NamedTuple):
@@ -130,7 +130,7 @@ class S3HMC(HierarchicalKernel):
         >>> mcmc = MCMC(kernel, warmup_steps=50, num_samples=50, disable_progbar=True)
         >>> mcmc.run(torch.eye(3).repeat_interleave(4, 0), torch.arange(12.0))
         >>> print(kernel)
-        S3HMC(num_subsets=2, precision tau -> w (Q = 3, mass 2.5))
+        S3HMC(model=model, num_subsets=2, plate=None, schedule='symmetric', precision tau -> w (Q = 3, mass 2.5))
     """
 
     _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
@@ -161,14 +161,14 @@ class S3HMC(HierarchicalKernel):
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._weight_steps = check_positive_int("weight_steps", weight_steps)
-        self._precision_steps = check_positive_int("precision_steps", precision_steps)
-        self._schedule_name = schedule
+        self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
+        self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,
             precision_sites=precision_sites,
-            output_precision=bool(output_precision),
+            output_precision=output_precision,
             step_size=step_size,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,

@@ -251,6 +251,8 @@ class SymmetricSplitHMC(SplitHMC):
         torch.Size([50])
     """
 
+    _schedule_name = "symmetric"
+
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -308,6 +310,8 @@ class NaiveSplitHMC(SplitHMC):
         4
     """
 
+    _schedule_name = "naive"
+
     def _schedule(self, num_subsets: int) -> Schedule:
         return naive(num_subsets)
 
@@ -323,6 +327,8 @@ class RandomisedSplitHMC(SplitHMC):
         >>> kernel.num_subsets
         4
     """
+
+    _schedule_name = "randomised"
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return randomised(num_subsets)

@@ -36,8 +36,8 @@ class SubsetLayout:
         self.num_rows = num_rows
         self.num_subsets = check_num_subsets(num_subsets, num_rows)
         self.subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
-        small, extra = divmod(num_rows, num_subsets)
-        self.sizes = (small + 1,) * extra + (small,) * (num_subsets - extra)
+        small, extra = divmod(num_rows, self.num_subsets)
+        self.sizes = (small + 1,) * extra + (small,) * (self.num_subsets - extra)
 
     @property
     def even(self) -> bool:
