@@ -31,8 +31,8 @@ from split_common.values import name_of
 class HamiltonianKernel(SplitKernel):
     """Base of the kernels that integrate a schedule; for the arguments see :class:`~numpyro_split.SplitHMC`."""
 
-    # what the schedule is called, or the function that makes it; None for the rows of a class of the user's own
-    _schedule_name: str | Callable[[int], Schedule] | None = None
+    # what the schedule is called, or the function that makes it; empty for a class of the user's own
+    _schedule_name: str | Callable[[int], Schedule] = ""
 
     def __init__(self, model: Any, num_subsets: int, **options: Any):
         super().__init__(model, num_subsets, **options)
@@ -42,7 +42,8 @@ class HamiltonianKernel(SplitKernel):
     @property
     def _has_checked_rows(self) -> bool:
         """Whether the rows are the user's own and few enough to be built, and so checked, with the kernel."""
-        return not isinstance(self._schedule_name, str) and self._num_subsets <= MAX_CHECKED_SUBSETS
+        is_own = not isinstance(self._schedule_name, str) or not self._schedule_name
+        return is_own and self._num_subsets <= MAX_CHECKED_SUBSETS
 
     @cached_property
     def _rows(self) -> Schedule:
@@ -51,11 +52,10 @@ class HamiltonianKernel(SplitKernel):
 
     @property
     def _details(self) -> list[str]:
-        if isinstance(self._schedule_name, str):
-            return [f"schedule={self._schedule_name!r}"]
-        if self._schedule_name is not None:
+        if not isinstance(self._schedule_name, str):
             return [f"schedule={name_of(self._schedule_name)}"]
-        return [f"schedule={self._rows.name!r}"] if self._has_checked_rows else []
+        name = self._schedule_name or (self._rows.name if self._has_checked_rows else "")
+        return [f"schedule={name!r}"] if name else []
 
     @abstractmethod
     def _schedule(self, num_subsets: int) -> Schedule:

@@ -116,7 +116,8 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
     Raises:
         ValueError: for an unknown name, no candidate, or several.
     """
-    if check_plate(requested) is not None:
+    if requested is not None:
+        check_plate(requested)
         if requested not in sizes:
             raise ValueError(
                 f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"

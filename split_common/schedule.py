@@ -229,15 +229,18 @@ def randomised(num_subsets: int) -> Schedule:
     return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
 
 
-PALINDROMIC = {"symmetric": symmetric, "naive": naive}  # schedules by name
+PALINDROMIC: dict[str, Callable[[int], Schedule]] = {"symmetric": symmetric, "naive": naive}  # schedules by name
 
 
 def check_schedule(schedule: Any) -> str | Callable[[int], Schedule]:
     """Return ``schedule``, or raise unless it is "symmetric", "naive" or can be called; nothing is built."""
-    if callable(schedule) or (isinstance(schedule, str) and schedule in PALINDROMIC):
-        return schedule
     if isinstance(schedule, str) and schedule == "randomised":
         raise _not_palindromic(shown(schedule))
+    if isinstance(schedule, str) and schedule in PALINDROMIC:
+        return schedule
+    if callable(schedule):
+        function: Callable[[int], Any] = schedule
+        return function
     raise ValueError(f"schedule must be 'symmetric', 'naive' or a function from M to a Schedule, got {shown(schedule)}")
 
 

@@ -204,17 +204,21 @@ def check_preconditioner(value: Any) -> Any:
     if value is None or (adapts(value) and value == RMSPROP):
         return value
     given = value if isinstance(value, Mapping) else {"": value}
-    arrays = {name: real_array(x) for name, x in given.items()}
-    names_fit = all(map(is_name, given)) if isinstance(value, Mapping) else np.ndim(arrays[""]) == 1
-    if not arrays or not names_fit or any(x is None or x.size == 0 for x in arrays.values()):
+    arrays = {}
+    for name, entries in given.items():
+        x = real_array(entries)
+        fits = is_name(name) if isinstance(value, Mapping) else x is not None and x.ndim == 1
+        if x is None or x.size == 0 or not fits:
+            break
+        if not np.all(np.isfinite(x) & (x > 0)):
+            where = f"preconditioner[{name!r}]" if name else "preconditioner"
+            raise ValueError(f"{where} must hold finite numbers above 0, got {x.min()} in {shown(value)}")
+        arrays[name] = x
+    if not arrays or len(arrays) < len(given):
         raise ValueError(
             f"preconditioner must be None, {RMSPROP!r}, an array or a dict of arrays by site, of real numbers (an "
             f"array of shape (D,)), got {shown(value)}"
         )
-    for name, x in arrays.items():
-        if not np.all(np.isfinite(x) & (x > 0)):
-            where = f"preconditioner[{name!r}]" if name else "preconditioner"
-            raise ValueError(f"{where} must hold finite numbers above 0, got {x.min()} in {shown(value)}")
     return arrays if isinstance(value, Mapping) else arrays[""]
 
 

@@ -105,7 +105,7 @@ def describe_kernel(kernel: object, model: Any, num_subsets: int, plate: str | N
         plate: what was asked for.
         details: what only some kernels have.
     """
-    parts = [f"model={name_of(model)}", f"num_subsets={num_subsets}", f"plate={plate!r}", *details]
+    parts = [f"model={name_of(model)}", f"num_subsets={shown(num_subsets)}", f"plate={shown(plate)}", *details]
     return f"{type(kernel).__name__}({', '.join(parts)})"
 
 

@@ -59,8 +59,9 @@ def test_mass_matrix_of_the_wrong_shape(lib, shape):
     message = (
         rf"inverse_mass_matrix for sites \['b', 's'\] must have shape \(4,\).*got \({', '.join(map(str, shape))},?\)"
     )
+    matrix = lib.np.ones(shape) if len(shape) == 1 else lib.np.eye(*shape)
     with pytest.raises(ValueError, match=message):
-        lib.run(kernel(lib, model, num_subsets=2, inverse_mass_matrix=lib.np.ones(shape)), *args)
+        lib.run(kernel(lib, model, num_subsets=2, inverse_mass_matrix=matrix), *args)
 
 
 def test_more_subsets_than_rows(lib):
