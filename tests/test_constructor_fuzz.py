@@ -190,7 +190,7 @@ def diagonal(value):
 
 
 def step_sizes(value):
-    return positive(value) or value is constant or getattr(value, "func", None) is DECAY.func
+    return positive(value) or value is constant or value is one or getattr(value, "func", None) is DECAY.func
 
 
 def threshold(value):
@@ -199,6 +199,10 @@ def threshold(value):
 
 def constant(t):
     return 0.1
+
+
+def one(*args):
+    return 1
 
 
 def fails(*args):
@@ -313,7 +317,7 @@ def plain_values():
         *({i: i for i in range(10**5)}, OrderedDict(a=1), {"b": 2, "a": 1}, Counter("abca"), {1, 2}, {"a"}, set()),
         *(frozenset({"a"}), range(3), iter([1]), (x for x in [1.0]), {}.keys(), slice(1), Ellipsis, NotImplemented),
         *(object(), Hostile(), WithoutRepr(), Hostile, Shaped(), int, float, str, dict, type, Exception),
-        *(len, print, lambda: None, lambda *args: None, lambda *args: 1, lambda *args: float("nan"), fails, constant),
+        *(len, repr, one, lambda: None, lambda *args: None, lambda *args: float("nan"), fails, constant),
         *(functools.partial(fails), np, np.sin, DECAY, symmetric, naive, randomised, symmetric(2), Schedule),
         *(lambda m: naive(m + 1), lambda t: "0.1", lambda t: -t, ValueError("x")),
     ]
@@ -429,7 +433,8 @@ def faults_of(package, kernel, given):
         return faults + ["accepted nonsense"] * bool(bad) + ["faulty repr"] * (not is_line)
     if not bad and not (OF_SEVERAL & set(given)):
         return [*faults, "refused sense"]
-    blamed = [name for name in bad or given if name in error]
+    suspects = {*bad, *(OF_SEVERAL & set(given))}
+    blamed = [name for name in suspects if name in error]
     if not blamed:
         faults.append("missing name")
     elif not any(shown(given[name]) in error for name in blamed):
