@@ -160,7 +160,8 @@ class BlockGibbsHMC(HierarchicalKernel):
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
-            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the identity.
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names; a list is an array.
+            None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -172,6 +173,7 @@ class BlockGibbsHMC(HierarchicalKernel):
             :class:`~split_common.schedule.Schedule`.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` as :class:`~numpyro_split.S3HMC`, and for
             a precision whose prior is not conjugate.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.

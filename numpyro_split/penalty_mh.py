@@ -175,7 +175,7 @@ class PenaltyMH(MinibatchKernel):
         target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.65 by proposal.
         target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
             leaves it.
-        inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's.
+        inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's; a list is an array.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         num_subsets: in how many subsets passes over all the data are made, before sampling; at least 2 are used, for
@@ -185,6 +185,7 @@ class PenaltyMH(MinibatchKernel):
             axis 0 has length N.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, latent
             sites inside the plate, more parameters than "taylor2" can take without ``hessian_rank``, and the faults
             of model or data of :func:`~numpyro_split.split_model`.

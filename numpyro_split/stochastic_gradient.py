@@ -342,6 +342,7 @@ class SGLD(StochasticGradientKernel):
         init_strategy: the host's initialisation strategy.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
             preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
             all rows are used, and the faults of model or data that :func:`~numpyro_split.split_model` lists.

@@ -98,7 +98,7 @@ class S3HMC(HierarchicalKernel):
         target_accept_prob: acceptance that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
             (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
-            variance of weights and 1 for every other site.
+            variance of weights and 1 for every other site; a list is an array.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -112,6 +112,7 @@ class S3HMC(HierarchicalKernel):
             :class:`~split_common.schedule.Schedule`, by which the weights move.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
             :func:`~pyro_split.split_model`), and naming the site for a model without weights and precisions, weights
             with two precisions or of no supported form, a precision that scales nothing, a name in

@@ -302,6 +302,7 @@ class SGLD(StochasticGradientKernel):
         jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
             preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
             all rows are used, and the faults of model or data that :func:`~pyro_split.split_model` lists.

@@ -270,16 +270,18 @@ def check_given_reference(value: Any, host_array: type) -> dict[str, Any] | None
     """
     if value is None:
         return None
-    arrays = {name: real_array(x) for name, x in value.items()} if isinstance(value, Mapping) else {}
-    for name, x in arrays.items():
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"reference must be None or a dict from names of sites to arrays, got {shown(value)}")
+    found = {}
+    for name, given in value.items():
+        x = real_array(given)
         if not is_name(name) or x is None or x.size == 0 or not np.all(np.isfinite(x)):
             raise ValueError(
                 f"reference[{shown(name)}] must be an array of finite real numbers under the name of a site, "
-                f"got {shown(value[name])} in {shown(value)}"
+                f"got {shown(given)} in {shown(value)}"
             )
-    if not arrays:
-        raise ValueError(f"reference must be None or a dict from names of sites to arrays, got {shown(value)}")
-    return {name: value[name] if isinstance(value[name], host_array) else x for name, x in arrays.items()}
+        found[name] = given if isinstance(given, host_array) else x
+    return found
 
 
 def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
