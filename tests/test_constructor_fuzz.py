@@ -51,7 +51,7 @@ FAULTS = [
     "large memory",
     "faulty repr",
 ]
-SEED, CALLS = 0, 250  # of the default test, for each kernel of each package
+SEED, CALLS = 0, 200  # of the default test, for each kernel of each package
 MAX_SECONDS, MAX_BYTES = 1.0, 50e6
 # Whether such a value is taken depends on another argument.
 OF_SEVERAL = {
