@@ -38,8 +38,8 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.termination import U_TURN, Virial, boundary_rate, mean_rate, mean_rate_in_time, rate_per_length
 from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
 from numpyro_split.trees import Trajectory, doubling
-from split_common.checks import check_choice, check_positive_int
-from split_common.schedule import Schedule, palindromic_schedule
+from split_common.checks import check_choice
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
 from split_common.trajectory import (
     CRITERIA,
     DRAWS_BEFORE_WARNING,
@@ -47,6 +47,7 @@ from split_common.trajectory import (
     STATISTICS,
     TREE_STATISTICS,
     Rule,
+    check_max_tree_depth,
     resolve_threshold,
     warn_of_depth_limit,
 )
@@ -189,8 +190,8 @@ class TreeHMC(HamiltonianKernel):
         subset_order: str = "sequential",
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
-        self._schedule_name = schedule
+        self._max_tree_depth = check_max_tree_depth(max_tree_depth)
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,
@@ -237,14 +238,14 @@ class SplitNUTS(TreeHMC):
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
         step_size: step size, or where its adaptation starts.
-        max_tree_depth: most doublings of a trajectory; at 10 it has up to 1,023 steps.
+        max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
         dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block.
         target_accept_prob: mean acceptance over a trajectory's states that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names. None for the identity.
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -256,6 +257,7 @@ class SplitNUTS(TreeHMC):
             :class:`~split_common.schedule.Schedule`.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at
             ``run`` for faults of model or data (see :func:`~numpyro_split.split_model`), a mass matrix of the wrong
             shape, or a start where the density is not finite.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -23,15 +25,38 @@ from numpyro_split.kernel import SplitKernel
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.selection import Choice, Path, Visits
-from split_common.schedule import Schedule
+from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
+from split_common.values import name_of
 
 
 class HamiltonianKernel(SplitKernel):
     """Base of the kernels that integrate a schedule; for the arguments see :class:`~numpyro_split.SplitHMC`."""
 
+    # what the schedule is called, or the function that makes it; empty for a class of the user's own
+    _schedule_name: str | Callable[[int], Schedule] = ""
+
     def __init__(self, model: Any, num_subsets: int, **options: Any):
         super().__init__(model, num_subsets, **options)
-        self._rows = self._schedule(self._num_subsets)
+        if self._has_checked_rows:
+            self._rows = self._schedule(self._num_subsets)
+
+    @property
+    def _has_checked_rows(self) -> bool:
+        """Whether the rows are the user's own and few enough to be built, and so checked, with the kernel."""
+        is_own = not isinstance(self._schedule_name, str) or not self._schedule_name
+        return is_own and self._num_subsets <= MAX_CHECKED_SUBSETS
+
+    @cached_property
+    def _rows(self) -> Schedule:
+        """The schedule, built when a run first asks for it: by then M was compared with the number of rows."""
+        return self._schedule(self._num_subsets)
+
+    @property
+    def _details(self) -> list[str]:
+        if not isinstance(self._schedule_name, str):
+            return [f"schedule={name_of(self._schedule_name)}"]
+        name = self._schedule_name or (self._rows.name if self._has_checked_rows else "")
+        return [f"schedule={name!r}"] if name else []
 
     @abstractmethod
     def _schedule(self, num_subsets: int) -> Schedule:

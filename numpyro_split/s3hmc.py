@@ -44,8 +44,8 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
-from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import BLOCK_STATISTICS, STATISTICS, Proposal, resolve_length
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.trajectory import BLOCK_STATISTICS, MAX_COUNT, STATISTICS, Proposal, resolve_length
 
 
 @resumable
@@ -111,7 +111,7 @@ class S3HMC(HierarchicalKernel):
         target_accept_prob: acceptance that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
             (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
-            variance of weights and 1 for every other site.
+            variance of weights and 1 for every other site; a list is an array.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -123,6 +123,7 @@ class S3HMC(HierarchicalKernel):
             :class:`~split_common.schedule.Schedule`, by which the weights move.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
             :func:`~numpyro_split.split_model`), and naming the site for a model without weights and precisions, weights
             with two precisions or of no supported form, a precision that scales nothing, a name in
@@ -141,7 +142,7 @@ class S3HMC(HierarchicalKernel):
         >>> mcmc = MCMC(kernel, num_warmup=50, num_samples=50, progress_bar=False)
         >>> mcmc.run(jax.random.key(0), jnp.eye(3).repeat(4, axis=0), jnp.arange(12.0))
         >>> print(kernel)
-        S3HMC(num_subsets=2, precision tau -> w (Q = 3, mass 2.5))
+        S3HMC(model=model, num_subsets=2, plate=None, schedule='symmetric', precision tau -> w (Q = 3, mass 2.5))
     """
 
     _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
@@ -171,14 +172,14 @@ class S3HMC(HierarchicalKernel):
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._weight_steps = check_positive_int("weight_steps", weight_steps)
-        self._precision_steps = check_positive_int("precision_steps", precision_steps)
-        self._schedule_name = schedule
+        self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
+        self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,
             precision_sites=precision_sites,
-            output_precision=bool(output_precision),
+            output_precision=output_precision,
             step_size=step_size,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,

@@ -48,7 +48,7 @@ from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.minibatches import draw_minibatch
 from numpyro_split.potential import SplitPotential
 from numpyro_split.splitting import ModelSplit
-from split_common.checks import check_positive_float, check_positive_int
+from split_common.checks import check_flag, check_positive_float, check_positive_int
 from split_common.minibatches import resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
@@ -67,6 +67,7 @@ from split_common.stochastic_gradient import (
     site_diagonals,
     step_size_at,
 )
+from split_common.trajectory import MAX_COUNT
 
 
 @resumable
@@ -335,7 +336,9 @@ class SGLD(StochasticGradientKernel):
             dict of arrays by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
             gradients of U/N. V adapts in warm-up only. Li et al. adapt it all along and leave out the term Γ(z) that
             a G which depends on z asks for, which adds a bias; a G that stays as it is needs no such term.
-        num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``.
+        num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
+            a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
+            make: 1 counts as 2, and ``kernel.num_subsets`` says so.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -343,6 +346,7 @@ class SGLD(StochasticGradientKernel):
         init_strategy: the host's initialisation strategy.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
             preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
             all rows are used, and the faults of model or data that :func:`~numpyro_split.split_model` lists.
@@ -424,8 +428,8 @@ class SGHMC(StochasticGradientKernel):
 
     Example:
         >>> kernel = SGHMC(lambda y: None, batch_size=10, step_size=1e-4, num_steps=5)
-        >>> kernel.num_subsets
-        1
+        >>> kernel.num_subsets  # at least 2 with a batch size
+        2
     """
 
     def __init__(
@@ -449,9 +453,9 @@ class SGHMC(StochasticGradientKernel):
         friction, noise_estimate = check_friction(friction, noise_estimate)
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
-            num_steps=check_positive_int("num_steps", num_steps),
+            num_steps=check_positive_int("num_steps", num_steps, MAX_COUNT),
             temperature=check_positive_float("temperature", temperature),
-            draws_momentum=bool(resample_momentum),
+            draws_momentum=check_flag("resample_momentum", resample_momentum),
             friction=friction,
             noise_estimate=noise_estimate,
             has_kinetic_energy=True,

@@ -29,8 +29,8 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import SplitHMCState
 from numpyro_split.windows import windowed
 from split_common.checks import check_positive_int
-from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import check_window_size
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.trajectory import MAX_COUNT, check_window_size
 
 
 def windowed_transition(
@@ -92,9 +92,9 @@ class WindowedHMC(HamiltonianKernel):
         subset_order: str = "sequential",
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._num_steps = check_positive_int("num_steps", num_steps)
+        self._num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
         self._window_size = check_window_size(window_size, self._num_steps)
-        self._schedule_name = schedule
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,

@@ -187,7 +187,7 @@ def unflatten(x: Tensor, like: Position) -> Position:
     """Inverse of :func:`flatten`; leading axes are kept."""
     names = sorted(like)
     parts = x.split([like[name].numel() for name in names], -1)
-    return {name: part.reshape(*x.shape[:-1], *like[name].shape) for name, part in zip(names, parts, strict=True)}
+    return {name: part.reshape((*x.shape[:-1], *like[name].shape)) for name, part in zip(names, parts, strict=True)}
 
 
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:

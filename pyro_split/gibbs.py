@@ -37,10 +37,17 @@ from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import SplitHMCState, transition
 from pyro_split.splitting import ModelSplit
 from pyro_split.termination import U_TURN
-from split_common.checks import check_choice, check_positive_int
+from split_common.checks import check_choice
 from split_common.hierarchy import check_conjugate, check_priors_only, conjugate_shapes
-from split_common.schedule import Schedule, palindromic_schedule
-from split_common.trajectory import STATISTICS, TRAJECTORIES, TREE_STATISTICS, Proposal, resolve_length
+from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.trajectory import (
+    STATISTICS,
+    TRAJECTORIES,
+    TREE_STATISTICS,
+    Proposal,
+    check_max_tree_depth,
+    resolve_length,
+)
 
 
 class HeldPotential:
@@ -136,7 +143,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
-        max_tree_depth: most doublings of a trajectory, for "nuts".
+        max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, for "hmc". Neither given: drawn uniformly from π/4 to 3π/4.
         step_size: step size, or where its adaptation starts.
@@ -146,7 +153,8 @@ class BlockGibbsHMC(HierarchicalKernel):
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
-            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the identity.
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names; a list is an array.
+            None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -160,14 +168,15 @@ class BlockGibbsHMC(HierarchicalKernel):
             :class:`~split_common.schedule.Schedule`.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` as :class:`~pyro_split.S3HMC`, and for
             a precision whose prior is not conjugate.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
-        >>> kernel = BlockGibbsHMC(lambda X, y: None, num_subsets=4, max_tree_depth=8)
-        >>> kernel
-        BlockGibbsHMC(num_subsets=4, precisions are found when it runs)
+        >>> def model(X, y): ...
+        >>> BlockGibbsHMC(model, num_subsets=4, schedule="naive")
+        BlockGibbsHMC(model=model, num_subsets=4, plate=None, schedule='naive', precisions are found when it runs)
     """
 
     def __init__(
@@ -196,9 +205,9 @@ class BlockGibbsHMC(HierarchicalKernel):
     ):
         self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
         self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
-        self._max_tree_depth = check_positive_int("max_tree_depth", max_tree_depth)
+        self._max_tree_depth = check_max_tree_depth(max_tree_depth)
         self._proposal = Proposal(*resolve_length(num_steps, trajectory_length), draws_order=False)
-        self._schedule_name = schedule
+        self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
             num_subsets,

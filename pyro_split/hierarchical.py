@@ -9,8 +9,9 @@ from pyro_split.hamiltonian import HamiltonianKernel
 from pyro_split.hierarchy import Hierarchy, find_hierarchy
 from pyro_split.potential import SplitPotential
 from pyro_split.splitting import ModelSplit
-from split_common.checks import check_site_names
+from split_common.checks import check_flag, check_site_names
 from split_common.hierarchy import describe_groups
+from split_common.values import shown
 
 
 class HierarchicalKernel(HamiltonianKernel):
@@ -18,18 +19,21 @@ class HierarchicalKernel(HamiltonianKernel):
 
     def __init__(self, model: Any, num_subsets: int, *, precision_sites: Any, output_precision: bool, **options: Any):
         if isinstance(model, SplitPotential):
-            raise ValueError("model must be a model, from whose trace precisions are found, got a SplitPotential")
+            raise ValueError(
+                f"model must be a model, from whose trace precisions are found, got a SplitPotential, {shown(model)}"
+            )
         self._precision_sites = check_site_names("precision_sites", precision_sites)
-        self._output_precision = output_precision
+        self._output_precision = check_flag("output_precision", output_precision)
         self._hierarchy: Hierarchy | None = None
         super().__init__(model, num_subsets, **options)
 
-    def __repr__(self) -> str:
-        """The groups, once they are found."""
+    @property
+    def _details(self) -> list[str]:
+        """The groups too, once they are found."""
         found = "precisions are found when it runs"
         if self._hierarchy is not None:
             found = describe_groups(self._hierarchy.groups, self._hierarchy.masses)
-        return f"{type(self).__name__}(num_subsets={self._num_subsets}, {found})"
+        return [*super()._details, found]
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``setup`` finds again."""

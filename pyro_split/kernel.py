@@ -24,16 +24,19 @@ from pyro_split.splitting import ModelSplit
 from split_common.checks import (
     check_callable,
     check_choice,
+    check_data_axes,
     check_finite_start,
-    check_inverse_mass_matrix,
-    check_mass_blocks,
+    check_flag,
+    check_plate,
     check_positive_float,
     check_positive_int,
     check_probability,
     check_sites,
 )
+from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS
+from split_common.values import describe_kernel
 
 INIT_TRIES = 100
 
@@ -69,25 +72,34 @@ class SplitKernel(MCMCKernel):
         self._num_subsets = check_positive_int("num_subsets", num_subsets)
         if self._potential is not None:
             self._num_subsets = self._potential.num_subsets
-        self._plate, self._data_axes = plate, data_axes
+        self._plate, self._data_axes = check_plate(plate), check_data_axes(data_axes)
         self._subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
         self._init_strategy = check_callable("init_strategy", init_strategy)
-        self._jit_compile = bool(jit_compile)
-        check_mass_blocks("full_mass", full_mass)
+        self._jit_compile = check_flag("jit_compile", jit_compile)
         self._settings = AdaptationSettings(
             step_size=check_positive_float("step_size", step_size),
-            inverse_mass_matrix=inverse_mass_matrix,
-            adapt_step_size=bool(adapt_step_size),
-            adapt_mass_matrix=bool(adapt_mass_matrix),
-            full_mass=full_mass,
+            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, torch.Tensor),
+            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
+            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
+            full_mass=check_mass_blocks("full_mass", full_mass),
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
-            find_heuristic_step_size=bool(find_heuristic_step_size),
+            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
         )
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
         self._split: ModelSplit | None = None
         self._bound: SplitPotential | None = self._potential
         self._forget_chain()
         super().__init__()
+
+    def __repr__(self) -> str:
+        """Class, model, number of subsets and plate, and what a kind of kernels adds."""
+        model = self._potential if self.model is None else self.model
+        return describe_kernel(self, model, self._num_subsets, self._plate, self._details)
+
+    @property
+    def _details(self) -> list[str]:
+        """What the repr says besides."""
+        return []
 
     @abstractmethod
     def _start(self, potential: SplitPotential, z: Position) -> Any:

@@ -47,6 +47,7 @@ from split_common.penalty import (
     PENALTY_STATISTICS,
     Batches,
     PenaltySettings,
+    check_given_reference,
     check_hessian_size,
     check_reference,
     penalty,
@@ -147,16 +148,18 @@ class PenaltyMH(MinibatchKernel):
         target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.65 by proposal.
         target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
             leaves it.
-        inverse_mass_matrix: inverse mass matrix to start from, as Pyro's.
+        inverse_mass_matrix: inverse mass matrix to start from, as Pyro's; a list is an array.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        num_subsets: in how many subsets, at least 2, passes over all the data are made, before sampling.
+        num_subsets: in how many subsets passes over all the data are made, before sampling; at least 2 are used, for
+            the check that the model's rows are apart, so 1 counts as 2, and ``kernel.num_subsets`` says so.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
         jit_compile: trace the model once and keep its tensor operations.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, latent
             sites inside the plate, more parameters than "taylor2" can take without ``hessian_rank``, and the faults
             of model or data of :func:`~pyro_split.split_model`.
@@ -222,7 +225,7 @@ class PenaltyMH(MinibatchKernel):
             target_accept_prob=target_accept_prob,
             target_noise=target_noise,
         )
-        self._given_reference = reference
+        self._given_reference = check_given_reference(reference, torch.Tensor)
         super().__init__(
             model,
             resolve_num_subsets(num_subsets),

@@ -148,7 +148,7 @@ class SplitHMC(HamiltonianKernel):
             each a dense block.
         target_accept_prob: acceptance that the step size is adapted to.
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names. None for the identity.
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         plate: name of the data plate; None takes the only plate with observations.
@@ -160,6 +160,7 @@ class SplitHMC(HamiltonianKernel):
             replayed, with a warning); False replays it at every gradient, which is slower.
 
     Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
             faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
             or a start where the density is not finite.
@@ -251,6 +252,8 @@ class SymmetricSplitHMC(SplitHMC):
         torch.Size([50])
     """
 
+    _schedule_name = "symmetric"
+
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -308,6 +311,8 @@ class NaiveSplitHMC(SplitHMC):
         4
     """
 
+    _schedule_name = "naive"
+
     def _schedule(self, num_subsets: int) -> Schedule:
         return naive(num_subsets)
 
@@ -323,6 +328,8 @@ class RandomisedSplitHMC(SplitHMC):
         >>> kernel.num_subsets
         4
     """
+
+    _schedule_name = "randomised"
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return randomised(num_subsets)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
-import numbers
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from split_common.values import finite_number, is_name, shown, whole_number
 
 LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
@@ -25,94 +25,85 @@ class NoFiniteStartError(ValueError):
     """The log-density is not finite where sampling would start."""
 
 
-def check_positive_int(name: str, value: Any) -> int:
-    """Return ``value`` as an int, or raise unless it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)
+def check_positive_int(name: str, value: Any, at_most: int | None = None) -> int:
+    """Return ``value`` as an int, or raise unless it is a whole number of at least 1, and at most ``at_most``."""
+    number = whole_number(value)
+    if number is None or number < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {shown(value)}")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {shown(value)}")
+    return number
 
 
 def check_positive_float(name: str, value: Any) -> float:
     """Return ``value`` as a float, or raise unless it is finite and above 0."""
-    if isinstance(value, bool) or not _is_scalar(value) or not math.isfinite(value) or not value > 0:
-        raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
-    return float(value)
+    number = finite_number(value)
+    if number is None or number <= 0:
+        raise ValueError(f"{name} must be a finite number above 0, got {shown(value)}")
+    return number
 
 
 def check_probability(name: str, value: Any) -> float:
     """Return ``value`` as a float, or raise unless it lies strictly between 0 and 1."""
-    if isinstance(value, bool) or not _is_scalar(value) or not 0 < value < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-    return float(value)
+    number = finite_number(value)
+    if number is None or not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
+    return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool, or raise unless it is one, of Python's kind or NumPy's."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value``, or raise unless it is one of ``choices``."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}")
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, got {shown(value)}")
+    return value
+
+
+def check_optional_choice(name: str, value: Any, choices: Sequence[str]) -> str | None:
+    """Return ``value``, or raise unless it is None or one of ``choices``."""
+    if value is not None and (not isinstance(value, str) or value not in choices):
+        raise ValueError(f"{name} must be one of {list(choices)}, or None, got {shown(value)}")
     return value
 
 
 def check_callable(name: str, value: Any) -> Any:
     """Return ``value``, or raise unless it can be called."""
     if not callable(value):
-        raise TypeError(f"{name} must be callable, got {type(value).__name__}")
+        raise TypeError(f"{name} must be callable, got {type(value).__name__} {shown(value)}")
     return value
 
 
-def check_num_subsets(num_subsets: int, num_rows: int) -> int:
-    """Return ``num_subsets``, or raise unless every subset gets at least one of ``num_rows`` rows."""
-    check_positive_int("num_subsets", num_subsets)
-    if num_subsets > num_rows:
-        raise ValueError(
-            f"num_subsets must be at most the number of rows in the data plate, {num_rows}, got {num_subsets}"
-        )
-    return num_subsets
+def check_plate(value: Any) -> str | None:
+    """Return ``value``, or raise unless it is None or may be the name of a plate."""
+    if value is not None and not is_name(value):
+        raise ValueError(f"plate must be None or the name of a plate, got {shown(value)}")
+    return value
 
 
-def check_inverse_mass_matrix(
-    value: Any, site_sizes: Mapping[str, int], dense: bool | Sequence[tuple[str, ...]]
-) -> None:
-    """Raise unless an initial inverse mass matrix fits the latent sites.
-
-    Args:
-        value: None, an array over all sites (sorted by name), or a dict from tuples of names to arrays.
-        site_sizes: number of unconstrained values at each latent site.
-        dense: the kernel's ``dense_mass`` or ``full_mass``.
-
-    Raises:
-        ValueError: when a name is unknown or a shape is neither (D,) nor, for a dense block, (D, D).
-    """
+def check_site_names(name: str, value: Any) -> list[str] | None:
+    """Return ``value`` as a list, or None; raise unless it is a sequence of at least one name, each once."""
     if value is None:
-        return
-    dense_blocks = [tuple(block) for block in dense] if not isinstance(dense, bool) else []
-    blocks = value if isinstance(value, Mapping) else {tuple(sorted(site_sizes)): value}
-    for names, matrix in blocks.items():
-        unknown = [name for name in names if name not in site_sizes]
-        if unknown:
-            raise ValueError(f"inverse_mass_matrix must name latent sites {sorted(site_sizes)}, got {unknown}")
-        size = sum(site_sizes[name] for name in names)
-        is_dense = dense is True or tuple(names) in dense_blocks
-        allowed = [(size, size)] if is_dense else [(size,)]
-        if tuple(matrix.shape) not in allowed:
-            raise ValueError(
-                f"inverse_mass_matrix for sites {list(names)} must have shape {allowed[0]} "
-                f"(their {size} unconstrained values), got {tuple(matrix.shape)}"
-            )
+        return None
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_sequence or not value or not all(is_name(site) for site in value) or len(set(value)) < len(value):
+        raise ValueError(f"{name} must be None or a list of site names, each once, got {shown(value)}")
+    return list(value)
 
 
-def check_mass_blocks(name: str, value: Any, site_sizes: Mapping[str, int] | None = None) -> None:
-    """Raise unless ``value`` is a bool or a list of disjoint tuples of latent site names."""
-    if isinstance(value, bool):
-        return
-    if not isinstance(value, list) or not all(isinstance(block, tuple) and block for block in value):
-        raise ValueError(f"{name} must be a bool or a list of tuples of site names, got {value!r}")
-    names = [site for block in value for site in block]
-    if len(set(names)) != len(names):
-        raise ValueError(f"{name} must name each site at most once, got {value!r}")
-    unknown = [site for site in names if site_sizes is not None and site not in site_sizes]
-    if unknown:
-        raise ValueError(f"{name} must name latent sites {sorted(site_sizes or ())}, got {unknown}")
+def check_num_subsets(num_subsets: Any, num_rows: int) -> int:
+    """Return ``num_subsets``, or raise unless every subset gets at least one of ``num_rows`` rows."""
+    number = check_positive_int("num_subsets", num_subsets)
+    if number > num_rows:
+        raise ValueError(
+            f"num_subsets must be at most the number of rows in the data plate, {num_rows}, got {shown(num_subsets)}"
+        )
+    return number
 
 
 def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Sequence[str]) -> str:
@@ -127,6 +118,7 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
         ValueError: for an unknown name, no candidate, or several.
     """
     if requested is not None:
+        check_plate(requested)
         if requested not in sizes:
             raise ValueError(
                 f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"
@@ -147,22 +139,35 @@ def check_no_discrete(sites: Sequence[str]) -> None:
     """Raise when the model has discrete latent sites."""
     if sites:
         raise ValueError(
-            f"every latent site must be continuous, got discrete latent sites {list(sites)}; marginalise them "
-            "(for a mixture use MixtureSameFamily), or use NumPyro's DiscreteHMCGibbs"
+            f"every latent site must be continuous, got discrete latent sites {list(sites)}; marginalise them: "
+            "write a mixture as MixtureSameFamily, or sum the likelihood over their values yourself (logsumexp, in a "
+            "factor or a distribution of your own)"
         )
 
 
-def check_data_axes(data_axes: Any, argument_names: Sequence[str]) -> None:
-    """Raise unless ``data_axes`` is None or maps argument names to an axis or None."""
+def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None) -> dict[str, int | None] | None:
+    """Return ``data_axes``, or raise unless it is None or maps argument names to an axis or None.
+
+    Args:
+        data_axes: what was given.
+        argument_names: the model's; None where they are not known yet.
+    """
     if data_axes is None:
-        return
+        return None
     if not isinstance(data_axes, Mapping):
-        raise TypeError(f"data_axes must map argument names to an axis or None, got {data_axes!r}")
+        raise TypeError(f"data_axes must map argument names to an axis or None, got {shown(data_axes)}")
+    found = {}
     for name, axis in data_axes.items():
-        if name not in argument_names:
+        if not is_name(name):
+            raise ValueError(f"data_axes must name arguments by text, got {shown(name)} in {shown(data_axes)}")
+        if argument_names is not None and name not in argument_names:
             raise ValueError(f"data_axes must name model arguments {list(argument_names)}, got {name!r}")
-        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int) or axis < 0):
-            raise ValueError(f"data_axes[{name!r}] must be None or an axis of at least 0, got {axis!r}")
+        found[name] = whole_number(axis)
+        if axis is not None and (found[name] is None or found[name] < 0):
+            raise ValueError(
+                f"data_axes[{name!r}] must be None or an axis of at least 0, got {shown(axis)} in {shown(data_axes)}"
+            )
+    return found
 
 
 def check_lengths(lengths: Mapping[str, int]) -> None:
@@ -180,7 +185,7 @@ def raise_if_unequal(lengths: Mapping[str, int], error: Exception) -> None:
     try:
         check_lengths(lengths)
     except ValueError as unequal:
-        raise ValueError(f"{unequal} (the model fails with: {_first_line(error)})") from error
+        raise ValueError(f"{unequal} (the model fails with: {first_line(error)})") from error
 
 
 def check_row_axis(name: str, shape: tuple[int, ...], axis: int | None, num_rows: int) -> None:
@@ -314,27 +319,10 @@ def neither_mode_splits(failures: Mapping[str, Exception]) -> ModelNotSplittable
         "slice": "with the data arguments cut to a subset's rows",
         "index": "with the plate yielding a subset's row numbers",
     }
-    reports = "; ".join(f"{tried[mode]}: {_first_line(error)}" for mode, error in failures.items())
+    reports = "; ".join(f"{tried[mode]}: {first_line(error)}" for mode, error in failures.items())
     return ModelNotSplittableError(f"the model does not divide over its data plate: {reports}")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def _is_scalar(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def check_site_names(name: str, value: Any) -> list[str] | None:
-    """Return ``value`` as a list, or None; raise unless it is a sequence of at least one name, each once."""
-    if value is None:
-        return None
-    is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
-    if not is_sequence or not value or not all(isinstance(site, str) for site in value) or len(set(value)) < len(value):
-        raise ValueError(f"{name} must be None or a list of site names, each once, got {value!r}")
-    return list(value)

@@ -30,12 +30,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from split_common.checks import check_choice, check_positive_float, check_positive_int, check_probability
+import numpy as np
+
+from split_common.checks import (
+    check_choice,
+    check_flag,
+    check_optional_choice,
+    check_positive_float,
+    check_positive_int,
+    check_probability,
+)
 from split_common.minibatches import draws_with_replacement
+from split_common.trajectory import MAX_COUNT
+from split_common.values import is_name, real_array, shown, whole_number
 
 PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 TARGETS = ("posterior", "expected")
@@ -196,36 +207,28 @@ class PenaltySettings(NamedTuple):
         Raises:
             ValueError: for the first one that is out of range, or that does not go with the others.
         """
-        batch_size = check_positive_int("batch_size", batch_size)
-        if check_positive_int("num_batches", num_batches) < 2:
-            raise ValueError(f"num_batches must be at least 2, to estimate a variance from, got {num_batches}")
+        rows = check_positive_int("batch_size", batch_size)
+        batches = check_positive_int("num_batches", num_batches, MAX_COUNT)
+        if batches < 2:
+            raise ValueError(f"num_batches must be at least 2, to estimate a variance from, got {shown(num_batches)}")
         check_choice("proposal", proposal, PROPOSALS)
-        if control_variate is not None:
-            check_choice("control_variate", control_variate, CONTROL_VARIATES)
-        if hessian_rank is not None:
-            check_positive_int("hessian_rank", hessian_rank)
-            if control_variate != "taylor2":
-                raise ValueError(
-                    f"hessian_rank must be None unless control_variate='taylor2', got {hessian_rank} with "
-                    f"control_variate={control_variate!r}"
-                )
+        check_optional_choice("control_variate", control_variate, CONTROL_VARIATES)
+        if gradient_batch_size is not None:
+            gradient_batch_size = check_positive_int("gradient_batch_size", gradient_batch_size)
+        if target_accept_prob is None:
+            target_accept_prob = TARGET_ACCEPT_PROBS[proposal]
         return cls(
-            batch_size,
-            int(num_batches),
+            rows,
+            batches,
             proposal,
             check_choice("target", target, TARGETS),
             control_variate,
-            hessian_rank,
+            _resolve_hessian_rank(hessian_rank, control_variate),
             _resolve_gradient(gradient, proposal, control_variate),
-            check_positive_int(
-                "gradient_batch_size", batch_size * num_batches if gradient_batch_size is None else gradient_batch_size
-            ),
-            bool(variance_correction),
+            rows * batches if gradient_batch_size is None else gradient_batch_size,
+            check_flag("variance_correction", variance_correction),
             _resolve_num_steps(num_steps, proposal),
-            check_probability(
-                "target_accept_prob",
-                TARGET_ACCEPT_PROBS[proposal] if target_accept_prob is None else target_accept_prob,
-            ),
+            check_probability("target_accept_prob", target_accept_prob),
             None if target_noise is None else check_positive_float("target_noise", target_noise),
         )
 
@@ -258,6 +261,29 @@ def check_hessian_size(size: int, settings: PenaltySettings) -> None:
         raise ValueError(f"hessian_rank must be below the number of parameters, {size}, got {rank}")
 
 
+def check_given_reference(value: Any, host_array: type) -> dict[str, Any] | None:
+    """Return ``reference`` as a dict, or raise unless it is None or maps names of sites to arrays of finite numbers.
+
+    Args:
+        value: what was given.
+        host_array: the host's class of arrays, which stay as they are; all others become NumPy's.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"reference must be None or a dict from names of sites to arrays, got {shown(value)}")
+    found = {}
+    for name, given in value.items():
+        x = real_array(given)
+        if not is_name(name) or x is None or x.size == 0 or not np.all(np.isfinite(x)):
+            raise ValueError(
+                f"reference[{shown(name)}] must be an array of finite real numbers under the name of a site, "
+                f"got {shown(given)} in {shown(value)}"
+            )
+        found[name] = given if isinstance(given, host_array) else x
+    return found
+
+
 def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
     """Raise unless a reference holds every latent site."""
     missing = [name for name in sites if name not in set(given)]
@@ -276,14 +302,29 @@ def warn_of_noise(share: Any, mean_chi2: Any, num_batches: Any) -> None:
     )
 
 
+def _resolve_hessian_rank(hessian_rank: Any, control_variate: str | None) -> int | None:
+    if hessian_rank is None:
+        return None
+    rank = check_positive_int("hessian_rank", hessian_rank)
+    if control_variate != "taylor2":
+        raise ValueError(
+            f"hessian_rank must be None unless control_variate='taylor2', got {shown(hessian_rank)} with "
+            f"control_variate={control_variate!r}"
+        )
+    return rank
+
+
 def _resolve_gradient(gradient: Any, proposal: str, control_variate: str | None) -> str | None:
     if proposal == "random_walk":
         if gradient is not None:
-            raise ValueError(f"gradient must be None for proposal='random_walk', which uses none, got {gradient!r}")
+            raise ValueError(
+                f"gradient must be None for proposal='random_walk', which uses none, got {shown(gradient)}"
+            )
         return None
+    check_optional_choice("gradient", gradient, GRADIENTS)
     if gradient is None:
         return "surrogate" if control_variate == "taylor2" else "minibatch"
-    if check_choice("gradient", gradient, GRADIENTS) == "surrogate" and control_variate != "taylor2":
+    if gradient == "surrogate" and control_variate != "taylor2":
         raise ValueError(
             f"gradient='surrogate' must go with control_variate='taylor2', whose surrogate it follows, got "
             f"control_variate={control_variate!r}"
@@ -293,7 +334,9 @@ def _resolve_gradient(gradient: Any, proposal: str, control_variate: str | None)
 
 def _resolve_num_steps(num_steps: Any, proposal: str) -> int:
     if proposal == "hamiltonian":
-        return check_positive_int("num_steps", DEFAULT_NUM_STEPS if num_steps is None else num_steps)
-    if num_steps not in (None, 1):
-        raise ValueError(f"num_steps must be None or 1 for proposal={proposal!r}, which has one, got {num_steps!r}")
+        return check_positive_int("num_steps", DEFAULT_NUM_STEPS if num_steps is None else num_steps, MAX_COUNT)
+    if num_steps is not None and whole_number(num_steps) != 1:
+        raise ValueError(
+            f"num_steps must be None or 1 for proposal={proposal!r}, which has one, got {shown(num_steps)}"
+        )
     return 1

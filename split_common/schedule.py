@@ -29,12 +29,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from split_common.checks import check_positive_int
+from split_common.checks import check_positive_int, first_line
+from split_common.values import shown
 
 HALF = Fraction(1, 2)
 ZERO = Fraction(0)
+MAX_CHECKED_SUBSETS = 1000  # for which a schedule of the user's own is built, and so checked, with the kernel
 
 Kicks = dict[int, Fraction]
 
@@ -92,12 +95,12 @@ class Schedule:
         object.__setattr__(self, "reversal", reversal)
         self._check()
 
-    @property
+    @cached_property
     def num_subsets(self) -> int:
         """Number of subsets the rows name."""
         return max(row.subset for row in self.rows) + 1
 
-    @property
+    @cached_property
     def opening(self) -> tuple[Row, ...]:
         """The rows whose kicks are made where the step starts; the last of them drifts away."""
         first_drift = next(i for i, row in enumerate(self.rows) if row.drift)
@@ -108,19 +111,19 @@ class Schedule:
         """Whether a step opens with the kicks the last one closed with, so that they need no new gradients."""
         return self.reversal is Reversal.PALINDROMIC
 
-    @property
+    @cached_property
     def evaluated_rows(self) -> tuple[Row, ...]:
         """The rows that cost a gradient in a step whose opening kicks are kept from the last one."""
         return self.rows[len(self.opening) :] if self.keeps_opening else self.rows
 
-    @property
+    @cached_property
     def closes(self) -> tuple[bool, ...]:
         """For each evaluated row, whether its kick is made where the step ends."""
         rows = self.evaluated_rows
         last_drift = max((i for i, row in enumerate(rows) if row.drift), default=-1)
         return tuple(i > last_drift for i in range(len(rows)))
 
-    @property
+    @cached_property
     def closing_kick(self) -> Fraction | None:
         """The weight that every subset's kick has where the step ends; None where they differ or some have none.
 
@@ -226,6 +229,21 @@ def randomised(num_subsets: int) -> Schedule:
     return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
 
 
+PALINDROMIC: dict[str, Callable[[int], Schedule]] = {"symmetric": symmetric, "naive": naive}  # schedules by name
+
+
+def check_schedule(schedule: Any) -> str | Callable[[int], Schedule]:
+    """Return ``schedule``, or raise unless it is "symmetric", "naive" or can be called; nothing is built."""
+    if isinstance(schedule, str) and schedule == "randomised":
+        raise _not_palindromic(shown(schedule))
+    if isinstance(schedule, str) and schedule in PALINDROMIC:
+        return schedule
+    if callable(schedule):
+        function: Callable[[int], Any] = schedule
+        return function
+    raise ValueError(f"schedule must be 'symmetric', 'naive' or a function from M to a Schedule, got {shown(schedule)}")
+
+
 def palindromic_schedule(schedule: str | Callable[[int], Schedule], num_subsets: int) -> Schedule:
     """The schedule of a trajectory that runs forwards and backwards in time, and so must be its own reverse.
 
@@ -237,18 +255,31 @@ def palindromic_schedule(schedule: str | Callable[[int], Schedule], num_subsets:
         The schedule.
 
     Raises:
-        ValueError: for another name, or a schedule that is not palindromic.
+        ValueError: for another name, a function that fails or gives something else, or a schedule that is not
+            palindromic or not of M subsets.
     """
-    named = {"symmetric": symmetric, "naive": naive, "randomised": randomised}
-    if not callable(schedule) and schedule not in named:
-        raise ValueError(f"schedule must be 'symmetric', 'naive' or a function from M to a Schedule, got {schedule!r}")
-    built = schedule(num_subsets) if callable(schedule) else named[schedule](num_subsets)
+    check_schedule(schedule)
+    if not callable(schedule):
+        return PALINDROMIC[schedule](num_subsets)
+    rule = f"schedule must be a function from M to a Schedule of M subsets, got {shown(schedule)}, which for M = "
+    try:
+        built = schedule(num_subsets)
+    except Exception as error:
+        raise ValueError(f"{rule}{num_subsets} fails with {type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(built, Schedule):
+        raise ValueError(f"{rule}{num_subsets} gives {shown(built)}")
+    if built.num_subsets != num_subsets:
+        raise ValueError(f"{rule}{num_subsets} gives one of {built.num_subsets} subsets")
     if built.reversal is not Reversal.PALINDROMIC:
-        raise ValueError(
-            "schedule must be palindromic, because the trajectory also runs backwards in time; "
-            f"got {built.name!r}, which is undone only by another order of the subsets"
-        )
+        raise _not_palindromic(f"{built.name!r} from {shown(schedule)}")
     return built
+
+
+def _not_palindromic(got: str) -> ValueError:
+    return ValueError(
+        "schedule must be palindromic, because the trajectory also runs backwards in time; "
+        f"got {got}, which is undone only by another order of the subsets"
+    )
 
 
 def _merge_neighbours(rows: list[Row]) -> tuple[Row, ...]:

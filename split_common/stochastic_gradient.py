@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common import trajectory
-from split_common.checks import check_positive_float, check_positive_int
+from split_common.checks import check_positive_float, check_positive_int, first_line
+from split_common.values import finite_number, is_name, real_array, shown
 
 STATISTICS = (*trajectory.STATISTICS, "rows_touched")
 RMSPROP = "rmsprop"
@@ -148,15 +149,25 @@ def check_step_size(value: Any) -> float | Schedule:
     Raises:
         ValueError: for anything else.
     """
-    if callable(value):
-        check_positive_float("step_size(0)", value(0))
-        return value
+    if not callable(value):
+        try:
+            return check_positive_float("step_size", value)
+        except ValueError:
+            raise ValueError(
+                f"step_size must be a finite number above 0 or a function of the iteration number, got {shown(value)}"
+            ) from None
     try:
-        return check_positive_float("step_size", value)
-    except ValueError:
+        first = value(0)
+    except Exception as error:
         raise ValueError(
-            f"step_size must be a finite number above 0 or a function of the iteration number, got {value!r}"
-        ) from None
+            f"step_size must be a finite number above 0 or a function of the iteration number, got {shown(value)}, "
+            f"which for iteration 0 fails with {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if not (finite_number(first) or 0) > 0:
+        raise ValueError(
+            f"step_size(0) must be a finite number above 0, got {shown(first)} from step_size={shown(value)}"
+        )
+    return value
 
 
 def check_batch_size(value: Any, num_rows: int | None = None) -> int | None:
@@ -165,22 +176,23 @@ def check_batch_size(value: Any, num_rows: int | None = None) -> int | None:
         return None
     batch_size = check_positive_int("batch_size", value)
     if num_rows is not None and batch_size > num_rows:
-        raise ValueError(f"batch_size must be at most the number of rows in the data plate, {num_rows}, got {value}")
+        raise ValueError(
+            f"batch_size must be at most the number of rows in the data plate, {num_rows}, got {shown(value)}"
+        )
     return batch_size
 
 
 def check_friction(friction: Any, noise_estimate: Any) -> tuple[float, float]:
     """Return both, or raise unless 0 < friction ≤ 1 and 0 ≤ noise_estimate < friction."""
-    friction = check_positive_float("friction", friction)
-    if friction > 1:
-        raise ValueError(f"friction must be above 0 and at most 1, got {friction!r}")
-    is_number = isinstance(noise_estimate, int | float) and not isinstance(noise_estimate, bool)
-    if not is_number or not 0 <= noise_estimate < friction:
+    alpha, beta = check_positive_float("friction", friction), finite_number(noise_estimate)
+    if alpha > 1:
+        raise ValueError(f"friction must be above 0 and at most 1, got {shown(friction)}")
+    if beta is None or not 0 <= beta < alpha:
         raise ValueError(
             f"noise_estimate must be at least 0 and below friction (no noise would be left to add), "
-            f"got noise_estimate={noise_estimate!r} and friction={friction!r}"
+            f"got noise_estimate={shown(noise_estimate)} and friction={shown(friction)}"
         )
-    return friction, float(noise_estimate)
+    return alpha, beta
 
 
 def check_preconditioner(value: Any) -> Any:
@@ -191,16 +203,22 @@ def check_preconditioner(value: Any) -> Any:
     """
     if value is None or (adapts(value) and value == RMSPROP):
         return value
-    if adapts(value) or callable(value):
-        raise ValueError(
-            f"preconditioner must be None, {RMSPROP!r}, an array or a dict of arrays by site, got {value!r}"
-        )
     given = value if isinstance(value, Mapping) else {"": value}
-    arrays = {name: np.array(x, float) for name, x in given.items()}
-    for name, x in arrays.items():
+    arrays = {}
+    for name, entries in given.items():
+        x = real_array(entries)
+        fits = is_name(name) if isinstance(value, Mapping) else x is not None and x.ndim == 1
+        if x is None or x.size == 0 or not fits:
+            break
         if not np.all(np.isfinite(x) & (x > 0)):
             where = f"preconditioner[{name!r}]" if name else "preconditioner"
-            raise ValueError(f"{where} must hold finite numbers above 0, got {x.min()}")
+            raise ValueError(f"{where} must hold finite numbers above 0, got {x.min()} in {shown(value)}")
+        arrays[name] = x
+    if not arrays or len(arrays) < len(given):
+        raise ValueError(
+            f"preconditioner must be None, {RMSPROP!r}, an array or a dict of arrays by site, of real numbers (an "
+            f"array of shape (D,)), got {shown(value)}"
+        )
     return arrays if isinstance(value, Mapping) else arrays[""]
 
 

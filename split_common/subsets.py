@@ -36,8 +36,8 @@ class SubsetLayout:
         self.num_rows = num_rows
         self.num_subsets = check_num_subsets(num_subsets, num_rows)
         self.subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
-        small, extra = divmod(num_rows, num_subsets)
-        self.sizes = (small + 1,) * extra + (small,) * (num_subsets - extra)
+        small, extra = divmod(num_rows, self.num_subsets)
+        self.sizes = (small + 1,) * extra + (small,) * (self.num_subsets - extra)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SubsetLayout) and self.key == other.key

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from split_common.checks import check_positive_float, check_positive_int
+from split_common.values import shown
 
 # Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
 # forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
 DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 MAX_WARMUP_STEPS = 128
+MAX_COUNT = 2**31 - 1  # steps and batches are counted in 32 bits on a device
+MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
@@ -92,10 +95,10 @@ def resolve_length(
     if num_steps is not None and trajectory_length is not None:
         raise ValueError(
             "num_steps and trajectory_length must not both be given (the step size could not be adapted), "
-            f"got num_steps={num_steps!r} and trajectory_length={trajectory_length!r}"
+            f"got num_steps={shown(num_steps)} and trajectory_length={shown(trajectory_length)}"
         )
     if num_steps is not None:
-        return check_positive_int("num_steps", num_steps), None
+        return check_positive_int("num_steps", num_steps, MAX_COUNT), None
     if trajectory_length is not None:
         length = check_positive_float("trajectory_length", trajectory_length)
         return None, (length, length)
@@ -113,18 +116,23 @@ def resolve_threshold(threshold: Any) -> float | None:
     try:
         return check_positive_float("threshold", threshold)
     except ValueError:
-        raise ValueError(f"threshold must be 'adapt' or a finite number above 0, got {threshold!r}") from None
+        raise ValueError(f"threshold must be 'adapt' or a finite number above 0, got {shown(threshold)}") from None
+
+
+def check_max_tree_depth(value: Any) -> int:
+    """Return ``value``, or raise unless it is a whole number from 1 to 30."""
+    return check_positive_int("max_tree_depth", value, MAX_TREE_DEPTH)
 
 
 def check_window_size(window_size: Any, num_steps: int) -> int:
     """Return ``window_size``, or raise unless it is from 1 to the number of states of a trajectory."""
-    window_size = check_positive_int("window_size", window_size)
-    if window_size > num_steps + 1:
+    number = check_positive_int("window_size", window_size)
+    if number > num_steps + 1:
         raise ValueError(
             f"window_size must be at most num_steps + 1, the states of a trajectory, "
-            f"got window_size={window_size} and num_steps={num_steps}"
+            f"got window_size={shown(window_size)} and num_steps={num_steps}"
         )
-    return window_size
+    return number
 
 
 def warn_of_other_data() -> None:

@@ -1,8 +1,14 @@
 """Bad input gets an error that names the argument, the rule and the value, before anything is sampled."""
 
+import copy
+import time
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
+from split_common.schedule import Reversal, Schedule, naive, randomised
 from tests import models
 
 KERNELS = ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC"]
@@ -40,8 +46,116 @@ def test_arguments_of_a_kernel(lib, name, options, message):
 
 
 def test_model_must_be_callable(lib):
-    with pytest.raises(TypeError, match="model must be callable, got int"):
+    with pytest.raises(TypeError, match="model must be callable, got int 3"):
         kernel(lib, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"adapt_step_size": "False"}, "adapt_step_size must be True or False, got 'False'"),
+        ({"adapt_mass_matrix": np.nan}, "adapt_mass_matrix must be True or False, got nan"),
+        ({"find_heuristic_step_size": 1}, "find_heuristic_step_size must be True or False, got 1"),
+        ({"num_subsets": True}, "num_subsets must be a whole number of at least 1, got True"),
+        ({"step_size": "0.5"}, "step_size must be a finite number above 0, got '0.5'"),
+        ({"step_size": 10**400}, "step_size must be a finite number above 0, got 1000"),
+        ({"num_steps": 2**31}, "num_steps must be at most 2147483647, got 2147483648"),
+        ({"plate": ["data"]}, r"plate must be None or the name of a plate, got \['data'\]"),
+        ({"plate": ""}, "plate must be None or the name of a plate, got ''"),
+        ({"subset_order": np.array(["shuffled"])}, r"subset_order must be one of .* got array\(\['shuffled'\]"),
+        ({"data_axes": {"X": -1}}, r"data_axes\['X'\] must be None or an axis of at least 0, got -1 in \{'X': -1\}"),
+        ({"data_axes": {1: 0}}, r"data_axes must name arguments by text, got 1 in \{1: 0\}"),
+        ({"inverse_mass_matrix": 1.0}, r"inverse_mass_matrix must be an array of finite real numbers.*got 1.0"),
+        ({"inverse_mass_matrix": [1.0, np.nan]}, r"inverse_mass_matrix must be an array of finite.*got \[1.0, nan\]"),
+        ({"inverse_mass_matrix": [1.0, 0.0]}, r"inverse_mass_matrix must have entries above 0.*got \[1.0, 0.0\]"),
+        ({"inverse_mass_matrix": [[1.0, 2.0]]}, r"inverse_mass_matrix must have shape \(D,\) or \(D, D\).*\(1, 2\)"),
+        ({"inverse_mass_matrix": [[2.0, 1.0], [0.0, 2.0]]}, "inverse_mass_matrix must be symmetric"),
+        ({"inverse_mass_matrix": [[1.0, 2.0], [2.0, 1.0]]}, "inverse_mass_matrix must be positive definite"),
+        ({"inverse_mass_matrix": {"a": [1.0]}}, "inverse_mass_matrix must map tuples of site names.*got {'a'"),
+        ({"inverse_mass_matrix": {("a",): None}}, r"inverse_mass_matrix\[\('a',\)\] must be an array.*None"),
+    ],
+)
+def test_types_and_values(lib, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        kernel(lib, lambda: None, **options)
+
+
+def test_a_potential_of_the_other_package_is_no_model(lib):
+    import numpyro_split
+    import pyro_split
+
+    other, ones = (pyro_split, torch.ones) if lib.name == "numpyro" else (numpyro_split, jnp.ones)
+    potential = other.SplitPotential.from_functions(lambda z: 0.0, lambda z, y: y * z["a"], ones(4), 2)
+    with pytest.raises(TypeError, match="model must be callable, got SplitPotential"):
+        kernel(lib, potential)
+
+
+@pytest.mark.parametrize("num_subsets", [10**6, 10**30])
+@pytest.mark.parametrize("name", [*KERNELS, "SplitNUTS", "WindowedHMC", "PenaltyMH"])
+def test_many_subsets_cost_nothing_before_they_are_compared_with_the_rows(lib, name, num_subsets):
+    model, args = regression(lib)
+    start = time.process_time()
+    made = kernel(lib, model, name, num_subsets=num_subsets)
+    shown = repr(made)
+    assert time.process_time() - start < 0.05
+    assert f"num_subsets={num_subsets}" in shown
+    with pytest.raises(ValueError, match=f"num_subsets must be at most .* 15, got {num_subsets}"):
+        lib.run(made, *args)
+
+
+def test_mass_matrix_as_a_list(lib):
+    model, args = regression(lib)
+    options = {"num_warmup": 0, "num_samples": 2}
+    for matrix in ([2.0, 1.0, 3.0, 1.0], np.array([2, 1, 3, 1]), {("b",): [2.0, 1.0, 3.0], ("s",): [1]}):
+        lib.run(kernel(lib, model, num_subsets=2, num_steps=2, inverse_mass_matrix=matrix), *args, **options)
+
+
+def test_repr(lib):
+    """In one line, the same before and after a run, of a copy and of a kernel made from a potential."""
+    model, args = regression(lib)
+    made = kernel(lib, model, num_subsets=3, plate="data", num_steps=2)
+    expected = f"SymmetricSplitHMC(model={model.__name__}, num_subsets=3, plate='data', schedule='symmetric')"
+    assert repr(made) == repr(copy.copy(made)) == expected
+    lib.run(made, *args, num_warmup=0, num_samples=2)
+    assert repr(made) == repr(copy.copy(made)) == expected
+    potential = lib.split.SplitPotential.from_functions(lambda z: 0.0, lambda z, y: y * z["a"], lib.np.ones(4), 2)
+    made = kernel(lib, potential, "SplitNUTS", schedule=naive)
+    assert repr(made) == "SplitNUTS(model=SplitPotential, num_subsets=2, plate=None, schedule=naive)"
+
+
+def test_repr_of_a_schedule_of_ones_own(lib):
+    class Mine(lib.split.SplitHMC):
+        def _schedule(self, num_subsets):
+            return Schedule("two-stage", naive(num_subsets).rows, Reversal.PALINDROMIC)
+
+    assert repr(Mine(print, 3)) == "Mine(model=print, num_subsets=3, plate=None, schedule='two-stage')"
+    assert repr(Mine(print, 10**6)) == "Mine(model=print, num_subsets=1000000, plate=None)"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (np.array(["naive"]), r"schedule must be 'symmetric', 'naive' or a function .* got array\(\['naive'\]"),
+        ({}, r"schedule must be 'symmetric', 'naive' or a function .* got \{\}"),
+        (lambda m: 3, "schedule must be a function from M to a Schedule of M subsets, .* for M = 2 gives 3"),
+        (lambda m: naive(m + 1), "schedule must be a function .* for M = 2 gives one of 3 subsets"),
+        (lambda: None, "schedule must be a function .* for M = 2 fails with TypeError"),
+        (randomised, "schedule must be palindromic, .* got 'randomised' from <function randomised"),
+        (lambda m: Schedule("bad", [(0, 1, 1)], Reversal.PALINDROMIC), "fails with ValueError: schedule 'bad'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["SplitNUTS", "WindowedHMC", "S3HMC", "BlockGibbsHMC"])
+def test_schedules(lib, name, schedule, message):
+    with pytest.raises(ValueError, match=message):
+        kernel(lib, lambda: None, name, num_subsets=2, schedule=schedule)
+
+
+def test_at_least_two_subsets_tell_whether_rows_are_apart(lib):
+    """And the kernel says how many it uses."""
+    assert kernel(lib, lambda y: None, "PenaltyMH", num_subsets=1).num_subsets == 2
+    for name in ("SGLD", "SGHMC"):
+        assert kernel(lib, lambda y: None, name, batch_size=3, step_size=0.1, num_subsets=1).num_subsets == 2
+        assert kernel(lib, lambda y: None, name, step_size=0.1, num_subsets=1).num_subsets == 1
 
 
 def test_mass_blocks(lib):
@@ -59,8 +173,9 @@ def test_mass_matrix_of_the_wrong_shape(lib, shape):
     message = (
         rf"inverse_mass_matrix for sites \['b', 's'\] must have shape \(4,\).*got \({', '.join(map(str, shape))},?\)"
     )
+    matrix = lib.np.ones(shape) if len(shape) == 1 else lib.np.eye(*shape)
     with pytest.raises(ValueError, match=message):
-        lib.run(kernel(lib, model, num_subsets=2, inverse_mass_matrix=lib.np.ones(shape)), *args)
+        lib.run(kernel(lib, model, num_subsets=2, inverse_mass_matrix=matrix), *args)
 
 
 def test_more_subsets_than_rows(lib):
@@ -139,7 +254,7 @@ def test_discrete_latents(lib):
         with lib.ppl.plate("data", len(y)):
             lib.ppl.sample("y", lib.dist.Normal(1.0 * k, 1.0), obs=y)
 
-    with pytest.raises(ValueError, match=r"discrete latent sites \['k'\].*MixtureSameFamily"):
+    with pytest.raises(ValueError, match=r"discrete latent sites \['k'\]; marginalise them: write a mixture"):
         lib.run(kernel(lib, model), models.data(lib)[1])
 
 

@@ -101,6 +101,7 @@ def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
         ("SplitNUTS", {"schedule": "randomised"}, r"schedule must be palindromic, .* got 'randomised'"),
         ("SplitNUTS", {"schedule": "leapfrog"}, r"schedule must be 'symmetric', 'naive' or a function"),
         ("WindowedHMC", {"num_steps": 4, "window_size": 6}, r"window_size must be at most num_steps \+ 1"),
+        ("SplitNUTS", {"max_tree_depth": 31}, r"max_tree_depth must be at most 30, got 31"),
         ("WindowedHMC", {"window_size": 0}, r"window_size must be a whole number of at least 1, got 0"),
     ],
 )

@@ -293,10 +293,11 @@ def test_precision_sites_choose(lib):
 
 def test_repr(lib):
     kernel = lib.split.S3HMC(two_layers(lib), num_subsets=3)
-    assert repr(kernel) == "S3HMC(num_subsets=3, precisions are found when it runs)"
+    arguments = "S3HMC(model=model, num_subsets=3, plate=None, schedule='symmetric', "
+    assert repr(kernel) == arguments + "precisions are found when it runs)"
     lib.prepared(kernel, models.data(lib))
-    assert repr(kernel) == (
-        "S3HMC(num_subsets=3, precision tau -> b, c (Q = 3, mass 2.5); "
+    assert repr(kernel) == arguments + (
+        "precision tau -> b, c (Q = 3, mass 2.5); "
         "precision unit -> w (2 elements, each of Q = 3, mass 2.5); "
         "scale s -> v (Q = 1, mass 2))"
     )

@@ -59,25 +59,45 @@ def test_same_public_names():
         "SplitNUTS",
         "XHMC",
         "WindowedHMC",
+        "S3HMC",
+        "BlockGibbsHMC",
         "PenaltyMH",
         "SGLD",
         "SGHMC",
+        "SplitHMC",
         "split_model",
+        "audit",
     ],
 )
 def test_same_arguments_and_defaults(name):
+    """And of the same kind: what is positional in one is so in the other, in the same order."""
     import numpyro_split
     import pyro_split
 
     def signature(package):
         parameters = inspect.signature(getattr(package, name)).parameters.values()
         return {
-            WORDS.get(p.name, p.name): p.default
+            WORDS.get(p.name, p.name): (p.kind, p.default)
             for p in parameters
             if p.name not in ("jit_compile", "init_strategy")  # the second defaults to each host's own
         }
 
+    def positional(package):
+        parameters = inspect.signature(getattr(package, name)).parameters.values()
+        return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+
     assert signature(numpyro_split) == signature(pyro_split)
+    assert positional(numpyro_split) == positional(pyro_split)
+
+
+def test_every_kernel_is_compared():
+    import numpyro_split
+    from numpyro_split.kernel import SplitKernel
+
+    public = [getattr(numpyro_split, name) for name in numpyro_split.__all__]
+    kernels = {x.__name__ for x in public if isinstance(x, type) and issubclass(x, SplitKernel)}
+    (mark,) = test_same_arguments_and_defaults.pytestmark
+    assert kernels <= set(mark.args[1])
 
 
 @pytest.mark.parametrize(
