@@ -187,12 +187,13 @@ def unflatten(x: Tensor, like: Position) -> Position:
     """Inverse of :func:`flatten`; leading axes are kept."""
     names = sorted(like)
     parts = x.split([like[name].numel() for name in names], -1)
-    return {name: part.reshape(*x.shape[:-1], *like[name].shape) for name, part in zip(names, parts, strict=True)}
+    return {name: part.reshape((*x.shape[:-1], *like[name].shape)) for name, part in zip(names, parts, strict=True)}
 
 
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:
     """A function at a position, and its derivative along a direction."""
-    value, slope, *_ = jvp(function, (z,), (direction,))
+    in_order = {name: z[name] for name in direction}  # torch compares the order of sites too
+    value, slope, *_ = jvp(function, (in_order,), (direction,))
     return value, slope
 
 
