@@ -4,15 +4,27 @@ The target is nonlinear and its subsets differ: U_m(x) = ½ a_m |x - c_m|² + ¼
 coordinates.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from split_common.schedule import naive, randomised, symmetric
+from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
 NUM_SUBSETS = 4
-BUILDERS = [symmetric, naive, randomised]
+OUTER = Fraction(1 / (2 - 2 ** (1 / 3)))  # of Yoshida's step
+
+
+def yoshida(num_subsets):
+    """A naive step forwards, a longer one backwards, and one forwards again: fourth order, with negative weights."""
+    shares = (OUTER, 1 - 2 * OUTER, OUTER)
+    rows = [(row.subset, w * row.kick, w * row.drift) for w in shares for row in naive(num_subsets).rows]
+    return Schedule("Yoshida", rows, Reversal.PALINDROMIC)
+
+
+BUILDERS = [symmetric, naive, randomised, yoshida]
 INVERSE_MASS = np.array([1.0, 0.5, 2.0])
 
 
@@ -97,7 +109,7 @@ def test_volume_is_preserved(lib, build):
     assert abs(np.linalg.det(jacobian) - 1) < 1e-7
 
 
-@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1)])
+@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1), (yoshida, 4)])
 def test_order_of_the_energy_error(lib, build, order):
     """Slope of log |ΔH| against log ε over a fixed time, its median over starting points."""
     run, step_sizes, slopes = flow(lib, build), 0.4 / 2.0 ** np.arange(4, 8), []
@@ -109,6 +121,32 @@ def test_order_of_the_energy_error(lib, build, order):
         ]
         slopes.append(np.polyfit(np.log(step_sizes), np.log(errors), 1)[0])
     assert abs(np.median(slopes) - order) < 0.2
+
+
+def test_a_step_with_negative_weights(lib):
+    """Row by row in plain NumPy, for U(x) = |x|²/2 from x = 1 and p = 0."""
+    schedule, z, p = yoshida(1), 1.0, 0.0
+    for row in schedule.rows:
+        p -= 0.5 * float(row.kick) * z
+        z += 0.5 * float(row.drift) * p
+    np.testing.assert_allclose([z, p], [0.878616, -0.478890], atol=1e-6)
+    integrator = lib.integrator(schedule, lambda z, m: z, lib.array(np.ones(DIM)))
+    end = lib.integrate(integrator, np.ones(DIM), np.zeros(DIM), 0.5, 1, [0])
+    np.testing.assert_allclose(end, [np.full(DIM, z), np.full(DIM, p)], atol=1e-14, rtol=0)
+
+
+def test_whole_gradient_where_a_step_closes_without_a_kick(lib):
+    """Of drift, kick, drift nothing is kept to divide by the weight of the last kick, which is 0."""
+    half = Fraction(1, 2)
+    drifts_first = Schedule("drifts first", [(0, 0, half), (0, 1, half), (0, 0, 0)], Reversal.PALINDROMIC)
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * (z["x"] ** 2).sum(), lambda z, y: 0.0 * y * z["x"].sum(), lib.array(np.ones(2)), 1
+    )
+    z = {"x": lib.array(np.ones(DIM))}
+    integrator = lib.potential_integrator(drifts_first, potential, z)
+    order = lib.np.arange(1) if lib.name == "numpyro" else [0]
+    state = integrator.step(integrator.start(z, z, order), 0.1, order)
+    np.testing.assert_allclose(integrator.energies_and_grad(state)[1]["x"], state.z["x"])
 
 
 @pytest.mark.parametrize("num_subsets", [1, 2, 5])
