@@ -66,7 +66,10 @@ class Decision(NamedTuple):
 
 
 def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> Decision:
-    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
-    energy_change = jnp.where(jnp.isnan(energy_change), jnp.inf, energy_change)
+    """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
+
+    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    """
+    energy_change = jnp.where(jnp.isfinite(energy_change), energy_change, jnp.inf)
     accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)

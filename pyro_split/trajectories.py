@@ -66,7 +66,10 @@ class Decision(NamedTuple):
 
 
 def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
-    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
-    energy_change = math.inf if math.isnan(energy_change) else energy_change
+    """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
+
+    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    """
+    energy_change = energy_change if math.isfinite(energy_change) else math.inf
     accept_prob = math.exp(-max(energy_change, 0.0))
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)
