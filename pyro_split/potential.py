@@ -271,8 +271,12 @@ class SplitPotential:
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
-        energies, grads = zip(*(self.subset_energies_and_grad(z, m) for m in range(self.num_subsets)), strict=True)
-        return collect_energies(energies), {name: torch.stack([grad[name] for grad in grads]).sum(0) for name in z}
+        energies, grad = [], {name: torch.zeros_like(u) for name, u in z.items()}
+        for m in range(self.num_subsets):
+            terms, subset_grad = self.subset_energies_and_grad(z, m)
+            energies.append(terms)
+            grad = {name: grad[name] + subset_grad[name] for name in z}
+        return collect_energies(energies), grad
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""

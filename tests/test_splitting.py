@@ -1,5 +1,7 @@
 """Sum over subsets and its gradient against the host's own potential, model shape by model shape."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -188,6 +190,25 @@ def test_values_are_differentiable(lib):
         potential.potential(z).backward()
         by_framework = flat(lib, {name: u.grad for name, u in z.items()})
     np.testing.assert_allclose(by_framework, grad, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["energies_and_grad", "potential_and_grad"])
+def test_gradients_of_subsets_are_summed_as_they_come(method, monkeypatch):
+    """Of 8 subsets' gradients no more are alive at a time than the last one and the sum."""
+    lib = PyroBackend()
+    potential = lib.split.split_model(*models.plate_from_shape(lib), num_subsets=8)
+    made, alive, honest = [], [], potential.subset_energies_and_grad
+
+    def watched(z, m):
+        alive.append(sum(grad() is not None for grad in made))
+        energies, grad = honest(z, m)
+        made.append(weakref.ref(grad["b"]))
+        return energies, grad
+
+    monkeypatch.setattr(potential, "subset_energies_and_grad", watched)
+    getattr(potential, method)({"b": lib.np.ones(models.DIM), "s": lib.np.zeros(())})
+    assert len(made) == 8
+    assert max(alive) <= 2
 
 
 def test_energies_are_the_terms_of_the_potential(lib):
