@@ -43,7 +43,7 @@ from numpyro_split.hierarchy import like
 from numpyro_split.integrators import Integrator
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import SplitHMCState, transition
+from numpyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.termination import U_TURN
 from split_common.checks import check_choice, check_positive_int
@@ -226,10 +226,12 @@ class BlockGibbsHMC(HierarchicalKernel):
         return math.inf if self._is_nuts else self._proposal.longest_step
 
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; warns once of trajectories that often end at the depth limit."""
+        """One iteration, on the data given here; warns once of trajectories that end at a limit."""
         state = super().sample(state, model_args, model_kwargs)
         if self._is_nuts:
             warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
+        else:
+            warn_if_cut_short(state, self._num_warmup, self._proposal)
         return state
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

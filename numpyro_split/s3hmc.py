@@ -39,7 +39,7 @@ from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import HierarchicalKinetic
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import transition
+from numpyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, palindromic_schedule
@@ -195,6 +195,12 @@ class S3HMC(HierarchicalKernel):
     @property
     def _longest_step(self) -> float:
         return self._proposal.longest_step
+
+    def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
+        """One iteration, on the data given here; warns once of trajectories that are too long to be made."""
+        state = super().sample(state, model_args, model_kwargs)
+        warn_if_cut_short(state, self._num_warmup, self._proposal)
+        return state
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)

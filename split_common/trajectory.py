@@ -12,7 +12,9 @@ from split_common.checks import check_positive_float, check_positive_int
 # Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
 # forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
 DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
-MAX_WARMUP_STEPS = 128
+# Most steps of a length: in warm-up, where more would adapt nothing more; and after it, where a collapsed step size or
+# an absurd metric must not make an endless run: eight of NUTS's longest, 1,023 steps at its depth limit of 10.
+MAX_WARMUP_STEPS, MAX_STEPS = 128, 8192
 MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
@@ -80,6 +82,10 @@ class Proposal(NamedTuple):
         """What the step size is adapted to at most: the length of the shortest trajectory."""
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
+    def is_cut_short(self, step_size: Any) -> Any:
+        """Whether trajectories of some of the lengths take more steps of this size than are made, after warm-up."""
+        return self.trajectory_length is not None and self.trajectory_length[1] > MAX_STEPS * step_size
+
 
 def resolve_length(
     num_steps: int | None, trajectory_length: float | None
@@ -125,6 +131,18 @@ def check_window_size(window_size: Any, num_steps: int) -> int:
             f"got window_size={window_size} and num_steps={num_steps}"
         )
     return window_size
+
+
+def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> None:
+    """Warn that trajectories end before they have the length that they should have."""
+    shortest, longest = lengths
+    length = f"{longest:.4g}" if shortest == longest else f"{shortest:.4g} to {longest:.4g}"
+    warnings.warn(
+        f"trajectories of length {length} at step size {float(step_size):.3g} are cut off at {MAX_STEPS} steps, which "
+        "makes draws correlated (they are still exact); give a larger step_size, a shorter trajectory_length or "
+        "num_steps, check inverse_mass_matrix, or let a longer warm-up adapt them",
+        stacklevel=2,
+    )
 
 
 def warn_of_depth_limit(max_tree_depth: int, share: Any) -> None:

@@ -4,12 +4,16 @@ The target is nonlinear and its subsets differ: U_m(x) = ½ a_m |x - c_m|² + ¼
 coordinates.
 """
 
+import importlib
+import re
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
+from split_common.trajectory import MAX_STEPS, MAX_WARMUP_STEPS
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
@@ -156,6 +160,93 @@ def test_the_packages_agree_on_a_trajectory(build, num_subsets):
     order = np.random.default_rng(5).permutation(num_subsets)
     ends = [flow(lib, build, num_subsets)(z, p, 0.1, 10, order) for lib in (NumPyroBackend(), PyroBackend())]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("length", "step_size", "in_warmup", "expected"),
+    [
+        (1.0, 0.3, True, (4, 0.25)),
+        (1.0, 0.3, False, (4, 0.25)),
+        (1.0, 1e-3, True, (MAX_WARMUP_STEPS, 1e-3)),
+        (1.0, 1e-3, False, (1000, 1e-3)),
+        (1.0, 2.0**-13, False, (MAX_STEPS, 2.0**-13)),
+        (1.0, 1e-9, False, (MAX_STEPS, 1e-9)),
+        (1.0, 0.0, False, (MAX_STEPS, 0.0)),
+    ],
+)
+def test_steps_of_a_length(lib, length, step_size, in_warmup, expected):
+    steps_of_length = importlib.import_module(f"{lib.split.__name__}.trajectories").steps_of_length
+    arguments = (length, step_size, in_warmup)
+    if lib.name == "numpyro":
+        arguments = map(lib.np.asarray, arguments)
+    num_steps, exact = steps_of_length(*arguments)
+    assert int(num_steps) == expected[0]
+    assert float(exact) == pytest.approx(expected[1], rel=1e-12)
+
+
+def normal(lib):
+    """A standard normal, as a potential."""
+    return lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * z["x"] ** 2, lambda z, y: 0.0 * y * z["x"], lib.np.ones(1), 1
+    )
+
+
+def weights_and_precision(lib):
+    """A regression for the kernels that need a precision, and its data."""
+    X = np.random.default_rng(0).normal(size=(8, 2))
+
+    def model(X, y):
+        tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(4.0), 2.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(2), tau**-0.5).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    return model, (lib.array(X), lib.array(X @ [1.0, -1.0]))
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "options"),
+    [
+        (NumPyroBackend, "SymmetricSplitHMC", {}),
+        pytest.param(NumPyroBackend, "S3HMC", {}, marks=slow),
+        pytest.param(NumPyroBackend, "BlockGibbsHMC", {"trajectory": "hmc"}, marks=slow),
+        (PyroBackend, "SymmetricSplitHMC", {}),
+        (PyroBackend, "S3HMC", {}),
+        (PyroBackend, "BlockGibbsHMC", {"trajectory": "hmc"}),
+    ],
+)
+def test_trajectories_that_are_too_long_are_cut_and_warned_of(backend, name, options, monkeypatch):
+    """Once a run, and not where the number of steps is what the user gave."""
+    lib = backend()
+    for module in ("split_common.trajectory", f"{lib.split.__name__}.trajectories"):
+        monkeypatch.setattr(importlib.import_module(module), "MAX_STEPS", 4)
+    options = {**options, "step_size": 0.01, "adapt_step_size": False, "find_heuristic_step_size": False}
+    if lib.name == "pyro":
+        options["jit_compile"] = False
+    chains = {"num_chains": 2} if lib.name == "numpyro" else {}
+    model, args = weights_and_precision(lib)
+    if name == "SymmetricSplitHMC":
+        model, args = normal(lib), ()
+        chains["init_params"] = {"x": lib.np.zeros((2,) if chains else ())}
+
+    def run(**length):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            mcmc = lib.run(getattr(lib.split, name)(model, **options, **length), *args, num_warmup=2, **chains)
+            found = lib.statistics(mcmc)
+        return found["num_steps"], [str(w.message) for w in said if "cut off" in str(w.message)]
+
+    num_steps, said = run(trajectory_length=0.5)
+    assert np.all(num_steps == 4)
+    assert len(said) == 1
+    assert re.match("trajectories of length 0.5 at step size 0.01 are cut off at 4 steps, .* give a larger", said[0])
+    if lib.name == "pyro":
+        num_steps, said = run(num_steps=6)
+        assert np.all(num_steps == 6)
+        assert not said
 
 
 @pytest.mark.parametrize("build", [symmetric, naive])
