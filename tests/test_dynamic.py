@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -89,6 +90,25 @@ def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
     found = lib.statistics(run(lib, kernel, num_warmup=0, num_samples=5, **options))
     assert np.all(found["num_grads"] == 5 * 4)
     assert np.all(found["num_steps"] == 5)
+
+
+@pytest.mark.parametrize(("num_steps", "window_size"), [(9, 3), (4, 4)])
+def test_windows_hold_as_many_states_as_they_should(lib, num_steps, window_size):
+    """Where every state has the same weight: together twice as many, wherever in its window the start is."""
+    windows, selection = (importlib.import_module(f"{lib.split.__name__}.{name}") for name in ("windows", "selection"))
+    integrator = lib.integrator(naive(1), lambda z, m: {"x": 0.0 * z["x"]}, lib.np.ones(2))
+    z, order = {"x": lib.np.ones(2)}, lib.array([0]) if lib.name == "numpyro" else [0]
+    start = integrator.start(z, z, order)
+    path = selection.Path(integrator, None, 0.1, order, start, start.energies)
+    if lib.name == "numpyro":
+        keys, run = lib._jax.random.split(lib._jax.random.key(0), 6), partial(windows.windowed, path)
+        choice, visits = lib._jax.jit(lib._jax.vmap(lambda key: run(num_steps, window_size, key)))(keys)
+        weights, counts = choice.log_weight, visits.num_states
+    else:
+        found = [windows.windowed(path, num_steps, window_size) for _ in range(6)]
+        weights, counts = zip(*((choice.log_weight, visits.num_states) for choice, visits in found), strict=True)
+    np.testing.assert_allclose(weights, math.log(2 * window_size))
+    np.testing.assert_array_equal(counts, min(2 * window_size, num_steps + 1) - 1)
 
 
 @pytest.mark.parametrize("change", [-math.inf, math.nan, math.inf])
