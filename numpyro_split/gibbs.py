@@ -43,7 +43,7 @@ from numpyro_split.hierarchy import like
 from numpyro_split.integrators import Integrator
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import SplitHMCState, transition
+from numpyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.termination import U_TURN
 from split_common.checks import check_choice
@@ -237,6 +237,8 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _watch(self, state: Any) -> None:
         if self._is_nuts:
             warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
+        else:
+            warn_if_cut_short(state, self._num_warmup, self._proposal)
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)

@@ -172,7 +172,7 @@ class Integrator:
             energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
             p = _add(p, grad, -step_size * row["kick"])
             z = lax.cond(
-                row["drift"] > 0,
+                row["drift"] != 0,
                 lambda z, p: _add(z, self.kinetic.velocity(p), step_size * row["drift"]),
                 lambda z, p: z,
                 z,
@@ -192,7 +192,7 @@ class Integrator:
     def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
         """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
         kick = self.schedule.closing_kick
-        if kick is None or state.energies is None or state.force is None:
+        if not kick or state.energies is None or state.force is None:
             return self.potential.energies_and_grad(state.z)
         return state.energies, jax.tree.map(lambda force: force / float(kick), state.force)
 

@@ -25,6 +25,7 @@ from split_common.penalty import Batches, PenaltySettings
 from split_common.schedule import naive
 
 Gradient = Callable[[Position], Position]
+LEAPFROG = naive(1)
 
 
 class Force:
@@ -85,6 +86,6 @@ def propose(
     """
     key_momentum, key_length = random.split(rng_key)
     step_size = step_size * draw_length(settings.shortest_step, 1.0, key_length)
-    integrator, order = Integrator(naive(1), force, kinetic), jnp.arange(1)
+    integrator, order = Integrator(LEAPFROG, force, kinetic), jnp.arange(1)
     start = integrator.start(z, kinetic.draw(z, key_momentum), order)
     return start, fixed_length(integrator, start, step_size, settings.num_steps, order)

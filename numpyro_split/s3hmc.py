@@ -41,7 +41,7 @@ from numpyro_split.hierarchy import HierarchicalKinetic
 from numpyro_split.kernel import Warmup
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import transition
+from numpyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
@@ -200,6 +200,9 @@ class S3HMC(HierarchicalKernel):
     @property
     def _longest_step(self) -> float:
         return self._proposal.longest_step
+
+    def _watch(self, state: Any) -> None:
+        warn_if_cut_short(state, self._num_warmup, self._proposal)
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)

@@ -46,9 +46,9 @@ class Path(NamedTuple):
         return self.integrator.step(state, direction * self.step_size, self.order)
 
     def energy_change(self, state: IntegratorState, energies: Compensated) -> jax.Array:
-        """H at ``state`` minus H at the start; infinite where it is undefined."""
+        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
         change = difference(energies, self.energies) + self.integrator.kinetic.change(state, self.start)
-        return jnp.where(jnp.isnan(change), jnp.inf, change)
+        return jnp.where(jnp.isfinite(change), change, jnp.inf)
 
 
 class Choice(NamedTuple):

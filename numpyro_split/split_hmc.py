@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import random
+from jax import lax, random
 from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.infer.initialization import init_to_uniform
 
@@ -37,7 +37,7 @@ from numpyro_split.potential import SplitPotential
 from numpyro_split.trajectories import draw_length, fixed_length, metropolis, steps_of_length
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, naive, randomised, symmetric
-from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
+from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length, warn_of_cut_trajectories
 
 
 @resumable
@@ -134,6 +134,22 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup
     return moved, p
 
 
+def warn_if_cut_short(state: Any, num_warmup: int, proposal: Proposal) -> None:
+    """Warn once, of all chains together, where trajectories are longer than can be made at the draws' step size."""
+    lengths = proposal.trajectory_length
+    if lengths is None:
+        return
+    step_size = jnp.min(state.adapt_state.step_size)
+    warns = (jnp.max(state.i) - num_warmup == 1) & proposal.is_cut_short(step_size)
+
+    def warn(warns: Any, step_size: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_cut_trajectories(step_size, lengths)
+
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, step_size)
+
+
 class SplitHMC(HamiltonianKernel):
     """Base of the split HMC kernels, which differ by their schedule and by nothing else.
 
@@ -224,6 +240,9 @@ class SplitHMC(HamiltonianKernel):
     @property
     def _longest_step(self) -> float:
         return self._proposal.longest_step
+
+    def _watch(self, state: Any) -> None:
+        warn_if_cut_short(state, self._num_warmup, self._proposal)
 
     def _first_state(self, **common: Any) -> SplitHMCState:
         return SplitHMCState(**common)

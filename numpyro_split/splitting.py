@@ -8,7 +8,7 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -186,7 +186,7 @@ class ModelSplit:
 
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
-        return self._initialize(rng_key, density, data).param_info.z
+        return _as_arrays(self._initialize(rng_key, density, data).param_info.z)
 
     @property
     def plan(self) -> str:
@@ -258,7 +258,7 @@ class ModelSplit:
             if "valid initial parameters" not in str(error):
                 raise
             raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
-        z = self.reference_position = info.param_info.z
+        z = self.reference_position = _as_arrays(info.param_info.z)
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
             name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
@@ -288,6 +288,11 @@ class ModelSplit:
             model_kwargs=kwargs,
             validate_grad=False,  # gradients are looked at by the exactness check
         )
+
+
+def _as_arrays(z: Mapping[str, Any]) -> Position:
+    """A position as floating-point arrays: the host hands on the plain numbers that an init strategy may give."""
+    return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:

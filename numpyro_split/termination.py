@@ -3,7 +3,7 @@ r"""When a trajectory that doubles has gone far enough.
 A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
 function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
 same trajectory with the same probability, on which the invariance of the target rests (see
-:mod:`numpyro_split.trajectories`).
+:mod:`numpyro_split.trees`).
 
 * :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
   either end; checked again for the first half with one more state, and for the second half with one more, which

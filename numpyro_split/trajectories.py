@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax, random
 
 from numpyro_split.integrators import Integrator, IntegratorState
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS, MAX_WARMUP_STEPS
 
 
 def fixed_length(
@@ -43,10 +43,11 @@ def steps_of_length(
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
     In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
-    scale can be thousands of steps, which would adapt nothing more.
+    scale can be thousands of steps, which would adapt nothing more. Afterwards at most ``MAX_STEPS``: the number, cut
+    or not, follows from the length drawn and a step size that no longer adapts, and so depends on no state either.
     """
     num_steps = jnp.ceil(trajectory_length / step_size)
-    limited = jnp.where(in_warmup & (num_steps > MAX_WARMUP_STEPS), MAX_WARMUP_STEPS, num_steps)
+    limited = jnp.minimum(num_steps, jnp.where(in_warmup, MAX_WARMUP_STEPS, MAX_STEPS))
     exact = jnp.where(limited < num_steps, step_size, trajectory_length / num_steps)
     return limited.astype(jnp.result_type(int)), exact
 
@@ -66,7 +67,10 @@ class Decision(NamedTuple):
 
 
 def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> Decision:
-    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
-    energy_change = jnp.where(jnp.isnan(energy_change), jnp.inf, energy_change)
+    """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
+
+    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    """
+    energy_change = jnp.where(jnp.isfinite(energy_change), energy_change, jnp.inf)
     accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)

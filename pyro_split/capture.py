@@ -18,6 +18,7 @@ import pyro
 import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
+from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., Tensor]
@@ -115,6 +116,40 @@ class ValueAndGrad:
             value.detach(),
             *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True)),
         ]
+
+
+def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
+    """Whether a function's value rests on any of its leading tensors, by its operations, which are not evaluated.
+
+    A gradient does not tell: it may be zero at a point, or everywhere, of a function that is not constant.
+
+    Args:
+        function: ``function(*tensors)``, a scalar; pure.
+        tensors: what it takes, for their shapes.
+        num_arguments: how many leading tensors are asked about.
+
+    Raises:
+        Exception: whatever the function raises where its operations cannot be traced.
+    """
+    with torch.no_grad(), pyro.validation_enabled(False), unlogged():
+        # a tensor written in place would hide where its values come from
+        traced = make_fx(functionalize(function), tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    nodes = list(traced.graph.nodes)
+    reached = set(nodes[:num_arguments])
+    for node in nodes:
+        if reached.intersection(node.all_input_nodes):
+            reached.add(node)
+    return nodes[-1] in reached
+
+
+def reaches(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
+    """Whether autograd finds a way from a function's value to any of its leading tensors, of whatever derivative."""
+    with torch.enable_grad(), pyro.validation_enabled(False):
+        arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
+        value = function(*arguments, *tensors[num_arguments:])
+        if not value.requires_grad:
+            return False
+        return any(g is not None for g in torch.autograd.grad(value, arguments, allow_unused=True))
 
 
 def _is_numerical(error: RuntimeError) -> bool:

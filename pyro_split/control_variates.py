@@ -192,7 +192,8 @@ def unflatten(x: Tensor, like: Position) -> Position:
 
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:
     """A function at a position, and its derivative along a direction."""
-    value, slope, *_ = jvp(function, (z,), (direction,))
+    in_order = {name: z[name] for name in direction}  # torch compares the order of sites too
+    value, slope, *_ = jvp(function, (in_order,), (direction,))
     return value, slope
 
 

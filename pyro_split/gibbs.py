@@ -34,7 +34,7 @@ from pyro_split.hierarchical import HierarchicalKernel
 from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
-from pyro_split.split_hmc import SplitHMCState, transition
+from pyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
 from pyro_split.splitting import ModelSplit
 from pyro_split.termination import U_TURN
 from split_common.checks import check_choice
@@ -257,4 +257,5 @@ class BlockGibbsHMC(HierarchicalKernel):
         if self._is_nuts:
             moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
             return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, self._proposal)
         return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]

@@ -248,7 +248,7 @@ def find_hierarchy(
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
     concentrations = find_concentrations(scales_at, z, groups)
     masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
-    return Hierarchy(groups, masses, concentrations, _likelihood_depends_on(potential, start, masses), start)
+    return Hierarchy(groups, masses, concentrations, potential.likelihood_uses(start, masses), start)
 
 
 def _scales(nodes: Mapping[str, Any]) -> Scales:
@@ -263,12 +263,6 @@ def _scales(nodes: Mapping[str, Any]) -> Scales:
             found = gamma if isinstance(fn, dist.Gamma) else inverse_gamma
             found[name] = np.broadcast_to(fn.concentration.detach().double().cpu().numpy(), shape)
     return Scales(log_scale, gamma, inverse_gamma)
-
-
-def _likelihood_depends_on(potential: SplitPotential, z: Position, names: Iterable[str]) -> bool:
-    """Whether the gradient of the likelihood in these sites is anything but exactly zero."""
-    grads = [potential.subset_log_likelihood_grad(z, m) for m in range(potential.num_subsets)]
-    return any(bool(grad[name].any()) for grad in grads for name in names)
 
 
 def _times(x: Position, scales: Position) -> Position:

@@ -180,7 +180,7 @@ class Integrator:
     def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
         kick = self.schedule.closing_kick
-        if kick is None or state.energies is None or state.force is None:
+        if not kick or state.energies is None or state.force is None:
             return self.potential.energies_and_grad(state.z)
         return state.energies, {name: force / float(kick) for name, force in state.force.items()}
 

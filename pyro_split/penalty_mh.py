@@ -271,7 +271,9 @@ class PenaltyMH(MinibatchKernel):
         self._forget_reference()
         temper = self._batches(potential.plate_size).temper(self._penalty.target)
         given = init_params or self._given_reference or {}
-        sizes = {name: np.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
+        sizes = {name: torch.as_tensor(u).numel() for name, u in given.items()}
+        if self._split is not None:
+            sizes = self._split.site_sizes
         if sizes:
             check_hessian_size(sum(sizes.values()), self._penalty)
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:

@@ -12,7 +12,7 @@ The model is traced once for each size of subset (there are at most two), not re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
-from pyro_split.capture import ValueAndGrad
+from pyro_split.capture import ValueAndGrad, reaches, uses
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
@@ -164,13 +164,27 @@ class SplitPotential:
         value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
-    def subset_log_likelihood_grad(self, z: Position, m: int) -> Position:
-        """Gradient of the log-likelihood of the rows in subset ``m``, a dict like ``z``."""
-        block = self._block(m)
-        z_cut, data_cut = self._density.cut(z, self._data, block)
-        likelihood = self._compiled(z)[1]
-        grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)[1]
-        return self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+    def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
+        """Whether any of these sites has a part in the likelihood of any row, wherever its value lies.
+
+        Args:
+            z: a position, for its shapes; its values matter only where the model cannot be traced.
+            names: of the sites.
+        """
+        sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
+
+        def likelihood(*tensors: Tensor) -> Tensor:
+            return density.likelihood(dict(zip(sites, tensors, strict=False)), tensors[len(sites) : -1], tensors[-1])
+
+        def inputs(block: RowBlock) -> tuple[Tensor, ...]:
+            z_cut, data_cut = density.cut(z, self._data, block)
+            return (*(z_cut[name] for name in sites), *data_cut, block.indices)
+
+        of_each_size = {len(block.indices): block for block in self._blocks}.values()
+        try:
+            return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
+        except Exception:  # a model that cannot be traced is run
+            return any(reaches(likelihood, inputs(block), len(names)) for block in self._blocks)
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.
@@ -271,8 +285,12 @@ class SplitPotential:
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
-        energies, grads = zip(*(self.subset_energies_and_grad(z, m) for m in range(self.num_subsets)), strict=True)
-        return collect_energies(energies), {name: torch.stack([grad[name] for grad in grads]).sum(0) for name in z}
+        energies, grad = [], {name: torch.zeros_like(u) for name, u in z.items()}
+        for m in range(self.num_subsets):
+            terms, subset_grad = self.subset_energies_and_grad(z, m)
+            energies.append(terms)
+            grad = {name: grad[name] + subset_grad[name] for name in z}
+        return collect_energies(energies), grad
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""

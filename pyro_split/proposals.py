@@ -24,6 +24,7 @@ from split_common.penalty import Batches, PenaltySettings
 from split_common.schedule import naive
 
 Gradient = Callable[[Position], Position]
+LEAPFROG = naive(1)
 
 
 class Force:
@@ -107,7 +108,7 @@ def propose(
     The step of a Hamiltonian proposal is a random fraction of ``step_size``, lest trajectories return to where they
     start.
     """
-    integrator, order = Integrator(naive(1), force, kinetic), range(1)
+    integrator, order = Integrator(LEAPFROG, force, kinetic), range(1)
     step_size = step_size * draw_length(settings.shortest_step, 1.0)
     start = integrator.start(z, kinetic.draw(z), order)
     return start, fixed_length(integrator, start, step_size, settings.num_steps, order)

@@ -37,7 +37,7 @@ from pyro_split.hierarchical import HierarchicalKernel
 from pyro_split.hierarchy import HierarchicalKinetic
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
-from pyro_split.split_hmc import transition
+from pyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
@@ -220,6 +220,7 @@ class S3HMC(HierarchicalKernel):
         return S3HMCState(**common, weight_energy=0.0, precision_energy=0.0)
 
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: bool) -> S3HMCState:
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, self._proposal)
         moved, p = transition(state, integrator, self._adapter, self._proposal, in_warmup)
         weight_energy = float(moved.energies[1:].sum()) + integrator.kinetic.weight_energy(moved.z, p)
         if self._settings.adapt_mass_matrix:

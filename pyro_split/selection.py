@@ -43,9 +43,9 @@ class Path(NamedTuple):
         return self.integrator.step(state, direction * self.step_size, self.order)
 
     def energy_change(self, state: IntegratorState, energies: Tensor) -> float:
-        """H at ``state`` minus H at the start; infinite where it is undefined."""
+        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
         change = float((energies - self.energies).sum()) + self.integrator.kinetic.change(state, self.start)
-        return math.inf if math.isnan(change) else change
+        return change if math.isfinite(change) else math.inf
 
 
 class Choice(NamedTuple):

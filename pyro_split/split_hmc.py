@@ -37,7 +37,7 @@ from pyro_split.trajectories import (
 )
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, naive, randomised, symmetric
-from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length
+from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length, warn_of_cut_trajectories
 
 
 class SplitHMCState(NamedTuple):
@@ -123,6 +123,13 @@ def transition(
         step_size=step_size,
     )
     return moved, p
+
+
+def warn_if_cut_short(num_draws: int, step_size: float, proposal: Proposal) -> None:
+    """Warn once, of each chain, where trajectories are longer than can be made at the step size of its draws."""
+    if num_draws == 1 and proposal.is_cut_short(step_size):
+        assert proposal.trajectory_length is not None  # nothing else is cut
+        warn_of_cut_trajectories(step_size, proposal.trajectory_length)
 
 
 class SplitHMC(HamiltonianKernel):
@@ -224,6 +231,7 @@ class SplitHMC(HamiltonianKernel):
         return SplitHMCState(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, self._proposal)
         return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]
 
 

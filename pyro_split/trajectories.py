@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from pyro_split.integrators import Integrator, IntegratorState
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_WARMUP_STEPS
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS, MAX_WARMUP_STEPS
 
 
 def fixed_length(
@@ -43,11 +43,13 @@ def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool)
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
     In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
-    scale can be thousands of steps, which would adapt nothing more.
+    scale can be thousands of steps, which would adapt nothing more. Afterwards at most ``MAX_STEPS``: the number, cut
+    or not, follows from the length drawn and a step size that no longer adapts, and so depends on no state either.
     """
+    limit = MAX_WARMUP_STEPS if in_warmup else MAX_STEPS
+    if trajectory_length > limit * step_size:
+        return limit, step_size
     num_steps = math.ceil(trajectory_length / step_size)
-    if in_warmup and num_steps > MAX_WARMUP_STEPS:
-        return MAX_WARMUP_STEPS, step_size
     return num_steps, trajectory_length / num_steps
 
 
@@ -66,7 +68,10 @@ class Decision(NamedTuple):
 
 
 def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
-    """Accept with probability min(1, exp(-energy change)); an undefined change is a rejection."""
-    energy_change = math.inf if math.isnan(energy_change) else energy_change
+    """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
+
+    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    """
+    energy_change = energy_change if math.isfinite(energy_change) else math.inf
     accept_prob = math.exp(-max(energy_change, 0.0))
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)

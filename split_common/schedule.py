@@ -136,7 +136,7 @@ class Schedule:
         ]
         weights = {kick for _, kick in closing}
         everywhere = sorted(subset for subset, _ in closing) == list(range(self.num_subsets))
-        return weights.pop() if everywhere and len(weights) == 1 else None
+        return weights.pop() if everywhere and len(weights) == 1 and any(weights) else None
 
     @property
     def grads_per_step(self) -> int:

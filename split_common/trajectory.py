@@ -13,7 +13,9 @@ from split_common.values import shown
 # Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
 # forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
 DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
-MAX_WARMUP_STEPS = 128
+# Most steps of a length: in warm-up, where more would adapt nothing more; and after it, where a collapsed step size or
+# an absurd metric must not make an endless run: eight of NUTS's longest, 1,023 steps at its depth limit of 10.
+MAX_WARMUP_STEPS, MAX_STEPS = 128, 8192
 MAX_COUNT = 2**31 - 1  # steps and batches are counted in 32 bits on a device
 MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
 MAX_ENERGY_CHANGE = 1000.0
@@ -83,6 +85,10 @@ class Proposal(NamedTuple):
         """What the step size is adapted to at most: the length of the shortest trajectory."""
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
+    def is_cut_short(self, step_size: Any) -> Any:
+        """Whether trajectories of some of the lengths take more steps of this size than are made, after warm-up."""
+        return self.trajectory_length is not None and self.trajectory_length[1] > MAX_STEPS * step_size
+
 
 def resolve_length(
     num_steps: int | None, trajectory_length: float | None
@@ -141,6 +147,18 @@ def warn_of_other_data() -> None:
         "the state that this run goes on from was left by other data or another model: what rests on them is computed "
         "afresh and a step size that is now too long is shortened, but the chain starts where it was, with the mass "
         "matrix that it had; for data that differ much, begin with a new warm-up",
+        stacklevel=2,
+    )
+
+
+def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> None:
+    """Warn that trajectories end before they have the length that they should have."""
+    shortest, longest = lengths
+    length = f"{longest:.4g}" if shortest == longest else f"{shortest:.4g} to {longest:.4g}"
+    warnings.warn(
+        f"trajectories of length {length} at step size {float(step_size):.3g} are cut off at {MAX_STEPS} steps, which "
+        "makes draws correlated (they are still exact); give a larger step_size, a shorter trajectory_length or "
+        "num_steps, check inverse_mass_matrix, or let a longer warm-up adapt them",
         stacklevel=2,
     )
 

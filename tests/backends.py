@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 
@@ -16,6 +18,21 @@ class Forces:
 
     def energies(self, z):
         return self._energies
+
+
+@functools.lru_cache(maxsize=1)
+def compiled_trajectory(integrator):
+    """NumPyro's trajectory of an integrator, compiled once for all its lengths."""
+    import jax
+
+    from numpyro_split.trajectories import fixed_length
+
+    def run(z, p, step_size, num_steps, order):
+        state = integrator.start({"x": z}, {"x": p}, order)
+        end = fixed_length(integrator, state, step_size, num_steps, order)
+        return end.z["x"], end.p["x"]
+
+    return jax.jit(run)
 
 
 class NumPyroBackend:
@@ -167,15 +184,8 @@ class NumPyroBackend:
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
         """A trajectory, from plain arrays to plain arrays."""
-        from numpyro_split.trajectories import fixed_length
-
-        def run(z, p):
-            state = integrator.start({"x": z}, {"x": p}, order)
-            end = fixed_length(integrator, state, step_size, num_steps, order)
-            return end.z["x"], end.p["x"]
-
-        order = self.np.asarray(order)
-        end = self._jax.jit(run)(self.array(z), self.array(p))
+        run = compiled_trajectory(integrator)
+        end = run(self.array(z), self.array(p), step_size, num_steps, self.np.asarray(order))
         return tuple(np.asarray(x) for x in end)
 
 

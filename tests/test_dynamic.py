@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -89,6 +90,73 @@ def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
     found = lib.statistics(run(lib, kernel, num_warmup=0, num_samples=5, **options))
     assert np.all(found["num_grads"] == 5 * 4)
     assert np.all(found["num_steps"] == 5)
+
+
+@pytest.mark.parametrize(("num_steps", "window_size"), [(9, 3), (4, 4)])
+def test_windows_hold_as_many_states_as_they_should(lib, num_steps, window_size):
+    """Where every state has the same weight: together twice as many, wherever in its window the start is."""
+    windows, selection = (importlib.import_module(f"{lib.split.__name__}.{name}") for name in ("windows", "selection"))
+    integrator = lib.integrator(naive(1), lambda z, m: {"x": 0.0 * z["x"]}, lib.np.ones(2))
+    z, order = {"x": lib.np.ones(2)}, lib.array([0]) if lib.name == "numpyro" else [0]
+    start = integrator.start(z, z, order)
+    path = selection.Path(integrator, None, 0.1, order, start, start.energies)
+    if lib.name == "numpyro":
+        keys, run = lib._jax.random.split(lib._jax.random.key(0), 6), partial(windows.windowed, path)
+        choice, visits = lib._jax.jit(lib._jax.vmap(lambda key: run(num_steps, window_size, key)))(keys)
+        weights, counts = choice.log_weight, visits.num_states
+    else:
+        found = [windows.windowed(path, num_steps, window_size) for _ in range(6)]
+        weights, counts = zip(*((choice.log_weight, visits.num_states) for choice, visits in found), strict=True)
+    np.testing.assert_allclose(weights, math.log(2 * window_size))
+    np.testing.assert_array_equal(counts, min(2 * window_size, num_steps + 1) - 1)
+
+
+@pytest.mark.parametrize("change", [-math.inf, math.nan, math.inf])
+def test_an_undefined_change_of_energy_is_refused(lib, change):
+    """An energy of minus infinity is a density that has overflowed, not a state to go to."""
+    metropolis = importlib.import_module(f"{lib.split.__name__}.trajectories").metropolis
+    selection = importlib.import_module(f"{lib.split.__name__}.selection")
+    decision = metropolis(lib.np.asarray(change) if lib.name == "numpyro" else change, lambda: 0.0)
+    assert (bool(decision.accepted), float(decision.accept_prob), bool(decision.diverging)) == (False, 0.0, True)
+
+    z, energies = {"x": lib.np.zeros(2)}, lib.array([0.0, change])
+    integrator = lib.potential_integrator(naive(3), harmonic(lib), z)
+    start = integrator.start(z, z, lib.np.arange(3))._replace(energies=None)
+    found, known = energies, lib.np.zeros(2)
+    if lib.name == "numpyro":
+        compensated = importlib.import_module("numpyro_split.energies").Compensated
+        found, known = compensated(energies, lib.np.zeros(2)), compensated(known, known)
+    path = selection.Path(integrator, None, 0.1, lib.np.arange(3), start, known)
+    assert float(path.energy_change(start, found)) == math.inf
+
+
+CLIFF = [
+    ("SymmetricSplitHMC", {"num_steps": 2}),
+    ("SplitNUTS", {}),
+    ("WindowedHMC", {"num_steps": 3, "window_size": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CLIFF)
+@pytest.mark.parametrize("backend", [pytest.param(NumPyroBackend, marks=slow), PyroBackend])
+def test_no_draw_has_an_overflowing_density(backend, name, options):
+    """Of a normal whose density is infinite outside the unit square: its draws stay inside, divergences are marked."""
+    lib = backend()
+
+    def log_likelihood(z, w):
+        inside = (lib.np.abs(z["x"]) < 1).all()
+        return w * lib.np.where(inside, -0.5 * (z["x"] ** 2).sum(), math.inf)
+
+    target = lib.split.SplitPotential.from_functions(
+        lambda z: 0.0 * z["x"].sum(), log_likelihood, lib.array(np.full(4, 0.25)), 2
+    )
+    options = {**options, "step_size": 0.5, "adapt_step_size": False, "find_heuristic_step_size": False}
+    chains = {"num_chains": 1} if lib.name == "numpyro" else {}
+    mcmc = run(lib, getattr(lib.split, name)(target, **options), num_warmup=0, num_samples=40, **chains)
+    found = lib.statistics(mcmc)
+    assert np.abs(lib.to_numpy(mcmc.get_samples()["x"])).max() < 1
+    assert 0 < found["diverging"].sum() < 40
+    assert np.isfinite(found["energy"]).all()
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,31 @@ The target is nonlinear and its subsets differ: U_m(x) = ½ a_m |x - c_m|² + ¼
 coordinates.
 """
 
+import importlib
+import re
+import warnings
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from split_common.schedule import naive, randomised, symmetric
+from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
+from split_common.trajectory import MAX_STEPS, MAX_WARMUP_STEPS
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
 NUM_SUBSETS = 4
-BUILDERS = [symmetric, naive, randomised]
+OUTER = Fraction(1 / (2 - 2 ** (1 / 3)))  # of Yoshida's step
+
+
+def yoshida(num_subsets):
+    """A naive step forwards, a longer one backwards, and one forwards again: fourth order, with negative weights."""
+    shares = (OUTER, 1 - 2 * OUTER, OUTER)
+    rows = [(row.subset, w * row.kick, w * row.drift) for w in shares for row in naive(num_subsets).rows]
+    return Schedule("Yoshida", rows, Reversal.PALINDROMIC)
+
+
+BUILDERS = [symmetric, naive, randomised, yoshida]
 INVERSE_MASS = np.array([1.0, 0.5, 2.0])
 
 
@@ -97,7 +113,7 @@ def test_volume_is_preserved(lib, build):
     assert abs(np.linalg.det(jacobian) - 1) < 1e-7
 
 
-@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1)])
+@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1), (yoshida, 4)])
 def test_order_of_the_energy_error(lib, build, order):
     """Slope of log |ΔH| against log ε over a fixed time, its median over starting points."""
     run, step_sizes, slopes = flow(lib, build), 0.4 / 2.0 ** np.arange(4, 8), []
@@ -111,6 +127,32 @@ def test_order_of_the_energy_error(lib, build, order):
     assert abs(np.median(slopes) - order) < 0.2
 
 
+def test_a_step_with_negative_weights(lib):
+    """Row by row in plain NumPy, for U(x) = |x|²/2 from x = 1 and p = 0."""
+    schedule, z, p = yoshida(1), 1.0, 0.0
+    for row in schedule.rows:
+        p -= 0.5 * float(row.kick) * z
+        z += 0.5 * float(row.drift) * p
+    np.testing.assert_allclose([z, p], [0.878616, -0.478890], atol=1e-6)
+    integrator = lib.integrator(schedule, lambda z, m: z, lib.array(np.ones(DIM)))
+    end = lib.integrate(integrator, np.ones(DIM), np.zeros(DIM), 0.5, 1, [0])
+    np.testing.assert_allclose(end, [np.full(DIM, z), np.full(DIM, p)], atol=1e-14, rtol=0)
+
+
+def test_whole_gradient_where_a_step_closes_without_a_kick(lib):
+    """Of drift, kick, drift nothing is kept to divide by the weight of the last kick, which is 0."""
+    half = Fraction(1, 2)
+    drifts_first = Schedule("drifts first", [(0, 0, half), (0, 1, half), (0, 0, 0)], Reversal.PALINDROMIC)
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * (z["x"] ** 2).sum(), lambda z, y: 0.0 * y * z["x"].sum(), lib.array(np.ones(2)), 1
+    )
+    z = {"x": lib.array(np.ones(DIM))}
+    integrator = lib.potential_integrator(drifts_first, potential, z)
+    order = lib.np.arange(1) if lib.name == "numpyro" else [0]
+    state = integrator.step(integrator.start(z, z, order), 0.1, order)
+    np.testing.assert_allclose(integrator.energies_and_grad(state)[1]["x"], state.z["x"])
+
+
 @pytest.mark.parametrize("num_subsets", [1, 2, 5])
 @pytest.mark.parametrize("build", BUILDERS)
 def test_the_packages_agree_on_a_trajectory(build, num_subsets):
@@ -118,6 +160,93 @@ def test_the_packages_agree_on_a_trajectory(build, num_subsets):
     order = np.random.default_rng(5).permutation(num_subsets)
     ends = [flow(lib, build, num_subsets)(z, p, 0.1, 10, order) for lib in (NumPyroBackend(), PyroBackend())]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("length", "step_size", "in_warmup", "expected"),
+    [
+        (1.0, 0.3, True, (4, 0.25)),
+        (1.0, 0.3, False, (4, 0.25)),
+        (1.0, 1e-3, True, (MAX_WARMUP_STEPS, 1e-3)),
+        (1.0, 1e-3, False, (1000, 1e-3)),
+        (1.0, 2.0**-13, False, (MAX_STEPS, 2.0**-13)),
+        (1.0, 1e-9, False, (MAX_STEPS, 1e-9)),
+        (1.0, 0.0, False, (MAX_STEPS, 0.0)),
+    ],
+)
+def test_steps_of_a_length(lib, length, step_size, in_warmup, expected):
+    steps_of_length = importlib.import_module(f"{lib.split.__name__}.trajectories").steps_of_length
+    arguments = (length, step_size, in_warmup)
+    if lib.name == "numpyro":
+        arguments = map(lib.np.asarray, arguments)
+    num_steps, exact = steps_of_length(*arguments)
+    assert int(num_steps) == expected[0]
+    assert float(exact) == pytest.approx(expected[1], rel=1e-12)
+
+
+def normal(lib):
+    """A standard normal, as a potential."""
+    return lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * z["x"] ** 2, lambda z, y: 0.0 * y * z["x"], lib.np.ones(1), 1
+    )
+
+
+def weights_and_precision(lib):
+    """A regression for the kernels that need a precision, and its data."""
+    X = np.random.default_rng(0).normal(size=(8, 2))
+
+    def model(X, y):
+        tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(4.0), 2.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(2), tau**-0.5).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    return model, (lib.array(X), lib.array(X @ [1.0, -1.0]))
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "options"),
+    [
+        (NumPyroBackend, "SymmetricSplitHMC", {}),
+        pytest.param(NumPyroBackend, "S3HMC", {}, marks=slow),
+        pytest.param(NumPyroBackend, "BlockGibbsHMC", {"trajectory": "hmc"}, marks=slow),
+        (PyroBackend, "SymmetricSplitHMC", {}),
+        (PyroBackend, "S3HMC", {}),
+        (PyroBackend, "BlockGibbsHMC", {"trajectory": "hmc"}),
+    ],
+)
+def test_trajectories_that_are_too_long_are_cut_and_warned_of(backend, name, options, monkeypatch):
+    """Once a run, and not where the number of steps is what the user gave."""
+    lib = backend()
+    for module in ("split_common.trajectory", f"{lib.split.__name__}.trajectories"):
+        monkeypatch.setattr(importlib.import_module(module), "MAX_STEPS", 4)
+    options = {**options, "step_size": 0.01, "adapt_step_size": False, "find_heuristic_step_size": False}
+    if lib.name == "pyro":
+        options["jit_compile"] = False
+    chains = {"num_chains": 2} if lib.name == "numpyro" else {}
+    model, args = weights_and_precision(lib)
+    if name == "SymmetricSplitHMC":
+        model, args = normal(lib), ()
+        chains["init_params"] = {"x": lib.np.zeros((2,) if chains else ())}
+
+    def run(**length):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            mcmc = lib.run(getattr(lib.split, name)(model, **options, **length), *args, num_warmup=2, **chains)
+            found = lib.statistics(mcmc)
+        return found["num_steps"], [str(w.message) for w in said if "cut off" in str(w.message)]
+
+    num_steps, said = run(trajectory_length=0.5)
+    assert np.all(num_steps == 4)
+    assert len(said) == 1
+    assert re.match("trajectories of length 0.5 at step size 0.01 are cut off at 4 steps, .* give a larger", said[0])
+    if lib.name == "pyro":
+        num_steps, said = run(num_steps=6)
+        assert np.all(num_steps == 6)
+        assert not said
 
 
 @pytest.mark.parametrize("build", [symmetric, naive])

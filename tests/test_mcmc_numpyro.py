@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax import random
-from numpyro.infer import HMC, MCMC, Predictive
+from numpyro.infer import HMC, MCMC, Predictive, init_to_value
 
 from numpyro_split import (
     S3HMC,
@@ -305,6 +305,24 @@ def test_divergences_are_rejections_not_exceptions():
     assert np.all(fields["diverging"])
     assert np.all(np.asarray(fields["accept_prob"]) == 0)
     assert np.all(np.isfinite(mcmc.get_samples()["b"]))
+
+
+def test_a_start_may_be_of_plain_numbers():
+    """Which the host leaves as they are where a site needs no transformation."""
+    values = {"float": 0.3, "int": 1, "scalar": np.float64(0.2), "whole": np.int64(2)}
+
+    def model(y):
+        total = sum(numpyro.sample(name, dist.Normal(0.0, 1.0)) for name in values)
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", dist.Normal(total, 1.0), obs=y)
+
+    kernel = SymmetricSplitHMC(
+        model, 2, init_strategy=init_to_value(values=values), step_size=1e-6, adapt_step_size=False, num_steps=1
+    )
+    draws = run(kernel, num_chains=1, num_warmup=0, num_samples=1, args=(jnp.arange(4.0),)).get_samples()
+    for name, value in values.items():
+        np.testing.assert_allclose(draws[name], float(value), atol=1e-3)
+        assert draws[name].dtype == jnp.result_type(float)
 
 
 def test_kernel_of_a_split_potential():

@@ -17,6 +17,7 @@ from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_moments, compare_with_reference
 
 SEED = 0
+PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 slow = pytest.mark.slow
 
 
@@ -49,6 +50,21 @@ def logistic(lib, num_rows=2000, dim=3):
             lib.ppl.sample("y", lib.dist.Bernoulli(logits=X @ w), obs=y)
 
     return model, (lib.array(X), lib.array(y))
+
+
+def sites_of_every_shape(lib):
+    """A regression whose latent sites are a scalar, a vector, a matrix and a simplex, and its 12 rows."""
+    rng = np.random.default_rng(3)
+
+    def model(X, y):
+        s = lib.ppl.sample("s", lib.dist.HalfNormal(lib.array(1.0)))
+        v = lib.ppl.sample("v", lib.dist.Normal(lib.np.zeros(2), 1.0).to_event(1))
+        m = lib.ppl.sample("m", lib.dist.Normal(lib.np.zeros((2, 2)), 1.0).to_event(2))
+        p = lib.ppl.sample("p", lib.dist.Dirichlet(lib.np.ones(3)))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ v + (X @ m).sum(-1) + p[0] - p[1], s + 0.1), obs=y)
+
+    return model, (lib.normal(rng, (12, 2)), lib.normal(rng, 12))
 
 
 def draws_of(lib, kernel, args, num_warmup=500, num_samples=4000, name="w", **options):
@@ -377,6 +393,46 @@ class TestPyro:
         with Listen():
             kernel.sample(draw)
         assert 0 < max(longest) < 1000
+
+    @pytest.mark.parametrize("bits", [64, 32])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"hessian_rank": 2},
+            *({"control_variate": c, "proposal": p} for c in ("taylor2", "taylor1", None) for p in PROPOSALS),
+        ],
+        ids=lambda options: " ".join(map(str, options.values())) or "default",
+    )
+    def test_sites_of_every_shape(self, lib, options, bits):
+        """A scalar, a vector, a matrix and a simplex: a surrogate of each order, or none, moves them all."""
+        lib.set_precision(bits)
+        model, args = sites_of_every_shape(lib)
+        if options:  # the default looks for its reference
+            options = {**options, "reference": {"s": 1.0, "v": [0.0, 0.0], "m": np.zeros((2, 2)), "p": [0.3, 0.3, 0.4]}}
+        kernel = lib.split.PenaltyMH(model, batch_size=4, num_batches=2, jit_compile=False, **options)
+        draws = draws_of(lib, kernel, args, 1, 3, name="s")[0].get_samples()
+        shapes = {"s": (3,), "v": (3, 2), "m": (3, 2, 2), "p": (3, 3)}
+        assert {name: tuple(u.shape) for name, u in draws.items()} == shapes
+        assert {u.dtype for u in draws.values()} == {lib.np.get_default_dtype()}
+        assert all(lib.np.isfinite(u).all() for u in draws.values())
+
+    def test_a_vector_of_sites_comes_apart_as_it_was_put_together(self, lib):
+        from pyro_split.control_variates import flatten, unflatten
+
+        z = {"s": lib.np.tensor(1.0), "v": lib.np.tensor([2.0, 3.0]), "m": lib.np.arange(4.0).reshape(2, 2)}
+        rows = {name: lib.np.stack([u, -u]) for name, u in z.items()}
+        for position, batch_dims in ((z, 0), (rows, 1)):
+            back = unflatten(flatten(position, batch_dims), z)
+            assert all(lib.np.equal(back[name], u) for name, u in position.items())
+
+    def test_chains_of_a_potential_start_where_they_are_told(self, lib):
+        model, args, _ = linear(lib)
+        potential = lib.split.split_model(model, args, num_subsets=2)
+        kernel = lib.split.PenaltyMH(potential, batch_size=20, num_batches=2, step_size=1e-6, adapt_step_size=False)
+        starts = lib.array([[0.0, 0.1], [0.2, 0.3]])
+        mcmc = lib.run(kernel, num_warmup=0, num_samples=1, num_chains=2, init_params={"w": starts})
+        np.testing.assert_allclose(mcmc.get_samples(group_by_chain=True)["w"][:, 0], starts, atol=1e-3)
 
     def test_chains_start_apart_and_audit_with_their_own_metric(self, lib):
         model, args, _ = linear(lib)

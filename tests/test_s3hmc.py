@@ -338,6 +338,64 @@ def test_gradients_are_counted(lib, case):
     assert taken[1] - taken[0] == 2 * case.grads  # what is taken to begin and to check the force is in both
 
 
+# of a precision that the likelihood depends on: operations whose derivative is zero at the reference, or everywhere
+FLAT = {
+    "relu": lambda lib, tau: lib.np.where(tau > 5.0, tau - 5.0, 0.0 * tau),
+    "clamp": lambda lib, tau: lib.np.clip(tau, 5.0, 9.0) - 5.0,
+    "step": lambda lib, tau: lib.np.where(tau > 5.0, 1.0, 0.0),
+    "untraced": lambda lib, tau: (
+        lib.np.where(tau > 5.0, tau - 5.0, 0.0 * tau) if float(tau.detach()) > 0 else 0.0 * tau
+    ),
+    "absent": lambda lib, tau: 0.0,
+}
+
+
+def flat_at_the_reference(lib, kind):
+    """A regression whose coefficients grow with their own precision, but only where it is large; and its data."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(NUM_ROWS, INPUTS))
+
+    def model(X, y):
+        tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(4.0), 0.5))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(INPUTS), tau**-0.5).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w * (1.0 + FLAT[kind](lib, tau)), 1.0), obs=y)
+
+    return model, (lib.array(X), lib.array(X @ [1.0, -1.0]))
+
+
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        *((PyroBackend, kind) for kind in FLAT),
+        *(pytest.param(NumPyroBackend, kind, marks=slow) for kind in ("relu", "clamp", "step", "absent")),
+    ],
+)
+def test_a_dependence_that_is_flat_at_the_reference_is_found(backend, kind):
+    """The step is its own reverse where the chain comes to where it is not flat; what is absent costs no data."""
+    lib = backend()
+    model, args = flat_at_the_reference(lib, kind)
+    kernel = lib.split.S3HMC(model, num_subsets=2)
+    potential = lib.prepared(kernel, args)
+    assert kernel._found.needs_data == (kind != "absent")
+    hierarchy = importlib.import_module(f"{lib.split.__name__}.hierarchy")
+    start = {"tau": lib.array(np.log(5.5)), "w": lib.array([0.4, -0.3])}
+    kinetic = hierarchy.HierarchicalKinetic.adapted_at(
+        kernel._found, lib.kinetic({("w",): np.ones(INPUTS)}), {"tau": start["tau"]}
+    )
+    integrator = kernel._integrator(potential, kinetic)
+    order = lib.np.arange(2) if lib.name == "numpyro" else [0, 1]
+    p = {"tau": lib.array(-0.5), "w": lib.array([0.5, 0.2])}
+    end = integrator.step(integrator.start(start, p, order), 0.1, order)
+    end = integrator.step(end, 0.1, order)
+    back = integrator.start(end.z, {name: -u for name, u in end.p.items()}, order)
+    for _ in range(2):
+        back = integrator.step(back, 0.1, order)
+    for name, u in start.items():
+        np.testing.assert_allclose(lib.to_numpy(back.z[name]), lib.to_numpy(u), atol=1e-9, rtol=0)
+
+
 @pytest.mark.parametrize("case", [WITHOUT_DATA, WITH_DATA], ids=name_of)
 def test_change_is_the_difference_of_energies(lib, case):
     f = flow(lib, case)

@@ -1,9 +1,12 @@
 """Sum over subsets and its gradient against the host's own potential, model shape by model shape."""
 
+import importlib
+import weakref
+
 import numpy as np
 import pytest
 
-from split_common.checks import ModelNotSplittableError
+from split_common.checks import ModelNotSplittableError, compare_split
 from split_common.schedule import naive, symmetric
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
@@ -190,6 +193,25 @@ def test_values_are_differentiable(lib):
     np.testing.assert_allclose(by_framework, grad, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("method", ["energies_and_grad", "potential_and_grad"])
+def test_gradients_of_subsets_are_summed_as_they_come(method, monkeypatch):
+    """Of 8 subsets' gradients no more are alive at a time than the last one and the sum."""
+    lib = PyroBackend()
+    potential = lib.split.split_model(*models.plate_from_shape(lib), num_subsets=8)
+    made, alive, honest = [], [], potential.subset_energies_and_grad
+
+    def watched(z, m):
+        alive.append(sum(grad() is not None for grad in made))
+        energies, grad = honest(z, m)
+        made.append(weakref.ref(grad["b"]))
+        return energies, grad
+
+    monkeypatch.setattr(potential, "subset_energies_and_grad", watched)
+    getattr(potential, method)({"b": lib.np.ones(models.DIM), "s": lib.np.zeros(())})
+    assert len(made) == 8
+    assert max(alive) <= 2
+
+
 def test_energies_are_the_terms_of_the_potential(lib):
     model, args = models.plate_from_shape(lib)
     z = position(lib, unconstrained_shapes(lib, model, args))
@@ -302,6 +324,44 @@ def test_large_data_that_do_not_divide_are_refused(lib):
         lib.split.split_model(model, (X, y), num_subsets=6)
 
 
+@pytest.mark.parametrize(("dtype", "near", "far"), [("f4", 2e-5, 5e-4), ("f8", 2e-9, 5e-8)])
+def test_precision_of_the_check(dtype, near, far):
+    """Energies and gradients that differ by more than rounding are refused, each for itself."""
+    energies, grad = np.array([100.0, 400.0, 500.0], dtype), np.array([300.0, 400.0], dtype).astype(float)
+    compare_split(1000.0 * (1 + near), energies, grad, grad * (1 + near))
+    for whole, split_grad in ((1000.0 * (1 + far), grad), (1000.0, grad * (1 + far))):
+        with pytest.raises(ModelNotSplittableError):
+            compare_split(whole, energies, grad, split_grad)
+
+
+def test_a_gradient_that_does_not_divide_is_refused(lib):
+    """Though the energy does: the rows' term is zero, and its gradient is that of a sum over all rows."""
+    held = (lambda x: x.detach()) if lib.name == "pyro" else lib._jax.lax.stop_gradient
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", X.shape[0]):
+            of_all_rows = X.sum(0) @ b
+            lib.ppl.sample("y", lib.dist.Normal(X @ b + of_all_rows - held(of_all_rows), 1.0), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="gradient"):
+        lib.split.split_model(model, models.data(lib), num_subsets=4)
+
+
+def test_a_model_that_divides_at_its_start_alone_is_refused(lib):
+    """At coefficients of zero, energy and gradient add up; the check is made near the start and not at it."""
+    infer = importlib.import_module("numpyro.infer" if lib.name == "numpyro" else "pyro.infer.autoguide.initialization")
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((X - X.mean(0)) @ b**2, 1.0), obs=y)
+
+    at_zero = infer.init_to_value(values={"b": lib.np.zeros(models.DIM)})
+    with pytest.raises(ModelNotSplittableError, match="against"):
+        lib.split.split_model(model, models.data(lib), num_subsets=4, init_strategy=at_zero)
+
+
 def test_data_axes_name_what_holds_rows(lib):
     """A square matrix has N rows by accident; naming the arguments tells it apart."""
     rng = np.random.default_rng(0)
@@ -333,6 +393,17 @@ def test_compensated_sums_of_any_length(size):
     total = compensated_sum(jnp.asarray(x))
     assert total.high.dtype == np.float32
     assert float(total.high) + float(total.low) == x.astype(float).sum()
+
+
+def test_differences_take_what_rounding_lost():
+    """Of two float32 energies that are one number as rounded."""
+    import jax.numpy as jnp
+
+    from numpyro_split.energies import compensated_sum, difference
+
+    new, old = (compensated_sum(jnp.array([2.0**24, extra], jnp.float32)) for extra in (1.0, 0.25))
+    assert float(new.high) == float(old.high)
+    assert float(difference(new, old)) == 0.75
 
 
 def test_float32_sums_survive_a_million_rows(lib):
