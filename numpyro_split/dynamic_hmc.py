@@ -270,7 +270,7 @@ class SplitNUTS(TreeHMC):
         ...     with numpyro.plate("data", y.shape[0]):
         ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
         >>> mcmc = MCMC(SplitNUTS(model, num_subsets=4), num_warmup=50, num_samples=50, progress_bar=False)
-        >>> mcmc.run(jax.random.key(0), jnp.linspace(-1.0, 3.0, 20))
+        >>> mcmc.run(jax.random.key(0), jnp.sin(jnp.arange(20.0)))
         >>> mcmc.get_samples()["mu"].shape
         (50,)
     """

@@ -251,7 +251,7 @@ class SplitNUTS(TreeHMC):
         ...     with pyro.plate("data", y.shape[0]):
         ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
         >>> mcmc = MCMC(SplitNUTS(model, num_subsets=4), warmup_steps=50, num_samples=50, disable_progbar=True)
-        >>> mcmc.run(torch.linspace(-1.0, 3.0, 20))
+        >>> mcmc.run(torch.sin(torch.arange(20.0)))
         >>> mcmc.get_samples()["mu"].shape
         torch.Size([50])
     """
