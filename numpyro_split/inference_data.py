@@ -1,31 +1,109 @@
-"""Draws and statistics for ArviZ."""
+"""Draws, statistics and observations for ArviZ."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
 from numpyro.infer import MCMC
 
+from numpyro_split.densities import Arguments, Data, Position, RowBlock
 
-def to_inference_data(mcmc: MCMC, **options: Any) -> Any:
+
+def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
-    The same as ``az.from_numpyro(mcmc, log_likelihood=False)``, which is complete as it comes. Pointwise
-    log-likelihoods (chains x draws x rows) are left out because they rarely fit where splitting is needed; ask
-    for them with ``log_likelihood=True``.
+    Without log-likelihoods it is the same as ``az.from_numpyro(mcmc, log_likelihood=False)``, which is complete as it
+    comes.
 
     Args:
-        mcmc: a :class:`numpyro.infer.MCMC` that has been run.
-        **options: passed on to ``arviz.from_numpyro``, such as ``coords`` and ``dims``.
+        mcmc: a :class:`numpyro.infer.MCMC` that has been run with a kernel of this package.
+        log_likelihood: whether to compute the log-likelihood of every observation at every draw, which ``az.loo``
+            needs: chains x draws x rows numbers. They are those of ``az.from_numpyro``, but computed in the memory of
+            one subset.
+        **options: passed on to ``arviz.from_numpyro``, such as ``coords``, ``dims`` and ``posterior_predictive``.
 
     Returns:
         ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x.
 
+    Raises:
+        ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
+            has no model.
+
     Example:
-        >>> from numpyro_split import to_inference_data  # then: az.summary(to_inference_data(mcmc))
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC
+        >>> from numpyro_split import SymmetricSplitHMC, to_inference_data
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), num_warmup=20, num_samples=20, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), jnp.array([1.2, -0.3, 0.8, 0.1]))
+        >>> idata = to_inference_data(mcmc, log_likelihood=True)
+        >>> idata.posterior["mu"].shape, idata.observed_data["y"].shape, idata.log_likelihood["y"].shape
+        ((1, 20), (4,), (1, 20, 4))
     """
     try:
         from arviz import from_numpyro
     except ImportError:
         from arviz_base import from_numpyro
-    return from_numpyro(mcmc, **{"log_likelihood": False, **options})
+    found = from_numpyro(mcmc, log_likelihood=False, **options)
+    if log_likelihood:
+        _add_log_likelihood(found, _log_likelihoods(mcmc))
+    return found
+
+
+def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
+    """The log-likelihood of each observation at each draw, by the host's function on one subset at a time."""
+    kernel: Any = object.__new__(type(mcmc.sampler))
+    kernel.__dict__.update(mcmc.sampler.__dict__)  # a copy: the kernel may have been run on other data since
+    if kernel.model is None:
+        raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
+    kernel._split_model(mcmc._args, mcmc._kwargs)
+    split, arguments = kernel._split, Arguments(mcmc._args, mcmc._kwargs, kernel._split._row_axes)
+    density, layout = split._density(arguments), split.layout
+    inside = {site.name: site for site in split.sites if density.plate in site.plates}
+    axes = {name: site.batch_ndim + site.plates[density.plate] for name, site in inside.items()}
+
+    @jax.jit
+    def of_rows(draws: Position, data: Data, rows: jax.Array) -> dict[str, jax.Array]:
+        block = RowBlock(rows)
+        draws = {name: block.take(x, 1 + axes[name]) if name in axes else x for name, x in draws.items()}
+        args, kwargs = density.rows(data, block)
+        return numpyro.infer.log_likelihood(density.model, draws, *args, **kwargs)
+
+    samples: Any = mcmc.get_samples(group_by_chain=True)
+    shape = next(iter(samples.values())).shape[:2]
+    draws = {name: samples[name].reshape(-1, *samples[name].shape[2:]) for name in split.site_sizes}
+    joined: dict[str, np.ndarray] = {}
+    for m in range(layout.num_subsets):
+        rows = np.asarray(layout.rows(m))
+        for name, terms in of_rows(draws, arguments.data, jnp.asarray(rows)).items():
+            terms = np.asarray(terms).reshape(*shape, *terms.shape[1:])
+            if name not in axes:
+                joined[name] = terms
+                continue
+            axis = 2 + axes[name]
+            whole = (*terms.shape[:axis], layout.num_rows, *terms.shape[axis + 1 :])
+            place = np.moveaxis(joined.setdefault(name, np.empty(whole, terms.dtype)), axis, 0)
+            place[rows] = np.moveaxis(terms, axis, 0)
+    return joined
+
+
+def _add_log_likelihood(found: Any, terms: dict[str, np.ndarray]) -> None:
+    """Put them into a group of their own, with the dimensions of the observed data."""
+    import xarray
+
+    observed, draws = found["observed_data"], found["posterior"]
+    variables = {
+        name: (("chain", "draw", *observed[name].dims[: values.ndim - 2]), values) for name, values in terms.items()
+    }
+    group = xarray.Dataset(variables, coords={"chain": draws["chain"], "draw": draws["draw"], **observed.coords})
+    if hasattr(found, "add_groups"):
+        found.add_groups(log_likelihood=group)
+    else:
+        found["log_likelihood"] = xarray.DataTree(group)

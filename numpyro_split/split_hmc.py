@@ -188,6 +188,14 @@ class SplitHMC(HamiltonianKernel):
             faults of model or data (see :func:`~numpyro_split.split_model`), a mass matrix of the wrong shape,
             or a start where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> from split_common.schedule import naive
+        >>> class PlainSplitHMC(SplitHMC):
+        ...     def _schedule(self, num_subsets):
+        ...         return naive(num_subsets)
+        >>> PlainSplitHMC(lambda y: None, num_subsets=4).num_subsets
+        4
     """
 
     _subset_permutation = "fixed"
@@ -271,7 +279,7 @@ class SymmetricSplitHMC(SplitHMC):
         ...     with numpyro.plate("data", y.shape[0]):
         ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
         >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=50, num_samples=50, progress_bar=False)
-        >>> mcmc.run(jax.random.key(0), jnp.linspace(-1.0, 3.0, 20))
+        >>> mcmc.run(jax.random.key(0), jnp.sin(jnp.arange(20.0)))
         >>> mcmc.get_samples()["mu"].shape
         (50,)
     """

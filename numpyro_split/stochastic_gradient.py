@@ -359,7 +359,7 @@ class SGLD(StochasticGradientKernel):
         ...     with numpyro.plate("data", y.shape[0]):
         ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
         >>> mcmc = MCMC(SGLD(model, batch_size=5, step_size=1e-3), num_warmup=50, num_samples=50, progress_bar=False)
-        >>> mcmc.run(jax.random.key(0), jnp.linspace(-1.0, 3.0, 100))
+        >>> mcmc.run(jax.random.key(0), jnp.sin(jnp.arange(100.0)))
         >>> mcmc.get_samples()["mu"].shape
         (50,)
     """

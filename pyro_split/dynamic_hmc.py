@@ -207,9 +207,11 @@ class TreeHMC(HamiltonianKernel):
 class SplitNUTS(TreeHMC):
     """The No-U-Turn sampler over subsets of the data.
 
-    Trajectories double until they turn back (the generalised criterion, with the checks across subtrees of today's
-    Stan); a state is taken by its weight, with a bias towards the newest half. At M = 1 it is the host's NUTS. A step
-    costs what the schedule costs, and under the symmetric one with M > 1 a forward pass on all the data besides.
+    Trajectories double until they turn back (the generalised criterion with Stan's checks across subtrees); a state is
+    taken by its weight, with a bias towards the newest half. At M = 1 it has the same target as the host's NUTS, but
+    not the same stopping rule: the host makes no checks across subtrees, and leaves half of each end's momentum out of
+    the sum. A step costs what the schedule costs, and under the symmetric one with M > 1 a forward pass on all the data
+    besides.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
@@ -251,7 +253,7 @@ class SplitNUTS(TreeHMC):
         ...     with pyro.plate("data", y.shape[0]):
         ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
         >>> mcmc = MCMC(SplitNUTS(model, num_subsets=4), warmup_steps=50, num_samples=50, disable_progbar=True)
-        >>> mcmc.run(torch.linspace(-1.0, 3.0, 20))
+        >>> mcmc.run(torch.sin(torch.arange(20.0)))
         >>> mcmc.get_samples()["mu"].shape
         torch.Size([50])
     """

@@ -1,46 +1,202 @@
-"""Draws and statistics for ArviZ."""
+"""Draws, statistics and observations for ArviZ."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.distributions import Unit
+from pyro.distributions.util import scale_and_mask
 from pyro.infer import MCMC
+from torch import Tensor
 
+from pyro_split.densities import ModelDensity, RowBlock
+from pyro_split.rows import plate_frame, sample_sites
+from pyro_split.splitting import ModelSplit
 from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 
 
-def to_inference_data(mcmc: MCMC, **options: Any) -> Any:
-    """Convert a finished run to ArviZ's format: posterior and every sampler statistic.
+def to_inference_data(
+    mcmc: MCMC,
+    *,
+    log_likelihood: bool = False,
+    posterior_predictive: dict[str, Tensor] | None = None,
+    **options: Any,
+) -> Any:
+    """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
+
+    The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
+    The model is run for them on the rows of one subset at a time.
 
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with a kernel of this package.
+        log_likelihood: whether to compute the log-likelihood of every observation at every draw, which ``az.loo``
+            needs: chains x draws x rows numbers, computed in the memory of one subset.
+        posterior_predictive: what Pyro's ``Predictive`` made of all the draws of the run, by site.
         **options: passed on to ``arviz.from_dict``, such as ``coords`` and ``dims``.
 
     Returns:
         ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x, with the names that
-        ``az.from_numpyro`` gives: ``lp`` (log density), ``acceptance_rate``, ``n_steps`` and so on.
+        ``az.from_numpyro`` gives: ``lp`` (log density), ``acceptance_rate``, ``n_steps`` and so on. A kernel made
+        from a :class:`~pyro_split.SplitPotential` has no model, and its run no observed data.
 
     Raises:
-        ValueError: when the run has no sampler statistics.
+        ValueError: when the run has no sampler statistics; and, with ``log_likelihood=True``, when it has no model that
+            still runs on its data, or no draws of some latent site.
+
+    Warns:
+        UserWarning: when the model can no longer be run on the arguments of the run; the observed data are then
+            left out.
 
     Example:
-        >>> from pyro_split import to_inference_data  # then: az.summary(to_inference_data(mcmc))
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> from pyro.infer import MCMC
+        >>> from pyro_split import SymmetricSplitHMC, to_inference_data
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), warmup_steps=20, num_samples=20, disable_progbar=True)
+        >>> mcmc.run(torch.tensor([1.2, -0.3, 0.8, 0.1]))
+        >>> idata = to_inference_data(mcmc, log_likelihood=True)
+        >>> idata.posterior["mu"].shape, idata.observed_data["y"].shape, idata.log_likelihood["y"].shape
+        ((1, 20), (4,), (1, 20, 4))
     """
-    draws = {name: x.detach().cpu().numpy() for name, x in mcmc.get_samples(group_by_chain=True).items()}
+    draws = mcmc.get_samples(group_by_chain=True)
     by_chain: list[Any] = mcmc._diagnostics  # in the order of the chains; diagnostics() sorts their names as strings
     missing = [name for name in STATISTICS if name not in by_chain[0]]
     if missing:
         raise ValueError(f"mcmc must have been run with a kernel of pyro_split, got no statistics {missing}")
+    posterior = {name: x.detach().cpu().numpy() for name, x in draws.items()}
+    groups = {"posterior": posterior, "sample_stats": _statistics(by_chain)}
+    if posterior_predictive:
+        shape = next(iter(draws.values())).shape[:2]
+        groups["posterior_predictive"] = {
+            name: x.detach().cpu().numpy().reshape(*shape, *x.shape[1:]) for name, x in posterior_predictive.items()
+        }
+    groups.update(_observations(mcmc, draws, log_likelihood))
+    return _from_dict({name: group for name, group in groups.items() if group}, options)
+
+
+def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
     names: list[str] = [
         name for name, values in by_chain[0].items() if isinstance(values, list) and name != "divergences"
     ]
     columns: dict[str, Any] = {name: np.array([chain[name] for chain in by_chain]) for name in names}
     statistics = {ARVIZ_NAMES.get(name, name): column for name, column in columns.items()}
     statistics["lp"] = -statistics.pop("potential_energy")
-    return _from_dict({"posterior": draws, "sample_stats": statistics}, options)
+    return statistics
+
+
+def _observations(mcmc: MCMC, draws: dict[str, Tensor], log_likelihood: bool) -> dict[str, dict[str, np.ndarray]]:
+    """The groups of what the model observes on the data of the run; none where they are out of reach."""
+    if mcmc.kernel.model is None:
+        if log_likelihood:
+            raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
+        return {}
+    try:
+        observations = Observations.of(mcmc)
+        groups = {"observed_data": observations.values(draws)}
+    except Exception as error:  # whatever a model raises whose data have changed or are gone
+        reason = f"the model does not run on the data of the run any more: {error!r}"
+        if log_likelihood:
+            raise ValueError(f"log_likelihood=True cannot be had, as {reason}") from error
+        warnings.warn(f"observed_data are left out, as {reason}", stacklevel=3)
+        return {}
+    if log_likelihood:
+        groups["log_likelihood"] = observations.log_likelihoods(draws)
+    return groups
+
+
+class Observations:
+    """The observed sites of a model, read from the rows of one subset after the other.
+
+    Args:
+        split: how the model divides.
+        density: its density on the data of a run.
+    """
+
+    def __init__(self, split: ModelSplit, density: ModelDensity):
+        self._density, self._plate, self._latents = density, density.plate, set(split.site_sizes)
+        inside = [site for site in split.sites if self._plate in site.plates]
+        if any(site.plates[self._plate] is None for site in inside):  # one site for each row: they are not joined
+            self._blocks = [RowBlock(torch.arange(split.layout.num_rows))]
+        else:
+            self._blocks = [RowBlock(torch.as_tensor(split.layout.rows(m))) for m in range(split.layout.num_subsets)]
+        self._local_axes = {
+            site.name: site.batch_ndim + (site.plates[self._plate] or 0)
+            for site in inside
+            if site.name in self._latents
+        }
+
+    @classmethod
+    def of(cls, mcmc: MCMC) -> Observations:
+        """Those of a run."""
+        kernel: Any = object.__new__(type(mcmc.kernel))
+        kernel.__dict__.update(mcmc.kernel.__dict__)  # a copy: the kernel may have been run on other data since
+        kernel._split_model(mcmc._args, mcmc._kwargs)
+        return cls(kernel._split, kernel._split._density(mcmc._args, mcmc._kwargs))
+
+    def values(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
+        """What each site observes. Factors observe nothing."""
+        joined: dict[str, np.ndarray] = {}
+        for block in self._blocks:
+            for name, site in self._sites(_draw(draws, 0, 0), block):
+                if not isinstance(site["fn"], Unit):
+                    value = site["value"].expand(torch.broadcast_shapes(site["value"].shape, site["fn"].shape()))
+                    self._place(joined, name, value, site["fn"].event_dim, plate_frame(site, self._plate), block)
+        return joined
+
+    def log_likelihoods(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
+        """The log-likelihood of each observation at each draw, chains and draws first."""
+        if missing := sorted(self._latents - set(draws)):
+            raise ValueError(f"log_likelihood=True needs draws of every latent site, got none of {missing}")
+        shape, joined = tuple(next(iter(draws.values())).shape[:2]), {}
+        for chain, draw in np.ndindex(shape):
+            terms: dict[str, np.ndarray] = {}
+            for block in self._blocks:
+                for name, site in self._sites(_draw(draws, chain, draw), block):
+                    term = scale_and_mask(site["fn"].log_prob(site["value"]), mask=site["mask"])
+                    self._place(terms, name, term, 0, plate_frame(site, self._plate), block)
+            for name, term in terms.items():
+                joined.setdefault(name, np.empty((*shape, *term.shape), term.dtype))[chain, draw] = term
+        return joined
+
+    def _sites(self, values: dict[str, Tensor], block: RowBlock) -> Iterator[tuple[str, Any]]:
+        """The observed sites on some rows, at constrained values of the latent ones."""
+        axes, density = self._local_axes, self._density
+        rows = {name: block.take(x, axes[name]) if name in axes else x for name, x in values.items()}
+        args, kwargs = density.rows_of(density.arguments.data, block.indices)
+        with torch.no_grad(), torch.random.fork_rng(), poutine.block(), pyro.validation_enabled(False):
+            model_trace = poutine.trace(poutine.condition(density.model, rows)).get_trace(*args, **kwargs)
+        for name, site in sample_sites(model_trace).items():
+            if site["is_observed"] and name not in self._latents and not site["infer"].get("_deterministic"):
+                yield name, site
+
+    def _place(
+        self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, frame: Any, block: RowBlock
+    ) -> None:
+        """Put the values of some rows among those of all rows; what lies outside the data plate is taken as it is."""
+        values = x.detach().cpu().numpy()
+        if frame is None or frame.dim is None:
+            joined[name] = values
+            return
+        axis = values.ndim - event_dim + frame.dim
+        shape = list(values.shape)
+        shape[axis] = self._density.layout.num_rows
+        whole = joined.setdefault(name, np.empty(shape, values.dtype))
+        np.moveaxis(whole, axis, 0)[block.indices.numpy()] = np.moveaxis(values, axis, 0)
+
+
+def _draw(draws: dict[str, Tensor], chain: int, draw: int) -> dict[str, Tensor]:
+    return {name: x[chain, draw] for name, x in draws.items()}
 
 
 def _from_dict(groups: dict[str, dict[str, np.ndarray]], options: dict[str, Any]) -> Any:

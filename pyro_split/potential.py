@@ -40,6 +40,18 @@ class SplitPotential:
         plate: name of the data plate; None for a potential made from functions.
         plate_size: N, the number of rows.
         subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+
+    Example:
+        >>> import torch
+        >>> potential = SplitPotential.from_functions(
+        ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, torch.arange(4.0), num_subsets=2
+        ... )
+        >>> z = {"mu": torch.tensor(1.0)}
+        >>> energy, grad = potential.potential_and_grad(z)
+        >>> float(energy), float(grad["mu"])
+        (3.5, -1.0)
+        >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
+        3.5
     """
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True):

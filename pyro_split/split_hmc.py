@@ -172,6 +172,14 @@ class SplitHMC(HamiltonianKernel):
             faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
             or a start where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> from split_common.schedule import naive
+        >>> class PlainSplitHMC(SplitHMC):
+        ...     def _schedule(self, num_subsets):
+        ...         return naive(num_subsets)
+        >>> PlainSplitHMC(lambda y: None, num_subsets=4).num_subsets
+        4
     """
 
     _subset_permutation = "fixed"
@@ -255,7 +263,7 @@ class SymmetricSplitHMC(SplitHMC):
         ...     with pyro.plate("data", y.shape[0]):
         ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
         >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), warmup_steps=50, num_samples=50, disable_progbar=True)
-        >>> mcmc.run(torch.linspace(-1.0, 3.0, 20))
+        >>> mcmc.run(torch.sin(torch.arange(20.0)))
         >>> mcmc.get_samples()["mu"].shape
         torch.Size([50])
     """

@@ -315,7 +315,7 @@ class SGLD(StochasticGradientKernel):
         ...     with pyro.plate("data", y.shape[0]):
         ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
         >>> mcmc = MCMC(SGLD(model, batch_size=5, step_size=1e-3), 50, warmup_steps=50, disable_progbar=True)
-        >>> mcmc.run(torch.linspace(-1.0, 3.0, 100))
+        >>> mcmc.run(torch.sin(torch.arange(100.0)))
         >>> mcmc.get_samples()["mu"].shape
         torch.Size([50])
     """

@@ -18,7 +18,12 @@ LIKELY_REASON = (
 
 
 class ModelNotSplittableError(ValueError):
-    """The sum over subsets is not the model's own potential, so no split kernel would be exact."""
+    """The sum over subsets is not the model's own potential, so no split kernel would be exact.
+
+    Example:
+        >>> issubclass(ModelNotSplittableError, ValueError)
+        True
+    """
 
 
 class NoFiniteStartError(ValueError):

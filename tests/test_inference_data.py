@@ -1,0 +1,208 @@
+"""Observed data and pointwise log-likelihoods for ArviZ, in both packages; what is made of them."""
+
+import arviz as az
+import jax
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+NUM_ROWS, NUM_SUBSETS = 23, 4  # subsets of 6, 6, 6 and 5 rows
+
+
+def data_of(lib):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(NUM_ROWS, 2))
+    return lib.array(X), lib.array(X[:, 0] + 0.3 * rng.normal(size=NUM_ROWS))
+
+
+def regression(lib):
+    def model(X, y=None):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.np.zeros(2), lib.np.ones(2)).to_event(1))
+        s = lib.ppl.sample("s", lib.dist.HalfNormal(lib.array(1.0)))
+        with lib.ppl.plate("data", X.shape[0]):
+            mean = lib.ppl.deterministic("mean", (X * b).sum(-1))
+            lib.ppl.sample("y", lib.dist.Normal(mean, s), obs=y)
+
+    return model
+
+
+def run(lib, model, *data, num_warmup=0, **options):
+    """A few draws by plain HMC; where they come from does not matter here."""
+    kernel = lib.split.NaiveSplitHMC(model, num_subsets=NUM_SUBSETS, num_steps=2, **options)
+    return lib.run(kernel, *data, num_warmup=num_warmup, num_samples=20)
+
+
+@pytest.fixture
+def standard(lib, cache={}):  # noqa: B006
+    """One run for each framework, for the tests that only look at it."""
+    if lib.name not in cache:
+        cache[lib.name] = run(lib, regression(lib), *data_of(lib), num_warmup=40)
+    return cache[lib.name]
+
+
+def normal_log_density(y, mean, sd):
+    return -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
+
+
+def test_groups_of_a_regression(lib, standard):
+    X, y = (lib.to_numpy(x) for x in data_of(lib))
+    idata = lib.split.to_inference_data(standard, log_likelihood=True)
+    assert set(idata.groups()) == {"posterior", "sample_stats", "log_likelihood", "observed_data"}
+    assert list(idata.observed_data) == list(idata.log_likelihood) == ["y"]
+    np.testing.assert_array_equal(idata.observed_data["y"], y)
+    b, s = idata.posterior["b"].values, idata.posterior["s"].values
+    np.testing.assert_allclose(idata.log_likelihood["y"], normal_log_density(y, b @ X.T, s[..., None]), rtol=1e-10)
+    assert idata.log_likelihood["y"].dims == ("chain", "draw", *idata.observed_data["y"].dims)
+
+
+def test_log_likelihoods_are_left_out_unless_asked_for(lib, standard):
+    idata = lib.split.to_inference_data(standard)
+    assert set(idata.groups()) == {"posterior", "sample_stats", "observed_data"}
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_leave_one_out(lib, standard):
+    loo = az.loo(lib.split.to_inference_data(standard, log_likelihood=True), pointwise=True)
+    assert np.isfinite(loo.loo_i).all()
+    assert loo.loo_i.shape == (NUM_ROWS,)
+
+
+def test_names_of_dimensions(lib, standard):
+    options = {"dims": {"y": ["patient"]}, "coords": {"patient": np.arange(NUM_ROWS) + 100}}
+    idata = lib.split.to_inference_data(standard, log_likelihood=True, **options)
+    assert idata.log_likelihood["y"].dims == ("chain", "draw", "patient")
+    np.testing.assert_array_equal(idata.observed_data["patient"], np.arange(NUM_ROWS) + 100)
+    np.testing.assert_array_equal(idata.log_likelihood["patient"], np.arange(NUM_ROWS) + 100)
+
+
+def test_posterior_predictive_checks(lib, standard):
+    """By the host's ``Predictive``, next to the observations."""
+    key = (jax.random.key(0),) if lib.name == "numpyro" else ()
+    predictive = lib.ppl.infer.Predictive(regression(lib), standard.get_samples())(*key, data_of(lib)[0])
+    idata = lib.split.to_inference_data(standard, posterior_predictive={"y": predictive["y"]})
+    assert idata.posterior_predictive["y"].dims == ("chain", "draw", *idata.observed_data["y"].dims)
+    az.plot_ppc(idata)
+    matplotlib.pyplot.close("all")
+
+
+def test_other_data_since(lib, standard):
+    """Each run's observations are those of its own arguments, and looking at the first leaves the second as it is."""
+    X, y = data_of(lib)
+    kernel = standard.sampler if lib.name == "numpyro" else standard.kernel
+    second = lib.run(kernel, X[:10], 2 * y[:10], num_warmup=0, num_samples=20)
+    for mcmc, values in ((second, 2 * y[:10]), (standard, y), (second, 2 * y[:10])):
+        idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+        np.testing.assert_array_equal(idata.observed_data["y"], lib.to_numpy(values))
+        assert idata.log_likelihood["y"].shape == (1, 20, len(values))
+
+
+def test_a_latent_for_each_row(lib):
+    """Observations with event dimensions that depend on it, and one outside the plate."""
+    Y = np.random.default_rng(1).normal(size=(NUM_ROWS, 3))
+
+    def model(Y, total):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+        lib.ppl.sample("total", lib.dist.Normal(mu, 1.0), obs=total)
+        with lib.ppl.plate("data", Y.shape[0]):
+            a = lib.ppl.sample("a", lib.dist.Normal(mu, 1.0))
+            lib.ppl.sample("Y", lib.dist.Normal(a[..., None], lib.np.ones(3)).to_event(1), obs=Y)
+
+    idata = lib.split.to_inference_data(run(lib, model, lib.array(Y), lib.array(0.7)), log_likelihood=True)
+    np.testing.assert_array_equal(idata.observed_data["Y"], Y)
+    assert idata.observed_data["total"].values.item() == 0.7
+    a, mu = idata.posterior["a"].values, idata.posterior["mu"].values
+    expected = normal_log_density(Y, a[..., None], 1.0).sum(-1)
+    np.testing.assert_allclose(idata.log_likelihood["Y"], expected, rtol=1e-10)
+    np.testing.assert_allclose(idata.log_likelihood["total"], normal_log_density(0.7, mu, 1.0), rtol=1e-10)
+
+
+def test_rows_that_the_model_indexes(lib):
+    """Data in a closure, rows dealt to subsets in another order, a mask, and a plate across the rows."""
+    rng = np.random.default_rng(2)
+    Y, seen = rng.normal(size=(3, NUM_ROWS)), rng.uniform(size=(3, NUM_ROWS)) < 0.8
+    values, mask = lib.array(Y), lib.array(seen)
+    mask_handler = (lib.ppl.handlers if lib.name == "numpyro" else lib.ppl.poutine).mask
+
+    def model():
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("columns", 3, dim=-2), lib.ppl.plate("data", NUM_ROWS, dim=-1) as i:
+            with mask_handler(mask=mask[:, i]):
+                lib.ppl.sample("Y", lib.dist.Normal(mu, 1.0), obs=values[:, i])
+
+    mcmc = run(lib, model, plate="data", subset_order="shuffled")
+    idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+    np.testing.assert_array_equal(idata.observed_data["Y"], Y)
+    mu = idata.posterior["mu"].values[..., None, None]
+    expected = np.where(seen, normal_log_density(Y, mu, 1.0), 0.0)
+    np.testing.assert_allclose(idata.log_likelihood["Y"], expected, rtol=1e-10)
+
+
+def test_a_potential_has_no_observations(lib):
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, lib.array(np.arange(8.0)), 2
+    )
+    kernel = lib.split.NaiveSplitHMC(potential, num_steps=1)
+    mcmc = lib.run(kernel, num_warmup=0, num_samples=4, init_params={"mu": lib.array(0.0)})
+    assert set(lib.split.to_inference_data(mcmc).groups()) == {"posterior", "sample_stats"}
+    with pytest.raises(ValueError, match="log_likelihood=True needs a model, got a run of a SplitPotential"):
+        lib.split.to_inference_data(mcmc, log_likelihood=True)
+
+
+class TestPyro:
+    """What only Pyro's side has to see to itself: the host keeps no observations."""
+
+    @pytest.fixture
+    def lib(self):
+        from tests.backends import PyroBackend
+
+        return PyroBackend()
+
+    def test_factors_and_subsampled_plates(self, lib):
+        """A factor observes nothing; a plate written for subsampling yields all its rows."""
+        y = lib.array(np.arange(NUM_ROWS) / 10.0)
+
+        def model(y):
+            mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+            lib.ppl.factor("extra", -0.5 * mu**2)
+            with lib.ppl.plate("data", len(y), subsample_size=5, subsample=None) as i:
+                lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y[i])
+
+        idata = lib.split.to_inference_data(run(lib, model, y, subset_order="shuffled"))
+        assert list(idata.observed_data) == ["y"]
+        np.testing.assert_array_equal(idata.observed_data["y"], y)
+
+    def test_a_site_for_each_row(self, lib):
+        y = lib.array(np.array([0.3, -1.0, 0.5, 2.0]))
+
+        def model(y):
+            mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+            for i in lib.ppl.plate("data", len(y)):
+                lib.ppl.sample(f"y_{i}", lib.dist.Normal(mu, 1.0), obs=y[i])
+
+        idata = lib.split.to_inference_data(run(lib, model, y, jit_compile=False))
+        assert [idata.observed_data[f"y_{i}"].values.item() for i in range(4)] == y.tolist()
+
+    def test_data_that_are_gone(self, lib):
+        """The draws are still converted, with a warning; log-likelihoods cannot be had."""
+        data = {"y": data_of(lib)[1]}
+
+        def model():
+            mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+            with lib.ppl.plate("data", NUM_ROWS) as i:
+                lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=data["y"][i])
+
+        mcmc = run(lib, model)
+        del data["y"]
+        with pytest.warns(UserWarning, match="observed_data are left out, as the model does not run"):
+            idata = lib.split.to_inference_data(mcmc)
+        assert set(idata.groups()) == {"posterior", "sample_stats"}
+        with pytest.raises(ValueError, match="log_likelihood=True cannot be had, as the model does not run"):
+            lib.split.to_inference_data(mcmc, log_likelihood=True)
+
+    def test_latent_sites_that_were_not_kept(self, lib):
+        kernel = lib.split.NaiveSplitHMC(regression(lib), num_subsets=NUM_SUBSETS, num_steps=2)
+        mcmc = lib.run(kernel, *data_of(lib), num_warmup=0, num_samples=4, save_params=["s"])
+        assert list(lib.split.to_inference_data(mcmc).observed_data) == ["y"]
+        with pytest.raises(ValueError, match=r"needs draws of every latent site, got none of \['b'\]"):
+            lib.split.to_inference_data(mcmc, log_likelihood=True)
