@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import numpy as np
@@ -33,6 +34,102 @@ def compiled_trajectory(integrator):
         return end.z["x"], end.p["x"]
 
     return jax.jit(run)
+
+
+def picklable_numpyro(X, y=None):
+    """A model at module level, which pickles."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    tau = numpyro.sample("tau", dist.Gamma(3.0, 2.0))
+    w = numpyro.sample("w", dist.Normal(np.zeros(2), tau**-0.5).to_event(1))
+    with numpyro.plate("data", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def picklable_pyro(X, y=None):
+    """The same in Pyro."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    tau = pyro.sample("tau", dist.Gamma(torch.tensor(3.0), torch.tensor(2.0)))
+    w = pyro.sample("w", dist.Normal(torch.zeros(2), tau**-0.5 * torch.ones(2)).to_event(1))
+    with pyro.plate("data", X.shape[0]):
+        pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+class NumPyroSession:
+    """One kernel in one MCMC of one chain, run again and again."""
+
+    def __init__(self, kernel, num_warmup, num_samples, **options):
+        from numpyro.infer import MCMC
+
+        self.mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, **options)
+
+    def fresh(self, *args, **kwargs):
+        """A run from the beginning; its last state."""
+        self.mcmc.post_warmup_state = None
+        return self._run(0, args, kwargs)
+
+    def again(self, *args, **kwargs):
+        """A run that goes on from the state that was set, or else from the last one."""
+        if self.mcmc.post_warmup_state is None:
+            self.mcmc.post_warmup_state = self.mcmc.last_state
+        state = self._run(1, args, kwargs)
+        self.mcmc.post_warmup_state = None
+        return state
+
+    def go_on(self, *args, **kwargs):
+        """A run that goes on as if the last one had not stopped."""
+        self.mcmc.post_warmup_state = state = self.mcmc.last_state
+        self.mcmc.run(state.rng_key, *args, **kwargs)
+
+    def _run(self, seed, args, kwargs):
+        import jax
+
+        self.mcmc.run(jax.random.key(seed), *args, **kwargs)
+        return self.mcmc.last_state
+
+
+class PyroSession:
+    """One kernel, run again and again; Pyro's MCMC begins afresh each time."""
+
+    def __init__(self, kernel, num_warmup, num_samples):
+        self.kernel, self.num_warmup, self.num_samples, self.mcmc = kernel, num_warmup, num_samples, None
+
+    def fresh(self, *args, seed=0, **kwargs):
+        import pyro
+        from pyro.infer import MCMC
+
+        last = []
+        pyro.set_rng_seed(seed)
+        self.mcmc = MCMC(
+            self.kernel,
+            self.num_samples,
+            self.num_warmup,
+            disable_progbar=True,
+            hook_fn=KeepState(last),
+        )
+        self.mcmc.run(*args, **kwargs)
+        self.mcmc.sampler.hook = None
+        return last[-1]
+
+    again = fresh
+
+
+class KeepState:
+    """Keeps a Pyro kernel's state after each iteration, with its expansion, as one value."""
+
+    def __init__(self, states):
+        self.states = states
+
+    def __call__(self, kernel, params, stage, i):
+        from types import SimpleNamespace
+
+        state, reference = kernel._state, getattr(kernel, "_reference", None)
+        taylor = None if reference is None else reference.taylor
+        self.states[:] = [SimpleNamespace(z=state.z, potential_energy=state.potential_energy, taylor=taylor)]
 
 
 class NumPyroBackend:
@@ -74,6 +171,41 @@ class NumPyroBackend:
         mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, **options)
         mcmc.run(self._jax.random.key(seed), *args, init_params=init_params)
         return mcmc
+
+    def run_thinned(self, kernel, *args, thinning, **options):
+        """A run that keeps every so many draws."""
+        return self.run(kernel, *args, thinning=thinning, **options)
+
+    def session(self, kernel, **options):
+        """One kernel in one MCMC, run again and again."""
+        return NumPyroSession(kernel, **options)
+
+    def state(self, mcmc):
+        """The last state of a run of one chain."""
+        return mcmc.last_state
+
+    def energy_of(self, state):
+        return state.potential_energy
+
+    def taylor(self, state):
+        """The expansion that a state rests on, or None."""
+        return getattr(state, "taylor", None)
+
+    def mutable(self, x):
+        """An array of the kind that users change in place."""
+        return np.array(x)
+
+    def predictive(self, model, mcmc, X):
+        from numpyro.infer import Predictive
+
+        return Predictive(model, mcmc.get_samples())(self._jax.random.key(0), X)
+
+    def picklable_model(self):
+        return picklable_numpyro
+
+    def double_precision(self):
+        """In a thread: JAX's precision is the thread's."""
+        return self._jax.enable_x64(True)
 
     def statistics(self, mcmc):
         """Every statistic by name, shape (chains, draws)."""
@@ -229,6 +361,9 @@ class PyroBackend:
         from pyro.infer import MCMC
 
         self.ppl.set_rng_seed(seed)
+        last = []
+        if num_chains == 1:
+            options.setdefault("hook_fn", KeepState(last))
         mcmc = MCMC(
             kernel,
             num_samples,
@@ -239,7 +374,40 @@ class PyroBackend:
             **options,
         )
         mcmc.run(*args)
+        mcmc.last_state = last[-1] if last else None
         return mcmc
+
+    def run_thinned(self, kernel, *args, thinning, **options):
+        """Pyro has no thinning but in what a user keeps: its streaming MCMC shows every draw."""
+        mcmc = self.run(kernel, *args, **options)
+        mcmc._samples = {name: x[:, thinning - 1 :: thinning] for name, x in mcmc._samples.items()}
+        return mcmc
+
+    def session(self, kernel, **options):
+        return PyroSession(kernel, **options)
+
+    def state(self, mcmc):
+        return mcmc.last_state
+
+    def energy_of(self, state):
+        return state.potential_energy
+
+    def taylor(self, state):
+        return getattr(state, "taylor", None)
+
+    def mutable(self, x):
+        return x.clone()
+
+    def predictive(self, model, mcmc, X):
+        from pyro.infer import Predictive
+
+        return Predictive(model, mcmc.get_samples())(X)
+
+    def picklable_model(self):
+        return picklable_pyro
+
+    def double_precision(self):
+        return contextlib.nullcontext()
 
     def statistics(self, mcmc):
         names = mcmc.kernel._statistic_names
