@@ -19,7 +19,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ["split_common", "numpyro_split", "pyro_split"]
 PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in p.read_text()]
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # an example shows how things are done well
+pytestmark = [
+    pytest.mark.filterwarnings("error::UserWarning"),  # an example shows how things are done well
+    pytest.mark.filterwarnings("ignore:Estimated shape parameter"),  # of az.loo; by chance where draws are few
+]
 TORCH_SEED = 67280421310721  # that of a fresh process
 
 

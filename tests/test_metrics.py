@@ -1,13 +1,11 @@
 """Predictive uncertainty and likelihoods, and the data loaders: known values, and errors that say what is wrong."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.stats import entropy as scipy_entropy
 from scipy.stats import multivariate_normal, norm
 
-from split_common import datasets, metrics, plots
+from split_common import datasets, metrics
 
 NUM_CLASSES = 10
 UNCERTAINTIES = [metrics.predictive_entropy, metrics.expected_entropy, metrics.mutual_information]
@@ -17,13 +15,6 @@ UNCERTAINTIES = [metrics.predictive_entropy, metrics.expected_entropy, metrics.m
 def probabilities():
     """Twenty draws of probabilities at seven points."""
     return np.random.default_rng(0).dirichlet(np.ones(NUM_CLASSES), size=(20, 7))
-
-
-@pytest.mark.parametrize("module", [metrics, datasets, plots], ids=lambda module: module.__name__)
-def test_examples(module):
-    result = doctest.testmod(module)
-    assert result.attempted
-    assert not result.failed
 
 
 def test_entropies_equal_scipys(probabilities):
