@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 
@@ -327,3 +329,10 @@ class PyroBackend:
         state = integrator.start(z, p, order)
         end = fixed_length(integrator, state, step_size, num_steps, order)
         return end.z["x"].numpy(), end.p["x"].numpy()
+
+
+_ALL = {backend.name: backend for backend in (NumPyroBackend, PyroBackend)}
+# Both, unless the one who starts the tests says otherwise: a package that fails to import fails its tests.
+PACKAGES = os.environ.get("SPLIT_TEST_PACKAGES", ",".join(_ALL)).split(",")
+BACKENDS = [_ALL[name] for name in PACKAGES]
+ABSENT = [backend for name, backend in _ALL.items() if name not in PACKAGES]
