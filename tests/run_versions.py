@@ -4,8 +4,8 @@
 ``.venv-versions/``. One line is printed for each environment; its full log is beside it. An environment whose Python is
 not on the path fails.
 
-torch comes as ``pip`` finds it: on Linux the wheels of PyPI bring CUDA, several GB for each environment with Pyro, unless
-pip's configuration knows PyTorch's CPU index or wheels of your own. For that reason Pyro runs on Python 3.11 only.
+torch comes as ``pip`` finds it: on Linux the wheels of PyPI bring CUDA, several GB for each environment with Pyro,
+unless pip's configuration knows PyTorch's CPU index. For that reason Pyro runs on Python 3.11 only.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ def run(name: str, environment: Environment) -> bool:
             outcome = "passed"
         except Failed as failure:
             outcome = f"FAILED ({failure}; {log.name})"
-    counts = re.findall(r"^(\d+ .*) in [\d.]+s", (place / "log.txt").read_text(), re.MULTILINE)
-    print(f"{name}: {outcome}; {counts[-1] if counts else 'no tests run'}; {time.monotonic() - start:.0f} s; {versions}")
+    found = re.findall(r"^(\d+ .*) in [\d.]+s", (place / "log.txt").read_text(), re.MULTILINE)
+    counts = found[-1] if found else "no tests run"
+    print(f"{name}: {outcome}; {counts}; {time.monotonic() - start:.0f} s; {versions}", flush=True)
     return outcome == "passed"
 
 
