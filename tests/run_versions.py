@@ -58,8 +58,8 @@ BOTH = ("numpyro", "pyro")
 OLD = ("numpy==1.26.*", "scipy==1.13.0", "xxhash==3.0.0", "arviz==0.22.0")
 ENVIRONMENTS = {
     "pinned": Environment("3.11", BOTH, BOTH, pinned=True),
-    "numpyro-only": Environment("3.11", ("numpyro",), ("numpyro",), pinned=True),
-    "pyro-only": Environment("3.11", ("pyro",), ("pyro",), pinned=True),
+    "numpyro-only": Environment("3.11", ("numpyro",), ("numpyro",), pinned=True, tests=tuple(ALONE)),
+    "pyro-only": Environment("3.11", ("pyro",), ("pyro",), pinned=True, tests=tuple(ALONE)),
     "numpyro-newest": Environment("3.12", ("numpyro",), ("numpyro",), ("arviz>=1",)),
     "numpyro-3.13": Environment("3.13", ("numpyro",), ("numpyro",), ("arviz>=1",)),
     "pyro-newest": Environment("3.11", ("pyro",), ("pyro",)),
