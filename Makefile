@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := split_common numpyro_split pyro_split tests benchmarks demo
 
-.PHONY: demo test test-slow test-notebooks lint types docs clean
+.PHONY: demo test test-slow test-versions test-notebooks lint types docs clean
 
 .venv-demo/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-demo
@@ -26,6 +26,12 @@ test: .venv-test/ready
 test-slow: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m 'slow or not slow' --durations=30
 
+# Other versions of Python and of the hosts, each in a fresh environment of .venv-versions/; needs python3.11, python3.12
+# and python3.13 on the path. Pyro runs on 3.11 only, and on Linux torch's default wheel brings CUDA, several GB an
+# environment, unless pip is told of a CPU build. Some only: make test-versions ENVIRONMENTS="numpyro-newest pyro-only"
+test-versions:
+	$(PYTHON) -m tests.run_versions $(ENVIRONMENTS)
+
 test-notebooks: .venv-test/ready
 	.venv-test/bin/python notebooks/run.py --quick
 
@@ -41,4 +47,4 @@ docs: .venv-test/ready
 	.venv-test/bin/mkdocs build --strict
 
 clean:
-	rm -rf .venv-demo .venv-test demo_output site
+	rm -rf .venv-demo .venv-test .venv-versions demo_output site

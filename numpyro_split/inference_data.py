@@ -10,7 +10,7 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.densities import Arguments, Data, Position, RowBlock
+from numpyro_split.densities import Arguments, Data, Position, RowBlock, as_jax
 
 
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
@@ -59,12 +59,12 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
     """The log-likelihood of each observation at each draw, by the host's function on one subset at a time."""
-    kernel: Any = object.__new__(type(mcmc.sampler))
-    kernel.__dict__.update(mcmc.sampler.__dict__)  # a copy: the kernel may have been run on other data since
+    kernel: Any = mcmc.sampler
     if kernel.model is None:
         raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-    kernel._split_model(mcmc._args, mcmc._kwargs)
-    split, arguments = kernel._split, Arguments(mcmc._args, mcmc._kwargs, kernel._split._row_axes)
+    args, kwargs = as_jax((mcmc._args, mcmc._kwargs))
+    split = kernel._prepare(mcmc.num_warmup, args, kwargs)[0]._known_split
+    arguments = Arguments(args, kwargs, split._row_axes)
     density, layout = split._density(arguments), split.layout
     inside = {site.name: site for site in split.sites if density.plate in site.plates}
     axes = {name: site.batch_ndim + site.plates[density.plate] for name, site in inside.items()}

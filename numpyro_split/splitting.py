@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
+from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import (
     ModelInfo,
-    _transforms_from_trace,
     _unconstrain_reparam,
     initialize_model,
     transform_fn,
@@ -131,7 +131,8 @@ class ModelSplit:
         self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
         self._local_axes: dict[str, int] = {}
         self._postprocess: Callable[..., Any] | None = None
-        self._transforms: Any = None
+        self._transforms: dict[str, Any] = {}
+        self._dynamic_support = False
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
@@ -232,16 +233,14 @@ class ModelSplit:
 
     def constrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """A map from a position to constrained values that runs the model only where a support depends on values."""
-        assert self._transforms is not None
-        if self._transforms.dynamic_support:
+        if self._dynamic_support:
             return self.postprocess_fn(args, kwargs)
-        return partial(transform_fn, self._transforms.inv_transforms)
+        return partial(transform_fn, self._transforms)
 
     def unconstrain(self, values: dict[str, jax.Array]) -> Position:
         """The position of constrained values by site; the rest of ``values`` is left out."""
-        assert self._transforms is not None
         latent = {name: values[name] for name in self.site_sizes}
-        return transform_fn(self._transforms.inv_transforms, latent, invert=True)
+        return transform_fn(self._transforms, latent, invert=True)
 
     def _density(self, arguments: Arguments) -> ModelDensity:
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program)
@@ -265,7 +264,9 @@ class ModelSplit:
         }
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
         self._postprocess = info.postprocess_fn
-        self._transforms = _transforms_from_trace(info.model_trace, raise_warnings=False)
+        supports = {name: info.model_trace[name]["fn"].support for name in z}
+        self._transforms = {name: biject_to(support) for name, support in supports.items()}
+        self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
         self._model.values = {
             name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
         }
@@ -293,6 +294,12 @@ class ModelSplit:
 def _as_arrays(z: Mapping[str, Any]) -> Position:
     """A position as floating-point arrays: the host hands on the plain numbers that an init strategy may give."""
     return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
+
+
+def _depends_on_values(support: Any) -> bool:
+    """Whether a bound of the support is not a plain number, and so may depend on other values of the model."""
+    bounds = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
+    return any(bound is not None and not isinstance(bound, int | float) for bound in bounds)
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:

@@ -139,10 +139,9 @@ class Observations:
     @classmethod
     def of(cls, mcmc: MCMC) -> Observations:
         """Those of a run."""
-        kernel: Any = object.__new__(type(mcmc.kernel))
-        kernel.__dict__.update(mcmc.kernel.__dict__)  # a copy: the kernel may have been run on other data since
-        kernel._split_model(mcmc._args, mcmc._kwargs)
-        return cls(kernel._split, kernel._split._density(mcmc._args, mcmc._kwargs))
+        args, kwargs = mcmc._args or (), mcmc._kwargs or {}
+        split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
+        return cls(split, split._density(args, kwargs))
 
     def values(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
         """What each site observes. Factors observe nothing."""

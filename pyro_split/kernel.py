@@ -213,23 +213,27 @@ class SplitKernel(MCMCKernel):
         """Divide and check the model, and learn from it and the data what the kernel needs to know of them."""
         potential = self._potential
         if potential is None:
-            assert self.model is not None
-            self._split = split = ModelSplit.find(
-                self.model,
-                args,
-                kwargs,
-                num_subsets=self._num_subsets,
-                plate=self._plate,
-                data_axes=self._data_axes,
-                subset_order=self._subset_order,
-                init_strategy=self._init_strategy,
-                jit_compile=self._jit_compile,
-            )
+            self._split = split = self._divide(args, kwargs)
             self._study_split(split, args, kwargs)
             self.transforms, potential = split.transforms, split.bind(args, kwargs)
         self._bound = potential
         self._set_up(potential, init_params, args, kwargs)
         return self, potential
+
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSplit:
+        """How the model divides over these arguments, checked."""
+        assert self.model is not None
+        return ModelSplit.find(
+            self.model,
+            args,
+            kwargs,
+            num_subsets=self._num_subsets,
+            plate=self._plate,
+            data_axes=self._data_axes,
+            subset_order=self._subset_order,
+            init_strategy=self._init_strategy,
+            jit_compile=self._jit_compile,
+        )
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn what else a kernel needs to know of a model that has just been divided."""

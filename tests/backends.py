@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 
 import numpy as np
 
@@ -172,20 +173,24 @@ class NumPyroBackend:
         mcmc.run(self._jax.random.key(seed), *args, init_params=init_params)
         return mcmc
 
-    def run_thinned(self, kernel, *args, thinning, **options):
-        """A run that keeps every so many draws."""
-        return self.run(kernel, *args, thinning=thinning, **options)
-
     def session(self, kernel, **options):
         """One kernel in one MCMC, run again and again."""
         return NumPyroSession(kernel, **options)
 
-    def state(self, mcmc):
-        """The last state of a run of one chain."""
-        return mcmc.last_state
+    def host_energy(self, model, args, kwargs, z):
+        """The host's own potential of the untouched model, a number."""
+        from numpyro.infer.util import potential_energy
 
-    def energy_of(self, state):
-        return state.potential_energy
+        return float(potential_energy(model, args, kwargs, z))
+
+    def log_likelihood(self, model, args, kwargs, z):
+        """Of the observed site y at an unconstrained position, a number."""
+        from numpyro.handlers import seed, substitute, trace
+        from numpyro.infer.util import _unconstrain_reparam
+
+        at_z = substitute(seed(model, 0), substitute_fn=lambda site: _unconstrain_reparam(z, site))
+        site = trace(at_z).get_trace(*args, **kwargs)["y"]
+        return float(site["fn"].log_prob(site["value"]).sum())
 
     def taylor(self, state):
         """The expansion that a state rests on, or None."""
@@ -377,20 +382,20 @@ class PyroBackend:
         mcmc.last_state = last[-1] if last else None
         return mcmc
 
-    def run_thinned(self, kernel, *args, thinning, **options):
-        """Pyro has no thinning but in what a user keeps: its streaming MCMC shows every draw."""
-        mcmc = self.run(kernel, *args, **options)
-        mcmc._samples = {name: x[:, thinning - 1 :: thinning] for name, x in mcmc._samples.items()}
-        return mcmc
-
     def session(self, kernel, **options):
         return PyroSession(kernel, **options)
 
-    def state(self, mcmc):
-        return mcmc.last_state
+    def host_energy(self, model, args, kwargs, z):
+        return float(self.host_potential_and_grad(model, args, kwargs, z)[0])
 
-    def energy_of(self, state):
-        return state.potential_energy
+    def log_likelihood(self, model, args, kwargs, z):
+        from pyro import poutine
+        from pyro.infer.mcmc.util import initialize_model
+
+        transforms = initialize_model(model, args, kwargs, initial_params=z)[2]
+        values = {name: transforms[name].inv(u) if name in transforms else u for name, u in z.items()}
+        site = poutine.trace(poutine.condition(model, values)).get_trace(*args, **kwargs).nodes["y"]
+        return float(site["fn"].log_prob(site["value"]).sum())
 
     def taylor(self, state):
         return getattr(state, "taylor", None)
@@ -504,3 +509,10 @@ class PyroBackend:
         state = integrator.start(z, p, order)
         end = fixed_length(integrator, state, step_size, num_steps, order)
         return end.z["x"].numpy(), end.p["x"].numpy()
+
+
+_ALL = {backend.name: backend for backend in (NumPyroBackend, PyroBackend)}
+# Both, unless the one who starts the tests says otherwise: a package that fails to import fails its tests.
+PACKAGES = os.environ.get("SPLIT_TEST_PACKAGES", ",".join(_ALL)).split(",")
+BACKENDS = [_ALL[name] for name in PACKAGES]
+ABSENT = [backend for name, backend in _ALL.items() if name not in PACKAGES]

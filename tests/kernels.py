@@ -23,6 +23,7 @@ class Entry(NamedTuple):
         is_noisy: whether its potential energy is an estimate from a few rows.
         least_subsets: fewest subsets that it works with.
         statistics: what it records besides the statistics of every kernel.
+        adapts: whether it adapts a step size.
     """
 
     name: str
@@ -31,10 +32,13 @@ class Entry(NamedTuple):
     is_noisy: bool = False
     least_subsets: int = 1
     statistics: tuple[str, ...] = ()
+    adapts: bool = True
 
-    def make(self, lib: Any, model: Any, num_subsets: int = 2, **options: Any) -> Any:
-        """The kernel of a model or a potential."""
+    def make(self, lib: Any, model: Any, num_subsets: int = 2, *, searches: bool = False, **options: Any) -> Any:
+        """The kernel of a model or a potential; ``searches`` for its first step size, as it does by default."""
         kernel = getattr(lib.split, self.name)
+        if self.adapts and not searches:
+            options["find_heuristic_step_size"] = False  # half of the time to compile
         if self.name == "PenaltyMH":
             options.setdefault("batch_size", 6)
             options.setdefault("num_batches", 3)
@@ -63,8 +67,8 @@ TABLE = {
     "PenaltyMH without control variate": Entry(
         "PenaltyMH", {"control_variate": None, "proposal": "random_walk"}, **FEW, statistics=PENALTY
     ),
-    "SGLD": Entry("SGLD", {"batch_size": 12, "step_size": 1e-5}, **FEW, statistics=("rows_touched",)),
-    "SGHMC": Entry("SGHMC", {"batch_size": 12, "step_size": 1e-5}, **FEW, statistics=("rows_touched",)),
+    "SGLD": Entry("SGLD", {"batch_size": 12, "step_size": 1e-5}, **FEW, statistics=("rows_touched",), adapts=False),
+    "SGHMC": Entry("SGHMC", {"batch_size": 12, "step_size": 1e-5}, **FEW, statistics=("rows_touched",), adapts=False),
 }
 
 
@@ -91,32 +95,32 @@ def data(lib: Any, num_rows: int = NUM_ROWS, shift: float = 0.0) -> tuple[Any, A
 
 def mixed(lib: Any) -> Problem:
     """A model of sites of every shape."""
-    held = {"offset": lib.array(np.zeros(1))}
 
-    def model(X: Any, y: Any = None, scale: float = 1.0, centred: bool = True) -> None:
+    def model(X: Any, y: Any = None) -> None:
         zero, one = lib.np.zeros(DIM), lib.np.ones(DIM)
         tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(3.0), lib.array(2.0)))
         w = lib.ppl.sample("w", lib.dist.Normal(zero, tau**-0.5 * one).to_event(1))
         m = lib.ppl.sample("m", lib.dist.Normal(lib.np.zeros((DIM, DIM)), lib.np.ones((DIM, DIM))).to_event(2))
         p = lib.ppl.sample("p", lib.dist.Dirichlet(2.0 * lib.np.ones(3)))
         a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
-        mean = a + X @ w + 0.1 * (X @ m).sum(-1) + (p * lib.array([-1.0, 0.0, 1.0])).sum() + held["offset"].sum()
+        mean = a + X @ w + 0.1 * (X @ m).sum(-1) + (p * lib.array([-1.0, 0.0, 1.0])).sum()
         lib.ppl.deterministic("total", w.sum())
         with lib.ppl.plate("data", X.shape[0]):
-            lib.ppl.sample("y", lib.dist.Normal(mean if centred else mean + 40.0, scale), obs=y)
+            lib.ppl.sample("y", lib.dist.Normal(mean, 1.0), obs=y)
 
-    return Problem(model, data(lib), held)
+    return Problem(model, data(lib), {})
 
 
 def small(lib: Any) -> Problem:
-    """One scalar under a precision."""
-    held: dict[str, Any] = {}
+    """One scalar under a precision; a number, a flag and an array of a closure."""
+    held = {"offset": lib.array(np.zeros(1))}
 
-    def model(X: Any, y: Any = None) -> None:
+    def model(X: Any, y: Any = None, scale: float = 1.0, centred: bool = True) -> None:
         tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(3.0), lib.array(2.0)))
         a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), tau**-0.5))
+        mean = a * X[:, 0] + held["offset"].sum()
         with lib.ppl.plate("data", X.shape[0]):
-            lib.ppl.sample("y", lib.dist.Normal(a * X[:, 0], 1.0), obs=y)
+            lib.ppl.sample("y", lib.dist.Normal(mean if centred else mean + 40.0, scale), obs=y)
 
     return Problem(model, data(lib), held)
 

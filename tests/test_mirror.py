@@ -43,6 +43,7 @@ def test_same_rooms():
     assert files("numpyro_split") == files("pyro_split")
 
 
+@pytest.mark.both_packages
 def test_same_public_names():
     import numpyro_split
     import pyro_split
@@ -50,6 +51,7 @@ def test_same_public_names():
     assert numpyro_split.__all__ == pyro_split.__all__
 
 
+@pytest.mark.both_packages
 @pytest.mark.parametrize(
     "name",
     [
