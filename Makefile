@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := split_common numpyro_split pyro_split tests benchmarks demo
 
-.PHONY: demo test test-slow test-versions test-notebooks lint types docs clean
+.PHONY: demo test test-contract test-slow test-versions test-notebooks lint types docs clean
 
 .venv-demo/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-demo
@@ -23,8 +23,15 @@ demo: .venv-demo/ready
 test: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal --durations=15
 
+# What is asked of every kernel. Programs run for a few iterations, so they are compiled fast, not to run fast.
+test-contract: export XLA_FLAGS = --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0 \
+	--xla_llvm_disable_expensive_passes=true
+test-contract: .venv-test/ready
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m contract --durations=15
+
+# Longer statistical checks; in pieces: make test-slow PART=tests/test_sbc.py
 test-slow: .venv-test/ready
-	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m 'slow or not slow' --durations=30
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m slow --durations=30 $(PART)
 
 # Other versions of Python and of the hosts, each in a fresh environment of .venv-versions/; needs python3.11, python3.12
 # and python3.13 on the path. Pyro runs on 3.11 only, and on Linux torch's default wheel brings CUDA, several GB an

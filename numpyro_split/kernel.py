@@ -30,7 +30,7 @@ from numpyro_split.densities import Arguments, Position, as_jax
 from numpyro_split.potential import SplitPotential
 from numpyro_split.prepared import PreparedKernels
 from numpyro_split.splitting import ModelSplit
-from numpyro_split.tracing import at_once
+from numpyro_split.tracing import at_once, one_thread_at_a_time
 from split_common.checks import (
     check_callable,
     check_choice,
@@ -146,6 +146,7 @@ class SplitKernel(MCMCKernel):
         """The draw and every statistic, so that plain ArviZ conversion is complete."""
         return ("z", *self._statistic_names)
 
+    @one_thread_at_a_time
     def init(
         self,
         rng_key: jax.Array,
@@ -183,6 +184,7 @@ class SplitKernel(MCMCKernel):
         kernel._state_like = _shapes(state, single)
         return state
 
+    @one_thread_at_a_time
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """One iteration, on the data given here; a state left by other data is brought up to date first."""
         check_is_state(type(self).__name__, state)
@@ -195,6 +197,7 @@ class SplitKernel(MCMCKernel):
         kernel._watch(state)
         return state
 
+    @one_thread_at_a_time
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
         kernel, potential, content = self._look_up(state, model_args, model_kwargs)
@@ -210,13 +213,26 @@ class SplitKernel(MCMCKernel):
         kernel._prepared = PreparedKernels()
         return kernel
 
+    @one_thread_at_a_time
     def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """Map from a position to constrained values and deterministic sites."""
         if self._model is None:
             return identity
         args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
-        return self._latest_like(args, kwargs)._known_split.postprocess_fn(args, kwargs)
+        split = self._latest_like(args, kwargs)._known_split
+        constrain = split.postprocess_fn(args, kwargs)
 
+        def postprocess(z: Position) -> Any:
+            # of a state that a run goes on from, the host asks this first
+            sizes = {name: jnp.size(u) for name, u in z.items()}
+            check_sites(
+                f"post_warmup_state must be a state of {type(self).__name__} on this model: it", sizes, split.site_sizes
+            )
+            return constrain(z)
+
+        return one_thread_at_a_time(postprocess)
+
+    @one_thread_at_a_time
     def get_constrain_fn(
         self, model_args: tuple[Any, ...] = (), model_kwargs: dict[str, Any] | None = None
     ) -> Callable[[Position], Any]:
@@ -224,7 +240,7 @@ class SplitKernel(MCMCKernel):
         if self._model is None:
             return identity
         args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
-        return self._latest_like(args, kwargs)._known_split.constrain_fn(args, kwargs)
+        return one_thread_at_a_time(self._latest_like(args, kwargs)._known_split.constrain_fn(args, kwargs))
 
     def get_diagnostics_str(self, state: Any) -> str:
         """What the progress bar shows."""

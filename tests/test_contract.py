@@ -32,10 +32,11 @@ SITES = {"tau", "w", "m", "p", "a"}
 
 
 @pytest.fixture(autouse=True)
-def _quick(lib, monkeypatch):
+def _quick(lib, monkeypatch, request):
     """That subsets add up is tested elsewhere; runs as short as these warn of what is no concern here."""
     splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
-    monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
+    if request.node.originalname != "test_spawned_chains":  # in whose processes it is made, and draws random numbers
+        monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(available_cpu|left by other data|depth|cut off|noise|χ²).*")
         yield

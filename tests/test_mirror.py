@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONLY_IN = {"numpyro_split": {"energies.py", "tracing.py"}, "pyro_split": {"capture.py"}}  # float32; how each traces
+ONLY_IN = {  # float32; how each traces; what a run may find on a kernel
+    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py"},
+    "pyro_split": {"capture.py", "running.py"},
+}
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
     {
@@ -31,7 +34,19 @@ LAYERS = [
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
     {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
-    {"splitting", "exactness", "potential", "densities", "rows", "energies", "capture", "tracing"},
+    {"prepared"},
+    {
+        "splitting",
+        "exactness",
+        "content",
+        "potential",
+        "densities",
+        "rows",
+        "energies",
+        "capture",
+        "tracing",
+        "running",
+    },
 ]
 
 
