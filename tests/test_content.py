@@ -1,0 +1,176 @@
+"""Digests: two contents have two, wherever they are computed, and no iteration pays for it."""
+
+import re
+
+import numpy as np
+import pytest
+
+from split_common.digest import Digest, digest_of_arrays
+from tests import kernels
+from tests.backends import NumPyroBackend
+
+NUM_ROWS = 10_007
+
+
+def base():
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(300, 7)), rng.integers(0, 2, 300), rng.normal(size=5).astype(np.float32)]
+
+
+def changes():
+    """Arrays that differ from the first, each in one way."""
+    a, b, c = base()
+    swapped, flipped, last = a.copy(), b.copy(), c.copy()
+    swapped[[3, 4]] = swapped[[4, 3]]
+    flipped[[10, 11]] = 1 - flipped[[10, 11]]
+    last[-1] = np.nextafter(last[-1], np.float32(9))
+    return {
+        "rows in another order": [swapped, b, c],
+        "two labels": [a, flipped, c],
+        "the last bit": [a, b, last],
+        "columns for rows": [a.T, b, c],
+        "another shape": [a.reshape(7, 300), b, c],
+        "another type": [a, b.astype(float), c],
+        "arrays in another order": [a, b, c][::-1],
+        "one fewer": [a, b],
+        "the sign of zero": [np.where(a == a[0, 0], -a, a), b, c],
+    }
+
+
+def traced(arrays, program="program"):
+    import jax
+    import jax.numpy as jnp
+
+    from numpyro_split.content import traced_digest
+
+    return np.asarray(jax.jit(lambda data: traced_digest(data, program))(tuple(jnp.asarray(x) for x in arrays)))
+
+
+@pytest.mark.parametrize("kind", list(changes()))
+def test_any_change_is_seen(kind):
+    assert digest_of_arrays(base()).key != digest_of_arrays(changes()[kind]).key
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+@pytest.mark.parametrize("kind", list(set(changes()) - {"another shape", "another type", "columns for rows"}))
+def test_any_change_is_seen_in_the_graph(kind, package):
+    """But for shapes and types, which are in the digest of the program."""
+    first, second = traced(base()), traced(changes()[kind])
+    assert np.all(first[:2] != second[:2])
+    assert np.all(first[2:] == second[2:])
+    assert np.all(traced(base(), "another program")[2:] != first[2:])
+
+
+def test_only_the_content_counts():
+    a, b, c = base()
+    wide = np.zeros((300, 14))
+    wide[:, ::2] = a
+    same = [[np.asfortranarray(a), b, c], [wide[:, ::2], b, c], [np.concatenate([a, a])[:300], b.copy(), c]]
+    assert {digest_of_arrays(arrays).key for arrays in same} == {digest_of_arrays(base()).key}
+    assert Digest().add("ab", "c").key != Digest().add("a", "bc").key
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_relabellings_are_told_apart(package):
+    """4,000 ways to give 100 of 200 rows the label 1, in float32: no two digests are the same (2⁻⁴¹ by chance)."""
+    import jax
+    import jax.numpy as jnp
+
+    from numpyro_split.content import traced_digest
+
+    rng = np.random.default_rng(1)
+    labels = np.array([rng.permutation(np.repeat([0.0, 1.0], 100)) for _ in range(4000)], np.float32)
+    assert len({digest_of_arrays([y]).key for y in labels}) == 4000
+    in_graph = jax.jit(jax.vmap(lambda y: traced_digest((y,), "")))(jnp.asarray(labels))
+    assert len({tuple(words) for words in np.asarray(in_graph)[:, :2]}) == 4000
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+)
+def test_arrays_of_every_type(dtype, package):
+    import jax.numpy as jnp
+
+    x = jnp.asarray(np.arange(6).reshape(2, 3) % 2, dtype)
+    assert traced([x]).shape == (4,)
+    assert np.any(traced([x]) != traced([x.at[0, 0].set(1)]))
+    assert digest_of_arrays([np.asarray(x)]).key != digest_of_arrays([np.asarray(x.at[0, 0].set(1))]).key
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_whatever_reaches_the_density_is_in_the_program(package):
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    from numpyro_split.content import program_of_model
+    from numpyro_split.densities import Arguments
+
+    held = {"prior": 1.0, "table": np.arange(4.0), "site": "mu"}
+
+    class Settings:
+        width = 2.0
+
+    def helper(mu):
+        return mu * Settings.width
+
+    def model(y, power=1, flag=False):
+        mu = numpyro.sample(held["site"], dist.Normal(0.0, held["prior"]))
+        with numpyro.plate("data", y.shape[0]):
+            mean = helper(mu) ** power + jnp.asarray(held["table"]).sum() * flag
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    def program(**options):
+        return program_of_model(model, Arguments((jnp.ones(5),), options))
+
+    seen = [program(), program(power=2), program(flag=True)]
+    held["prior"] = 1.5
+    seen.append(program())
+    held["site"] = "nu"
+    seen.append(program())
+    Settings.width = 3.0
+    seen.append(program())
+    held["table"] = np.array([0.0, 1.0, 2.0, 3.5])
+    seen.append(program(flag=True))
+    assert len(set(seen)) == len(seen)
+    assert program(flag=True) == seen[-1]
+    assert program_of_model(model, Arguments((jnp.zeros(5),), {"flag": True})) == seen[-1]  # values are no part of it
+    assert program_of_model(model, Arguments((jnp.zeros(6),), {"flag": True})) != seen[-1]
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "PenaltyMH"])
+def test_no_iteration_digests_the_data(name, package):
+    """Of a loop over iterations whose data are arguments, only a branch that is taken once makes words of the rows."""
+    import jax
+
+    lib = NumPyroBackend()
+    args = kernels.data(lib, NUM_ROWS)
+    kernel = kernels.TABLE[name].make(lib, kernels.small(lib).model)
+    state = kernel.init(jax.random.key(0), 5, None, args, {})
+
+    def run(state, args):
+        return jax.lax.fori_loop(0, 10, lambda _, state: kernel.sample(state, args, {}), state)
+
+    text = jax.jit(run).lower(state, args).compile().as_text()
+    computations = dict(re.findall(r"^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
+    words = re.compile(rf"= u32\[(?:\d+,)*{NUM_ROWS}(?:,\d+)*\]")
+    assert any(words.search(body) for body in computations.values())  # there is a digest at all
+
+    def reached(name, found):
+        """Computations called from one, but for the branches of conditionals."""
+        if name in found or name not in computations:
+            return found
+        found.add(name)
+        for line in computations[name].splitlines():
+            if " conditional(" not in line:
+                for called in re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.-]+)", line):
+                    reached(called, found)
+        return found
+
+    loops = re.findall(r" while\(.*?body=%?([\w.-]+)", text)
+    assert loops
+    for loop in set().union(*(reached(loop, set()) for loop in loops)):
+        made = [line for line in computations[loop].splitlines() if words.search(line)]
+        assert all(re.search(r"\b(parameter|get-tuple-element)\(", line) for line in made), made[:3]
