@@ -35,18 +35,8 @@ LAYERS = [
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
     {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
     {"prepared"},
-    {
-        "splitting",
-        "exactness",
-        "content",
-        "potential",
-        "densities",
-        "rows",
-        "energies",
-        "capture",
-        "tracing",
-        "running",
-    },
+    {"splitting", "exactness", "content", "potential", "densities", "rows"},
+    {"energies", "capture", "tracing", "running"},
 ]
 
 
