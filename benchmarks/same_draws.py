@@ -38,7 +38,8 @@ if sys.argv[1] == "numpyro":
         with numpyro.plate("data", X.shape[0]):
             numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
     for name, options in OPTIONS.items():
-        mcmc = MCMC(getattr(split, name)(model, num_subsets=3, **options), num_warmup=60, num_samples=60, progress_bar=False)
+        kernel = getattr(split, name)(model, num_subsets=3, **options)
+        mcmc = MCMC(kernel, num_warmup=60, num_samples=60, progress_bar=False)
         mcmc.run(jax.random.key(1), jnp.asarray(X), jnp.asarray(y))
         draws[name] = np.concatenate([np.asarray(x).reshape(60, -1) for x in mcmc.get_samples().values()], 1)
 else:
