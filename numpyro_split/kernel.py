@@ -25,6 +25,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from numpyro_split.adaptation import AdaptationSettings
+from numpyro_split.captured import check_captured
 from numpyro_split.content import Content, DataDigest, program_of_model, program_of_potential
 from numpyro_split.densities import Arguments, Position, as_jax
 from numpyro_split.potential import SplitPotential
@@ -275,6 +276,7 @@ class SplitKernel(MCMCKernel):
         with at_once():
             arguments = self._arguments(args, kwargs)
             if self._model is not None:
+                check_captured(self._model)
                 program = program_of_model(self._model, arguments)
             else:
                 program = program_of_potential(self._given_potential, init_params or self._given_start or {})

@@ -174,3 +174,49 @@ def test_no_iteration_digests_the_data(name, package):
     for loop in set().union(*(reached(loop, set()) for loop in loops)):
         made = [line for line in computations[loop].splitlines() if words.search(line)]
         assert all(re.search(r"\b(parameter|get-tuple-element)\(", line) for line in made), made[:3]
+
+
+TABLE = np.arange(3.0)
+
+
+def from_outside(y):
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("data", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu + jnp.asarray(TABLE).sum(), 1.0), obs=y)
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+@pytest.mark.parametrize("kind", ["global", "closure", "function of a function"])
+def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
+    """In float32 JAX keeps its copy of a float64 array; NumPyro alone would go on with the old values."""
+    lib = NumPyroBackend()
+    lib.set_precision(32)
+    dist, table = lib.dist, np.arange(3.0)
+
+    def total():
+        return lib.np.asarray(table).sum()
+
+    def of_closure(y):
+        mu = lib.ppl.sample("mu", dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", dist.Normal(mu + lib.np.asarray(table).sum(), 1.0), obs=y)
+
+    def of_function(y):
+        mu = lib.ppl.sample("mu", dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", dist.Normal(mu + total(), 1.0), obs=y)
+
+    model = {"global": from_outside, "closure": of_closure, "function of a function": of_function}[kind]
+    session = lib.session(lib.split.SymmetricSplitHMC(model, num_subsets=2, num_steps=2), num_warmup=1, num_samples=1)
+    y = lib.array(np.linspace(-1.0, 1.0, 9)[[3, 1, 4, 0, 5, 2, 6, 8, 7]])
+    session.fresh(y)
+    changed = TABLE if kind == "global" else table
+    changed += 1.0
+    with pytest.raises(ValueError, match=r"(?i)'table'.*changed in place"):
+        session.fresh(y)
+    changed -= 1.0
+    session.fresh(y)

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ONLY_IN = {  # float32; how each traces; what a run may find on a kernel
-    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py"},
+    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py", "captured.py"},
     "pyro_split": {"capture.py", "running.py"},
 }
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
@@ -36,7 +36,7 @@ LAYERS = [
     {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
     {"prepared"},
     {"splitting", "exactness", "content", "potential", "densities", "rows"},
-    {"energies", "capture", "tracing", "running"},
+    {"energies", "capture", "captured", "tracing", "running"},
 ]
 
 
