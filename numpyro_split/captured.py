@@ -66,7 +66,7 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple):
         yield from ((f"[{i}]", x) for i, x in enumerate(value))
     elif callable(value) and not isinstance(value, type):
-        yield from (("", getattr(type(value), "__call__", None)), *getattr(value, "__dict__", {}).items())
+        yield from (("", type(value).__call__), *getattr(value, "__dict__", {}).items())
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

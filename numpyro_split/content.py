@@ -201,7 +201,7 @@ def _constants(expression: Any) -> Iterator[Any]:
     yield from getattr(expression, "consts", ())
     for equation in getattr(expression, "jaxpr", expression).eqns:
         for operand in equation.invars:
-            value = getattr(operand, "val", None)
+            value: Any = getattr(operand, "val", 0.0)
             if np.ndim(value):
                 yield value
         for parameter in equation.params.values():

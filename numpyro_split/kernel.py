@@ -253,7 +253,7 @@ class SplitKernel(MCMCKernel):
         return {**self.__dict__, "_prepared": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self._prepared = PreparedKernels()
 
     def _prepare(
@@ -311,6 +311,7 @@ class SplitKernel(MCMCKernel):
             kernel = kernel._without_knowledge()
             content = self._content(program, arguments)
         assert content is not None
+        assert kernel is not None
         kernel._check_state(state)
         return kernel, kernel._bind(args, kwargs), content
 

@@ -470,14 +470,15 @@ class PenaltyMH(MinibatchKernel):
         if self._knows_data:
             state = state._replace(taylor=self._reference.taylor)
             adapter = self._adapter(potential, state.taylor, state.z)
+            rng_key, key_adapt = random.split(state.rng_key)
+            state = state._replace(rng_key=rng_key)
             if self._has_laplace_metric:
-                fresh = adapter.init(state.z, None, self._laplace_metric, state.rng_key)
+                fresh = adapter.init(state.z, None, self._laplace_metric, key_adapt)
                 metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
                 state = state._replace(adapt_state=state.adapt_state._replace(**metric))
             else:
-                rng_key, key_adapt = random.split(state.rng_key)
                 adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
-                state = state._replace(adapt_state=adapt_state, rng_key=rng_key)
+                state = state._replace(adapt_state=adapt_state)
         elif state.taylor is not None:
             old = state.taylor
             order = 1 if old.hessian is None else 2

@@ -91,19 +91,19 @@ def split_model(
         ('data', (4, 3, 3))
     """
     check_callable("model", model)
-    model_args, model_kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+    args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
     split = ModelSplit.find(
         model,
-        model_args,
-        model_kwargs,
+        args,
+        kwargs,
         num_subsets=num_subsets,
         plate=plate,
         data_axes=data_axes,
         subset_order=subset_order,
         init_strategy=init_strategy,
-        program=program_of_model(model, Arguments(model_args, model_kwargs)),
+        program=program_of_model(model, Arguments(args, kwargs)),
     )
-    return split.bind(model_args, model_kwargs)
+    return split.bind(args, kwargs)
 
 
 class ModelSplit:

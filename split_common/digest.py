@@ -39,7 +39,7 @@ class Digest:
         """Add the type, the shape and every byte of an array of numbers."""
         self.add(str(x.dtype), str(x.shape))
         for block in _contiguous_blocks(x):
-            self._hash.update(block.reshape(-1).view(np.uint8))
+            self._hash.update(block.reshape(-1).view(np.uint8).data)
         return self
 
     @property

@@ -34,11 +34,11 @@ class Entry(NamedTuple):
     statistics: tuple[str, ...] = ()
     adapts: bool = True
 
-    def make(self, lib: Any, model: Any, num_subsets: int = 2, *, searches: bool = False, **options: Any) -> Any:
-        """The kernel of a model or a potential; ``searches`` for its first step size, as it does by default."""
+    def make(self, lib: Any, model: Any, num_subsets: int = 2, **options: Any) -> Any:
+        """The kernel of a model or a potential; it looks for no first step size, which is half of the compiling."""
         kernel = getattr(lib.split, self.name)
-        if self.adapts and not searches:
-            options["find_heuristic_step_size"] = False  # half of the time to compile
+        if self.adapts:
+            options["find_heuristic_step_size"] = False
         if self.name == "PenaltyMH":
             options.setdefault("batch_size", 6)
             options.setdefault("num_batches", 3)

@@ -35,6 +35,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "num_subsets"), KERNELS)
 def test_moments_are_exact(lib, name, options, num_subsets):
     """Six moments of a conjugate regression; a false alarm has probability 2.7e-5 each, 0.26 % for all 96."""
@@ -264,6 +265,7 @@ def test_uniforms_are_each_taken_once():
     np.testing.assert_array_equal(fifty(keys[1]), expected[1])
 
 
+@pytest.mark.slow
 def test_threshold_adapts_in_warmup_and_stays(lib):
     """In warm-up until draws of the wide coordinate correlate by about one half (0.14 to 0.77 in 100 runs)."""
     scales = np.array([1.0, 20.0])

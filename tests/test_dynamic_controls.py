@@ -23,6 +23,8 @@ import pytest
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_moments
 
+pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have a bundle of asks for each kernel
+
 SCALES = np.array([1.0, 3.0])
 FIXED = {"adapt_step_size": False, "adapt_mass_matrix": False, "find_heuristic_step_size": False}
 LENGTHS = {

@@ -25,6 +25,8 @@ import pytest
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Comparison, assert_agree, compare_moments
 
+pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have a bundle of asks for each kernel
+
 NUM_ROWS, PRIOR_SHARE = 13, 0.1
 CORRELATION = 0.9
 BANANA_SCALE, BANANA_BEND = 0.6, 0.3  # more bend has tails that make z values of a few thousand draws unreliable

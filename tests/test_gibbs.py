@@ -117,6 +117,7 @@ GRID = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lib", "form", "num_subsets", "trajectory", "seed"), GRID, indirect=["lib"])
 def test_moments_are_those_of_quadrature(lib, form, num_subsets, trajectory, seed):
     """Means and variances of precisions and of a weight of each unit.
@@ -170,6 +171,7 @@ def compare_in_the_setting_of_the_controls(lib, seed=0):
     return run(lib, "precision", 1, seed, LENGTHS_OF_CONTROLS[lib.name], **SETTING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lib", "name"),
     [
@@ -187,6 +189,7 @@ def test_broken_kernel_disagrees(lib, name, monkeypatch):
         assert_agree(compare_in_the_setting_of_the_controls(lib))
 
 
+@pytest.mark.slow
 @slow
 def test_unbroken_kernel_agrees_in_the_setting_of_the_controls(lib):
     """What the controls show is their fault and not their setting (16 comparisons, 0.04 %)."""
@@ -282,6 +285,7 @@ def draw_many(lib, kernel, z, num, seed=0):
     return {name: np.stack([lib.to_numpy(draw[name]) for draw in draws]) for name in z}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_variances", [False, pytest.param(True, marks=slow)], ids=["precisions", "variances"])
 def test_draws_have_the_conjugate_distribution(lib, as_variances):
     """Kolmogorov-Smirnov for each of three precisions, p > 1e-4, and three correlations: a false alarm 0.04 %."""

@@ -57,6 +57,7 @@ def standard():
     return run(num_samples=100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chain_method",
     ["parallel", pytest.param("sequential", marks=slow), pytest.param(jax.vmap, marks=slow)],
@@ -69,6 +70,7 @@ def test_chain_methods_give_the_same_draws(chain_method, standard):
     np.testing.assert_allclose(draws, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [S3HMC, pytest.param(BlockGibbsHMC, marks=slow)])
 def test_precisions_are_found_where_chains_run_in_parallel(kernel):
     """``init`` is then called inside a transformation."""
@@ -84,6 +86,7 @@ def test_precisions_are_found_where_chains_run_in_parallel(kernel):
     assert "tau -> b" in repr(mcmc.sampler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_model_args", [pytest.param(False, marks=slow), True])
 def test_new_data_on_the_same_object(jit_model_args):
     mcmc = run(num_chains=1, jit_model_args=jit_model_args, num_samples=200)
@@ -92,6 +95,7 @@ def test_new_data_on_the_same_object(jit_model_args):
     assert abs(b.mean() + 2.0) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chain_method", "num_chains", "jit_model_args"),
     [("sequential", 1, True), pytest.param("vectorized", 2, False), pytest.param("sequential", 2, False, marks=slow)],
@@ -110,6 +114,7 @@ def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains,
     np.testing.assert_allclose(float(state.potential_energy), float(expected), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [KERNELS[0], *(pytest.param(kernel, marks=slow) for kernel in KERNELS[1:])])
 def test_resuming_continues_the_chain(kernel):
     args = make_data()
@@ -130,6 +135,7 @@ def test_warmup_then_run_skips_warmup():
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_run", [pytest.param(False, marks=slow), True])
 def test_pickled_kernel_goes_on(after_run):
     mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=20, progress_bar=False)
@@ -153,6 +159,7 @@ def test_thinning_and_extra_fields():
     assert mcmc.get_samples()["b"].shape == (5, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [random.key(0), random.PRNGKey(0)], ids=["typed", "raw"])
 def test_both_kinds_of_keys(key):
     mcmc = MCMC(
@@ -266,6 +273,7 @@ def test_a_drawn_order_opens_each_trajectory_afresh():
     assert set(np.asarray(mcmc.get_extra_fields()["num_grads"])) == {5 * 6 + 1}
 
 
+@pytest.mark.slow
 def test_naive_splitting_draws_what_plain_hmc_would():
     """The same transition whatever M: only rounding differs."""
     draws = [
@@ -354,6 +362,7 @@ def test_one_compilation_serves_all_iterations():
     assert len(traces) == count
 
 
+@pytest.mark.slow
 def test_runs_as_a_block_of_gibbs():
     """NumPyro's composite kernel asks for refresh, wrap_model and get_constrain_fn."""
     gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")

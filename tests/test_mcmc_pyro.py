@@ -71,6 +71,7 @@ def test_chains_in_processes_of_their_own(mp_context, monkeypatch):
     assert to_inference_data(mcmc).sample_stats["energy"].shape == (2, 10)
 
 
+@pytest.mark.slow
 def test_pickled_before_and_after_a_run():
     kernel = pickle.loads(pickle.dumps(SymmetricSplitHMC(model, num_subsets=4)))
     mcmc = run(kernel)
@@ -78,6 +79,7 @@ def test_pickled_before_and_after_a_run():
     torch.testing.assert_close(again.get_samples()["b"], mcmc.get_samples()["b"])
 
 
+@pytest.mark.slow
 def test_seed_decides_the_draws():
     torch.testing.assert_close(run(seed=3).get_samples()["b"], run(seed=3).get_samples()["b"], rtol=0, atol=0)
 
@@ -90,6 +92,7 @@ def test_traced_and_replayed_models_give_the_same_draws():
     torch.testing.assert_close(traced, replayed, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_new_data_on_the_same_object():
     mcmc = run(num_samples=200)
     mcmc.run(*make_data(seed=1, slope=-2.0))

@@ -96,6 +96,7 @@ def posterior_cases():
         yield pytest.param(options, marks=slow if rests else [], id=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", posterior_cases())
 def test_linear_regression(lib, options):
     model, args, moments = linear(lib)
@@ -111,6 +112,7 @@ def test_linear_regression(lib, options):
             assert_agree(compare_moments("w", draws, *moments()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -173,6 +175,7 @@ def test_estimated_energy_is_the_energy_to_within_the_noise(lib):
     np.testing.assert_allclose(lib.statistics(mcmc)["potential_energy"][0], exact, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_number_of_batches_adapts_to_the_noise_and_is_then_frozen(lib):
     model, args, _ = linear(lib)
     kernel = lib.split.PenaltyMH(
@@ -207,6 +210,7 @@ def test_little_noise_is_not_warned_of(lib):
         lib.run(kernel, *args, num_warmup=10, num_samples=110)
 
 
+@pytest.mark.slow
 def test_audit_tells_right_from_wrong(lib):
     options = {"num_pairs": 20, "num_repeats": 50}
     kernel, args = noisy(lib, control_variate="taylor2", step_size=0.5)
@@ -321,6 +325,7 @@ class TestNumPyro:
         mcmc = lib.run(kernel, num_warmup=0, num_samples=1, num_chains=2, init_params={"w": starts})
         np.testing.assert_allclose(mcmc.get_samples(group_by_chain=True)["w"][:, 0], starts, atol=1e-3)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("adapts", [False, True], ids=["metric of the expansion", "adapted metric"])
     def test_a_chain_among_others_moves_as_it_would_alone(self, lib, adapts):
         import jax
@@ -351,6 +356,7 @@ class TestNumPyro:
         grad, prior = fresh.potential_and_grad(reference)[1]["w"], -reference["w"]
         np.testing.assert_allclose(mcmc.last_state.taylor.grad, -(grad + prior), rtol=1e-6)
 
+    @pytest.mark.slow
     @slow
     @pytest.mark.parametrize("chain_method", ["sequential", "vectorized", "parallel"])
     def test_ways_to_run_chains(self, lib, chain_method):

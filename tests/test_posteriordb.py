@@ -14,6 +14,8 @@ from tests import posteriordb_models
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree, compare_with_reference
 
+pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have a bundle of asks for each kernel
+
 NUMS_SUBSETS = {
     "kidscore_interaction": 3,
     "ar_k": 4,

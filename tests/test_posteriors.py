@@ -20,6 +20,8 @@ import pytest
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Comparison, Disagreement, assert_agree, compare_moments
 
+pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have a bundle of asks for each kernel
+
 NUM_ROWS = 60
 ROW = np.linspace(-1.0, 1.0, NUM_ROWS)
 NOISE_VARIANCE, COEFFICIENT_VARIANCE = 0.64, 4.0

@@ -29,6 +29,8 @@ from scipy import stats
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Comparison, Disagreement, assert_agree, compare_moments
 
+pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have a bundle of asks for each kernel
+
 NUM_ROWS, NUM_WEIGHTS = 24, 5
 PRECISION, OUTPUT = (2.0, 1.0), (3.0, 2.0)  # concentration and rate
 slow = pytest.mark.slow

@@ -134,6 +134,7 @@ def test_kick_of_an_opening_step_matters_to_the_variance_by_a_factor_of_one_plus
     np.testing.assert_allclose(half / none, 1 - 1 / 5, rtol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "batch_size", [None, 2, pytest.param(20, marks=slow)], ids=["all", "with replacement", "distinct"]
 )
@@ -145,6 +146,7 @@ def test_variance_of_langevin_dynamics(lib, batch_size):
         assert_agree(compare_moments("z", draws, MEAN, 1 / PRECISION))
 
 
+@pytest.mark.slow
 def test_temperature_and_preconditioner(lib):
     temperature, preconditioner = 9.0, 150 / PRECISION
     options = {"temperature": temperature, "preconditioner": {"z": lib.array(preconditioner)}}
@@ -159,6 +161,7 @@ def test_entries_of_a_preconditioner_go_to_sites_by_name():
     np.testing.assert_array_equal(found["b"], [[2.0], [3.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("resamples", "batch_size", "noise_estimate"),
     [(False, None, 0.0), pytest.param(True, None, 0.0, marks=slow), (True, 20, 0.0), (False, 20, 0.1)],
@@ -190,6 +193,7 @@ def regression(lib, num_rows=100):
     return model, (X, y), covariance @ (inputs.T @ labels), covariance
 
 
+@pytest.mark.slow
 @slow
 def test_small_steps_come_close_to_a_posterior(lib):
     model, args, mean, covariance = regression(lib)
@@ -397,6 +401,7 @@ class TestNumPyro:
 
         return NumPyroBackend()
 
+    @pytest.mark.slow
     @slow
     def test_ways_to_run_chains_give_the_same_draws(self, lib):
         def draws(chain_method):
