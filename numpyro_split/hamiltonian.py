@@ -150,15 +150,19 @@ class HamiltonianKernel(SplitKernel):
         return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
 
     def _recompute(self, potential: SplitPotential, state: Any) -> Any:
-        energies, (rng_key, key_adapt) = potential.energies(state.z), random.split(state.rng_key)
-        state = state._replace(
+        energies = potential.energies(state.z)
+        return state._replace(
             energies=energies,
             potential_energy=jnp.sum(energies.value),
             force=self._kept_force(potential, state.z),
-            rng_key=rng_key,
         )
-        adapter = self._adapter(potential, state)
-        return state._replace(adapt_state=adapter.search_again(state.z, energies, state.adapt_state, key_adapt))
+
+    def _shorten_step(self, potential: SplitPotential, state: Any) -> Any:
+        rng_key, key_adapt = random.split(state.rng_key)
+        adapt_state = self._adapter(potential, state).search_again(
+            state.z, state.energies, state.adapt_state, key_adapt
+        )
+        return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
     def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:

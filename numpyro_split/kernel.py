@@ -202,8 +202,8 @@ class SplitKernel(MCMCKernel):
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
         kernel, potential, content = self._look_up(state, model_args, model_kwargs)
-        state = kernel._refreshed(potential, state)
-        return state._replace(data_digest=_like_chains(content.first_digest(), state))
+        _, digest = content.compare(state.data_digest)
+        return _each_chain(partial(kernel._recompute, potential), state)._replace(data_digest=digest)
 
     def wrap_model(self, wrapper: Callable[..., Any]) -> SplitKernel:
         """A copy of this kernel whose model is ``wrapper(model)``."""
@@ -449,9 +449,13 @@ class SplitKernel(MCMCKernel):
         return type(state)(*(field == "i" for field in state._fields))
 
     def _refreshed(self, potential: SplitPotential, state: Any) -> Any:
+        """A state that was left by other data, brought up to date, with a warning."""
         jax.debug.callback(warn_of_other_data)
-        recompute = partial(self._recompute, potential)
-        return jax.vmap(recompute)(state) if jnp.ndim(state.i) else recompute(state)
+        return _each_chain(lambda s: self._shorten_step(potential, self._recompute(potential, s)), state)
+
+    def _shorten_step(self, potential: SplitPotential, state: Any) -> Any:
+        """``state`` with a step size that is not too long for a potential that it was not adapted to."""
+        return state
 
 
 @jax.tree_util.register_static
@@ -484,6 +488,11 @@ def check_start(potential_energy: jax.Array, z: Position) -> None:
         jax.debug.callback(check_finite_start, potential_energy, z)
     else:
         check_finite_start(np.asarray(potential_energy), jax.tree.map(np.asarray, z))
+
+
+def _each_chain(function: Callable[[Any], Any], state: Any) -> Any:
+    """Apply a function of one chain's state to one chain or to each of a batch."""
+    return jax.vmap(function)(state) if jnp.ndim(state.i) else function(state)
 
 
 def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> Any:

@@ -462,6 +462,14 @@ class PenaltyMH(MinibatchKernel):
         metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
         return super()._shared_by_chains(state)._replace(taylor=True, adapt_state=metric)
 
+    def _shorten_step(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
+        if self._has_laplace_metric:
+            return state
+        rng_key, key_adapt = random.split(state.rng_key)
+        adapter = self._adapter(potential, state.taylor, state.z)
+        adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
+        return state._replace(adapt_state=adapt_state, rng_key=rng_key)
+
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         """``state`` with the reference, the expansion and the normal approximation of the data given now.
 
@@ -469,16 +477,11 @@ class PenaltyMH(MinibatchKernel):
         """
         if self._knows_data:
             state = state._replace(taylor=self._reference.taylor)
-            adapter = self._adapter(potential, state.taylor, state.z)
-            rng_key, key_adapt = random.split(state.rng_key)
-            state = state._replace(rng_key=rng_key)
             if self._has_laplace_metric:
-                fresh = adapter.init(state.z, None, self._laplace_metric, key_adapt)
+                adapter, no_search = self._adapter(potential, state.taylor, state.z), random.key(0)
+                fresh = adapter.init(state.z, None, self._laplace_metric, no_search)
                 metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
                 state = state._replace(adapt_state=state.adapt_state._replace(**metric))
-            else:
-                adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
-                state = state._replace(adapt_state=adapt_state)
         elif state.taylor is not None:
             old = state.taylor
             order = 1 if old.hessian is None else 2
