@@ -36,6 +36,7 @@ test-slow: .venv-test/ready
 # Other versions of Python and of the hosts, each in a fresh environment of .venv-versions/; needs python3.11, python3.12
 # and python3.13 on the path. Pyro runs on 3.11 only, and on Linux torch's default wheel brings CUDA, several GB an
 # environment, unless pip is told of a CPU build. Some only: make test-versions ENVIRONMENTS="numpyro-newest pyro-only"
+# A part of the contract only: PART=SplitNUTS make test-versions
 test-versions:
 	$(PYTHON) -m tests.run_versions $(ENVIRONMENTS)
 

@@ -1,8 +1,8 @@
 """Runs the contract tests in fresh virtual environments of other versions of Python and of the hosts.
 
 ``python -m tests.run_versions`` runs all of ``ENVIRONMENTS``, with names as arguments those; each is made in
-``.venv-versions/``. One line is printed for each environment; its full log is beside it. An environment whose Python is
-not on the path fails.
+``.venv-versions/``. The environment variable ``PART``, as pytest's ``-k``, runs a part of the tests. One line is printed
+for each environment; its full log is beside it. An environment whose Python is not on the path fails.
 
 torch comes as ``pip`` finds it: on Linux the wheels of PyPI bring CUDA, several GB for each environment with Pyro,
 unless pip's configuration knows PyTorch's CPU index. For that reason Pyro runs on Python 3.11 only.
@@ -22,9 +22,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / ".venv-versions"
 ALONE = ["tests/test_install.py", "tests/test_mirror.py"]  # need no ArviZ
-TESTS = [*ALONE, "tests/test_mcmc_{package}.py"]  # for each of the environment's packages
-PART = "test_install or test_mirror or same_draws or pickled or parallel or arviz"  # as pytest's -k
-TOOLS = ["pytest>=8", "matplotlib>=3.8"]
+TESTS = [*ALONE, "tests/test_contract.py"]
+TOOLS = ["pytest>=8", "pytest-xdist>=3.5", "matplotlib>=3.8"]
+# programs run for a few iterations, so they are compiled fast, not to run fast
+FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
 SHOWN = ["jax", "numpyro", "torch", "pyro-ppl", "arviz", "arviz-base", "numpy", "scipy"]
 CHECK_WHEEL = """
 import importlib, importlib.resources
@@ -101,9 +102,10 @@ def run(name: str, environment: Environment) -> bool:
             python = _make(place, environment, log)
             versions = _versions(python)
             _call([python, "-I", "-c", CHECK_WHEEL.format(packages=environment.packages)], log, cwd=place)
-            variables = {**os.environ, "SPLIT_TEST_PACKAGES": ",".join(environment.packages)}
-            files = [file.format(package=p) for file in environment.tests for p in environment.packages]
-            _call([python, "-m", "pytest", "-q", "-k", PART, *dict.fromkeys(files)], log, env=variables)
+            variables = {**os.environ, "SPLIT_TEST_PACKAGES": ",".join(environment.packages), "XLA_FLAGS": FLAGS}
+            part = ["-k", os.environ["PART"]] if "PART" in os.environ else []
+            pytest = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "not slow", *part]
+            _call([*pytest, *environment.tests], log, env=variables)
             outcome = "passed"
         except Failed as failure:
             outcome = f"FAILED ({failure}; {log.name})"
