@@ -72,7 +72,9 @@ class HamiltonianKernel(SplitKernel):
 
     @property
     def _layout(self) -> tuple[str, ...]:
-        return *super()._layout, str(self._rows.rows)
+        # the rows of a schedule are not built before M was compared with the number of rows
+        schedule = str(self._rows.rows) if self._has_checked_rows else repr(self._schedule_name)
+        return *super()._layout, type(self).__name__, schedule
 
     @property
     def _draws_order(self) -> bool:

@@ -377,7 +377,7 @@ def test_a_dependence_that_is_flat_at_the_reference_is_found(backend, kind):
     lib = backend()
     model, args = flat_at_the_reference(lib, kind)
     kernel = lib.split.S3HMC(model, num_subsets=2)
-    potential = lib.prepared(kernel, args)
+    kernel, potential = lib.prepared(kernel, args)
     assert kernel._found.needs_data == (kind != "absent")
     hierarchy = importlib.import_module(f"{lib.split.__name__}.hierarchy")
     start = {"tau": lib.array(np.log(5.5)), "w": lib.array([0.4, -0.3])}
