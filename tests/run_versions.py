@@ -1,8 +1,8 @@
 """Runs the contract tests in fresh virtual environments of other versions of Python and of the hosts.
 
 ``python -m tests.run_versions`` runs all of ``ENVIRONMENTS``, with names as arguments those; each is made in
-``.venv-versions/``. The environment variable ``PART``, as pytest's ``-k``, runs a part of the tests. One line is printed
-for each environment; its full log is beside it. An environment whose Python is not on the path fails.
+``.venv-versions/``. The environment variable ``PART``, as pytest's ``-k``, runs a part of the tests. One line is
+printed for each environment; its full log is beside it. An environment whose Python is not on the path fails.
 
 torch comes as ``pip`` finds it: on Linux the wheels of PyPI bring CUDA, several GB for each environment with Pyro,
 unless pip's configuration knows PyTorch's CPU index. For that reason Pyro runs on Python 3.11 only.
