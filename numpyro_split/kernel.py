@@ -277,7 +277,7 @@ class SplitKernel(MCMCKernel):
             arguments = self._arguments(args, kwargs)
             if self._model is not None:
                 check_captured(self._model)
-                program = program_of_model(self._model, arguments)
+                program = self._program(arguments, args, kwargs)
             else:
                 program = program_of_potential(self._given_potential, init_params or self._given_start or {})
             content = self._content(program, arguments)
@@ -336,21 +336,33 @@ class SplitKernel(MCMCKernel):
         if self._potential is not None:
             kernel._potential = self._potential.for_program(content.program)
         else:
-            assert self._model is not None
-            kernel._split = ModelSplit.find(
-                self._model,
-                args,
-                kwargs,
-                num_subsets=self._num_subsets,
-                plate=self._plate,
-                data_axes=self._data_axes,
-                subset_order=self._subset_order,
-                init_strategy=self._init_strategy,
-                program=content.program,
-            )
+            kernel._split = self._divide(args, kwargs, content.program)
             kernel._study_split(kernel._split, args, kwargs)
         kernel._set_up(kernel._bind(args, kwargs), init_params)
         return kernel
+
+    def _program(self, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        assert self._model is not None
+        try:
+            return program_of_model(self._model, arguments)
+        except Exception:
+            self._divide(args, kwargs, program="")  # says in words what is wrong with model or data
+            raise
+
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
+        """How the model divides over these arguments, checked."""
+        assert self._model is not None
+        return ModelSplit.find(
+            self._model,
+            args,
+            kwargs,
+            num_subsets=self._num_subsets,
+            plate=self._plate,
+            data_axes=self._data_axes,
+            subset_order=self._subset_order,
+            init_strategy=self._init_strategy,
+            program=program,
+        )
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run; of a potential, which is bound to its own, its data."""

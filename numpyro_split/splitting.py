@@ -101,7 +101,7 @@ def split_model(
         data_axes=data_axes,
         subset_order=subset_order,
         init_strategy=init_strategy,
-        program=program_of_model(model, Arguments(args, kwargs)),
+        program=None,
     )
     return split.bind(args, kwargs)
 
@@ -149,9 +149,12 @@ class ModelSplit:
         data_axes: dict[str, int | None] | None,
         subset_order: str,
         init_strategy: Callable[..., Any],
-        program: str,
+        program: str | None,
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`."""
+        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
+
+        The last is the digest of what the model computes, where it is known.
+        """
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
@@ -161,6 +164,7 @@ class ModelSplit:
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        program = program_of_model(model, arguments) if program is None else program
         failures: dict[str, Exception] = {}
         for mode in ("slice", "index") if row_axes else ("index",):
             split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)

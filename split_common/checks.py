@@ -249,10 +249,9 @@ def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
         return
     chain = int(np.argmin(np.isfinite(np.atleast_1d(energy))))
     of_chain = {name: np.asarray(u)[chain] if energy.ndim else np.asarray(u) for name, u in z.items()}
-    which = f"chain {chain}" if energy.ndim else "the chain"
     raise NoFiniteStartError(
-        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]} in {which} "
-        f"that starts at {reprlib.repr(of_chain)}"
+        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]} in chain {chain} "
+        f"of those that start together, at {reprlib.repr(of_chain)}"
     )
 
 
