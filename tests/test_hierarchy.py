@@ -325,7 +325,8 @@ def picklable_pyro(X, y):
 
 
 def test_pickled_kernel_finds_its_precisions_again(lib):
-    kernel = prepared(lib, picklable_numpyro if lib.name == "numpyro" else picklable_pyro, num_subsets=2)
+    kernel = lib.split.S3HMC(picklable_numpyro if lib.name == "numpyro" else picklable_pyro, num_subsets=2)
+    lib.prepared(kernel, models.data(lib))
     shown = repr(kernel)
     assert "precision tau -> w" in shown
     copied = pickle.loads(pickle.dumps(kernel))
