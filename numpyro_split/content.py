@@ -31,6 +31,11 @@ from split_common.digest import WORDS, Digest, digest_of_arrays
 
 KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
+OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")  # calls of Python functions, rules of derivatives too
+    "_callback[",
+    "custom_vjp_call[",
+    "custom_jvp_call[",
+)  # calls of Python functions, derivative rules among them
 LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants, of each of the two sums
 
 
@@ -134,15 +139,15 @@ def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
         return [samples, [x for x in jax.tree.leaves(others) if isinstance(x, jax.Array)]]
 
     try:
-        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data)).key
+        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), model).key
     except (ConcretizationTypeError, TracerArrayConversionError):
-        return _add_expression(digest, jax.make_jaxpr(lambda: run(arguments.data))()).key
+        return _add_expression(digest, jax.make_jaxpr(lambda: run(arguments.data))(), model).key
 
 
 def program_of_potential(potential: SplitPotential, z: Position) -> str:
     """Digest of what a split potential computes from arrays like its own, at a position like ``z``."""
     expression = jax.make_jaxpr(lambda potential, z: potential.potential(z))(potential, z)
-    return _add_expression(Digest(), expression).key
+    return _add_expression(Digest(), expression, potential._density).key
 
 
 def traced_digest(data: Data, *texts: str) -> jax.Array:
@@ -189,8 +194,12 @@ def _numbers(x: jax.Array) -> np.ndarray:
     return np.asarray(random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
-def _add_expression(digest: Digest, closed: Any) -> Digest:
-    digest.add(ADDRESS.sub("", str(closed)))
+def _add_expression(digest: Digest, closed: Any, owner: Any) -> Digest:
+    """Add an expression; where it holds Python code, which cannot be read, also which object it belongs to."""
+    text = ADDRESS.sub("", str(closed))
+    digest.add(text)
+    if any(name in text for name in OPAQUE):
+        digest.add(str(id(owner)))
     for constant in _constants(closed):
         digest.add_array(_numbers(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
     return digest
