@@ -31,11 +31,8 @@ from split_common.digest import WORDS, Digest, digest_of_arrays
 
 KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
-OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")  # calls of Python functions, rules of derivatives too
-    "_callback[",
-    "custom_vjp_call[",
-    "custom_jvp_call[",
-)  # calls of Python functions, derivative rules among them
+# calls of Python functions, rules of derivatives among them
+OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
 LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants, of each of the two sums
 
 
