@@ -158,6 +158,7 @@ def test_new_data(lib, entry):
     problem.held["offset"] = lib.mutable(problem.held["offset"]) + 20.0
     check(session.again, X, y)  # an array changed in place, another one in the closure
     check(other.fresh, *fewer, centred=False)  # the kernel has other data since
+    check(session.again, X, y, scale=0.5)  # nothing but a number
     problem.held["offset"][...] += 45.0
     check(session.again, *more, scale=0.5)
 
