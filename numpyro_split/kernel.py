@@ -187,7 +187,11 @@ class SplitKernel(MCMCKernel):
 
     @one_thread_at_a_time
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; a state left by other data is brought up to date first."""
+        """One iteration, on the data given here; a state left by other data is brought up to date first.
+
+        Where the data are traced, that is looked at when a run goes on from a state (the host gives it a new
+        ``rng_key``) and not at every iteration; a loop of one's own that changes traced data calls :meth:`refresh`.
+        """
         check_is_state(type(self).__name__, state)
         kernel, potential, content = self._look_up(state, model_args, model_kwargs)
         if kernel._rests_on_data:

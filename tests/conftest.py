@@ -8,9 +8,28 @@ import os
 # two devices for chain_method="parallel"; compiling fast matters more than running fast
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=1")
 
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from tests.backends import ABSENT, BACKENDS, PACKAGES, NumPyroBackend, PyroBackend
+
+# A process's compiled programs take gigabytes, and some eleven memory maps each, of which Linux allows 65,530.
+MEMORY_MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+
+
+def pytest_configure(config):
+    """Keep what a test compiles, most of it single operations, for the tests after it, in a folder empty at first."""
+    config.compiled = tempfile.mkdtemp(prefix="split-tests-")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", config.compiled)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.compiled, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -40,11 +59,11 @@ def _float64():
         backend().set_precision(64)
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _forget_compiled():
-    """Compiled functions of one module are no use to the next, and add up to gigabytes."""
+    """Keep compiled programs in memory for other tests until they are many."""
     yield
-    if "numpyro" in PACKAGES:
+    if "numpyro" in PACKAGES and not (MEMORY_MAPS.exists() and MEMORY_MAPS.read_text().count("\n") < MOST_MAPS):
         import jax
 
         jax.clear_caches()
