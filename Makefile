@@ -23,13 +23,12 @@ demo: .venv-demo/ready
 test: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal --durations=15
 
-# What is asked of every kernel; of some: make test-contract KERNELS="SplitNUTS or S3HMC". Programs run for a few iterations, so they are compiled fast, not to run fast.
-test-contract: export XLA_FLAGS = --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0 \
-	--xla_llvm_disable_expensive_passes=true
+# What is asked of every kernel; of some: make test-contract KERNELS="SplitNUTS or S3HMC".
 test-contract: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m contract --durations=15 $(if $(KERNELS),-k "$(KERNELS)")
 
 # Longer statistical checks; in pieces: make test-slow PART=tests/test_sbc.py
+test-slow: export XLA_FLAGS = --xla_force_host_platform_device_count=2
 test-slow: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m slow --durations=30 $(PART)
 

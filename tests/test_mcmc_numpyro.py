@@ -170,14 +170,6 @@ def test_both_kinds_of_keys(key):
     assert mcmc.get_samples()["b"].shape == (10, 2)
 
 
-def test_no_key_is_used_twice():
-    """In a transition; NumPyro's own initialisation uses its key twice."""
-    kernel, args = SymmetricSplitHMC(model, num_subsets=4, subset_permutation="per_trajectory"), make_data()
-    state = kernel.init(random.key(0), 5, None, model_args=args, model_kwargs={})
-    with jax.debug_key_reuse(True):
-        jax.jit(lambda state: kernel.sample(state, args, {}))(state)
-
-
 def test_progress_bar_and_summary_say_something(capsys, monkeypatch):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.delenv("CI", raising=False)
@@ -343,23 +335,6 @@ def test_kernel_of_a_split_potential():
     mcmc.run(random.key(0), init_params={"mu": jnp.array(0.0)})
     assert abs(np.asarray(mcmc.get_samples()["mu"]).mean() - 20 / 21) < 0.1
     assert mcmc.sampler.num_subsets == 3
-
-
-def test_one_compilation_serves_all_iterations():
-    traces = []
-
-    def counting(X, y):
-        traces.append(1)
-        model(X, y)
-
-    kernel, args = SymmetricSplitHMC(counting, num_subsets=4), make_data()
-    state = kernel.init(random.key(0), 0, None, model_args=args, model_kwargs={})
-    sample = jax.jit(lambda state: kernel.sample(state, args, {}))
-    state = sample(state)
-    count = len(traces)
-    for _ in range(3):
-        state = sample(state)
-    assert len(traces) == count
 
 
 @pytest.mark.slow

@@ -234,7 +234,7 @@ def test_naive_splitting_draws_what_plain_hmc_would():
     torch.testing.assert_close(draws[0], draws[1], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("full_mass", [True, [("b",)], False])
+@pytest.mark.parametrize("full_mass", [[("b",)], *(pytest.param(x, marks=pytest.mark.slow) for x in (True, False))])
 def test_mass_matrices_adapt(full_mass):
     kernel = SymmetricSplitHMC(model, num_subsets=4, full_mass=full_mass)
     matrices = []
