@@ -250,8 +250,8 @@ def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
     chain = int(np.argmin(np.isfinite(np.atleast_1d(energy))))
     of_chain = {name: np.asarray(u)[chain] if energy.ndim else np.asarray(u) for name, u in z.items()}
     raise NoFiniteStartError(
-        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]} in chain {chain} "
-        f"of those that start together, at {reprlib.repr(of_chain)}"
+        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]}"
+        f"{f' in chain {chain} of those that start together,' if energy.ndim else ''} at {reprlib.repr(of_chain)}"
     )
 
 

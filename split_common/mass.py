@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from split_common.values import is_name, real_array, shown
+from split_common.values import copied, is_name, real_array, shown
 
 MAX_FACTORISED = 2000  # rows of a matrix whose factorisation takes a fraction of a second
 
@@ -59,8 +59,8 @@ def check_mass_matrix_values(value: Any, host_array: type) -> Any:
 
     Args:
         value: what was given as ``inverse_mass_matrix``.
-        host_array: the host's class of arrays. Those and NumPy's stay as they are, if of floating numbers; all others
-            become NumPy's.
+        host_array: the host's class of arrays. Those and NumPy's are copied, if of floating numbers; all others become
+            NumPy's.
 
     Raises:
         ValueError: unless it is None, an array of finite real numbers of shape (D,) or (D, D), or a dict from tuples of
@@ -137,7 +137,7 @@ def _checked_matrix(where: str, matrix: Any, host_array: type, given: Any) -> An
         if not _is_positive_definite(found):
             raise ValueError(f"{where} must be positive definite, got {shown(given)}")
     is_floating = isinstance(matrix, host_array | np.ndarray) and "float" in str(getattr(matrix, "dtype", ""))
-    return matrix if is_floating else found
+    return copied(matrix) if is_floating else found
 
 
 def _is_positive_definite(matrix: np.ndarray) -> bool:

@@ -46,7 +46,7 @@ from split_common.checks import (
 )
 from split_common.minibatches import draws_with_replacement
 from split_common.trajectory import MAX_COUNT
-from split_common.values import is_name, real_array, shown, whole_number
+from split_common.values import copied, is_name, real_array, shown, whole_number
 
 PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 TARGETS = ("posterior", "expected")
@@ -266,7 +266,7 @@ def check_given_reference(value: Any, host_array: type) -> dict[str, Any] | None
 
     Args:
         value: what was given.
-        host_array: the host's class of arrays, which stay as they are; all others become NumPy's.
+        host_array: the host's class of arrays, which are copied; all others become NumPy's.
     """
     if value is None:
         return None
@@ -280,7 +280,7 @@ def check_given_reference(value: Any, host_array: type) -> dict[str, Any] | None
                 f"reference[{shown(name)}] must be an array of finite real numbers under the name of a site, "
                 f"got {shown(given)} in {shown(value)}"
             )
-        found[name] = given if isinstance(given, host_array) else x
+        found[name] = copied(given) if isinstance(given, host_array) else x
     return found
 
 

@@ -79,6 +79,11 @@ def real_array(value: Any) -> np.ndarray | None:
         return None
 
 
+def copied(array: Any) -> Any:
+    """An array of the same kind that does not change where the user changes theirs in place."""
+    return array.detach().clone() if hasattr(array, "detach") else array.copy()
+
+
 def is_name(value: Any) -> bool:
     """Whether a value is text of at least one character."""
     return isinstance(value, str) and len(value) > 0

@@ -110,6 +110,19 @@ def test_mass_matrix_as_a_list(lib):
         lib.run(kernel(lib, model, num_subsets=2, num_steps=2, inverse_mass_matrix=matrix), *args, **options)
 
 
+def test_arrays_given_to_a_kernel_are_its_own(lib):
+    """What the user changes in place afterwards is another array."""
+    matrix, at = lib.array(np.full(3, 0.5)), lib.array(np.zeros(2))
+    for given in (lib.mutable(matrix), lib.to_numpy(matrix).copy()):
+        made = kernel(lib, lambda: None, inverse_mass_matrix=given)
+        given[...] = -1.0
+        np.testing.assert_array_equal(made._settings.inverse_mass_matrix, 0.5)
+    given = {"b": lib.mutable(at)}
+    made = kernel(lib, lambda: None, "PenaltyMH", num_subsets=2, reference=given)
+    given["b"][...] = np.nan
+    np.testing.assert_array_equal(made._given_reference["b"], 0.0)
+
+
 def test_repr(lib):
     """In one line, the same before and after a run, of a copy and of a kernel made from a potential."""
     model, args = regression(lib)

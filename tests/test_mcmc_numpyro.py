@@ -1,6 +1,9 @@
 """Split kernels inside NumPyro's ``MCMC``: every chain method, resuming, new data, pickling, ArviZ."""
 
 import pickle
+import re
+import subprocess
+import sys
 import warnings
 
 import arviz as az
@@ -24,7 +27,6 @@ from numpyro_split import (
     to_inference_data,
 )
 
-KERNELS = [SymmetricSplitHMC, NaiveSplitHMC, RandomisedSplitHMC]
 slow = pytest.mark.slow
 
 
@@ -57,21 +59,16 @@ def standard():
     return run(num_samples=100)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "chain_method",
-    ["parallel", pytest.param("sequential", marks=slow), pytest.param(jax.vmap, marks=slow)],
-    ids=["parallel", "sequential", "vmap"],
-)
-def test_chain_methods_give_the_same_draws(chain_method, standard):
+@slow
+def test_chains_vectorised_by_a_function_draw_the_same(standard):
     expected = standard.get_samples(group_by_chain=True)["b"][:, :40]
-    draws = run(chain_method=chain_method).get_samples(group_by_chain=True)["b"]
+    draws = run(chain_method=jax.vmap).get_samples(group_by_chain=True)["b"]
     assert draws.shape == (2, 40, 2)
     np.testing.assert_allclose(draws, expected, atol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", [S3HMC, pytest.param(BlockGibbsHMC, marks=slow)])
+@slow
+@pytest.mark.parametrize("kernel", [S3HMC, BlockGibbsHMC])
 def test_precisions_are_found_where_chains_run_in_parallel(kernel):
     """``init`` is then called inside a transformation."""
 
@@ -86,8 +83,8 @@ def test_precisions_are_found_where_chains_run_in_parallel(kernel):
     assert "tau -> b" in repr(mcmc.sampler)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_model_args", [pytest.param(False, marks=slow), True])
+@slow
+@pytest.mark.parametrize("jit_model_args", [False, True])
 def test_new_data_on_the_same_object(jit_model_args):
     mcmc = run(num_chains=1, jit_model_args=jit_model_args, num_samples=200)
     mcmc.run(random.key(1), *make_data(seed=1, slope=-2.0))
@@ -95,10 +92,10 @@ def test_new_data_on_the_same_object(jit_model_args):
     assert abs(b.mean() + 2.0) < 0.3
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.parametrize(
     ("chain_method", "num_chains", "jit_model_args"),
-    [("sequential", 1, True), pytest.param("vectorized", 2, False), pytest.param("sequential", 2, False, marks=slow)],
+    [("sequential", 1, True), ("vectorized", 2, False), ("sequential", 2, False)],
 )
 def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains, jit_model_args):
     """A cached potential of other data would freeze the chain where it was."""
@@ -114,19 +111,6 @@ def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains,
     np.testing.assert_allclose(float(state.potential_energy), float(expected), rtol=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", [KERNELS[0], *(pytest.param(kernel, marks=slow) for kernel in KERNELS[1:])])
-def test_resuming_continues_the_chain(kernel):
-    args = make_data()
-    kernel = kernel(model, num_subsets=4, num_steps=3)
-    whole = run(kernel, num_chains=1, num_samples=20, args=args).get_samples()["b"]
-    mcmc = run(kernel, num_chains=1, num_samples=10, args=args)
-    first = mcmc.get_samples()["b"]
-    mcmc.post_warmup_state = mcmc.last_state
-    mcmc.run(mcmc.last_state.rng_key, *args)
-    np.testing.assert_allclose(np.concatenate([first, mcmc.get_samples()["b"]]), whole, atol=1e-8)
-
-
 def test_warmup_then_run_skips_warmup():
     mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=10, progress_bar=False)
     mcmc.warmup(random.key(0), *make_data(), collect_warmup=True)
@@ -135,8 +119,8 @@ def test_warmup_then_run_skips_warmup():
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after_run", [pytest.param(False, marks=slow), True])
+@slow
+@pytest.mark.parametrize("after_run", [False, True])
 def test_pickled_kernel_goes_on(after_run):
     mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=20, progress_bar=False)
     args = make_data()
@@ -159,7 +143,7 @@ def test_thinning_and_extra_fields():
     assert mcmc.get_samples()["b"].shape == (5, 2)
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.parametrize("key", [random.key(0), random.PRNGKey(0)], ids=["typed", "raw"])
 def test_both_kinds_of_keys(key):
     mcmc = MCMC(
@@ -265,7 +249,7 @@ def test_a_drawn_order_opens_each_trajectory_afresh():
     assert set(np.asarray(mcmc.get_extra_fields()["num_grads"])) == {5 * 6 + 1}
 
 
-@pytest.mark.slow
+@slow
 def test_naive_splitting_draws_what_plain_hmc_would():
     """The same transition whatever M: only rounding differs."""
     draws = [
@@ -297,6 +281,26 @@ def test_given_mass_matrix_and_step_size_stay():
     assert set(np.asarray(mcmc.get_extra_fields()["step_size"])) == {0.05}
     (matrix,) = jax.tree.leaves(mcmc.last_state.adapt_state.inverse_mass_matrix)
     np.testing.assert_allclose(matrix, [1.0, 2.0, 3.0])
+
+
+IN_PARALLEL = """
+import jax, jax.numpy as jnp
+from numpyro.infer import MCMC
+from numpyro_split import SymmetricSplitHMC
+from tests.test_mcmc_numpyro import make_data, model
+starts = {"b": jnp.array([[0.0, 0.0], [jnp.inf, 0.0]]), "s": jnp.zeros(2)}
+mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=2, num_samples=2, num_chains=2, progress_bar=False)
+mcmc.run(jax.random.key(0), *make_data(), init_params=starts)
+jax.block_until_ready(mcmc.get_samples())
+"""
+
+
+@pytest.mark.contract
+def test_a_bad_start_of_a_parallel_chain_is_an_error():
+    """When the draws are read: JAX carries the chains out in the background."""
+    ended = subprocess.run([sys.executable, "-c", IN_PARALLEL], capture_output=True, text=True)
+    assert ended.returncode != 0
+    assert re.search(r"finite potential energy, got nan at \{'b': array\(\[inf", ended.stderr)
 
 
 def test_divergences_are_rejections_not_exceptions():
@@ -337,7 +341,7 @@ def test_kernel_of_a_split_potential():
     assert mcmc.sampler.num_subsets == 3
 
 
-@pytest.mark.slow
+@slow
 def test_runs_as_a_block_of_gibbs():
     """NumPyro's composite kernel asks for refresh, wrap_model and get_constrain_fn."""
     gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
