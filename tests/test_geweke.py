@@ -105,7 +105,7 @@ def comparisons(lib: Any, entry: Entry, is_refreshed: bool = True) -> list[Any]:
 @pytest.mark.parametrize("entry", EXACT.values(), ids=EXACT.keys())
 def test_joint_distribution(lib, entry):
     if lib.name == "pyro" and entry.name == "PenaltyMH" and entry.options.get("control_variate", "") is not None:
-        pytest.skip("its expansion is of the data that the run began with; tests/test_sbc.py has it")
+        pytest.skip("its expansion is of the data that the run began with")
     assert_agree(comparisons(lib, entry))
 
 
