@@ -176,6 +176,17 @@ class ModelDensity:
         """``z`` with the latents inside the plate cut to some rows."""
         return {k: block.take(u, u.ndim + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
 
+    def terms(self, z: Position, taken: Data, indices: jax.Array) -> list[tuple[jax.Array, int]]:
+        """Terms inside the plate, each with the axis (negative) of its rows.
+
+        Args:
+            z: a position, its latents inside the plate cut to some rows.
+            taken: the data arrays, cut to them where the mode is "slice".
+            indices: what the plate yields, shape (n,).
+        """
+        args, kwargs = self.arguments.build(taken)
+        return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
+
     def _rows(self, z: Position, data: Data, block: RowBlock) -> list[tuple[jax.Array, int]]:
         args, kwargs = self.rows(data, block)
         return row_terms(self._trace(self.local(z, block), args, kwargs), self.plate)

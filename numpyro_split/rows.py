@@ -22,6 +22,7 @@ from numpyro.primitives import Messenger
 
 Trace = dict[str, dict[str, Any]]
 ROWS_KWARG = "_rows_of_data_plate"
+ROUNDING = 1e-12
 
 
 class SelectRows(Messenger):
@@ -47,7 +48,13 @@ class SelectRows(Messenger):
         elif msg["type"] == "sample":
             frame = plate_frame(msg, self.plate)
             if frame is not None and self.size and frame.size != self.size:
-                msg["scale"] = msg["scale"] * (frame.size / self.size)
+                msg["scale"] = _without_factor(msg["scale"], self.size / frame.size)
+
+
+def _without_factor(scale: Any, factor: float) -> Any:
+    """A site's scale divided by a factor; None where only rounding is left of it, as where nothing scales a site."""
+    left = scale / factor
+    return None if isinstance(left, float) and abs(left - 1.0) < ROUNDING else left
 
 
 class RowSelectableModel:

@@ -7,6 +7,8 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 
 from __future__ import annotations
 
+import logging
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
+from jax.errors import ConcretizationTypeError, TracerArrayConversionError
 from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
@@ -31,6 +34,7 @@ from numpyro_split.content import program_of_model
 from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
+from numpyro_split.row_independence import prove
 from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
 from numpyro_split.tracing import at_once
 from split_common.checks import (
@@ -41,11 +45,16 @@ from split_common.checks import (
     check_lengths,
     check_no_discrete,
     choose_plate,
+    first_line,
     neither_mode_splits,
     no_finite_start,
     raise_if_unequal,
+    rows_meet,
 )
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+logger = logging.getLogger(__name__)
 
 
 def split_model(
@@ -116,6 +125,7 @@ class ModelSplit:
         sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
         reference_position: a point with a finite density on some rows, the same for any key.
+        verdict: whether the model's expression proves that rows are independent of one another.
     """
 
     def __init__(
@@ -136,6 +146,7 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
+        self.verdict = Verdict(NOT_PROVED)
 
     @classmethod
     def find(
@@ -279,7 +290,24 @@ class ModelSplit:
                 "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
             )
             return
+        self.verdict = self._judge(self._density(arguments), arguments.data, z)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
         check_exact(self._density(arguments), arguments.data, z)
+
+    def _judge(self, density: ModelDensity, data: Data, z: Position) -> Verdict:
+        """Whether rows are independent of one another, by the model's expression; the first verdict but a proof."""
+        largest = self.layout.sizes[0]
+        sizes = {largest, math.ceil(largest / density.num_blocks)} - {self.layout.num_rows}
+        for size in sorted(sizes):
+            try:
+                verdict = prove(density, data, z, size)
+            except (ConcretizationTypeError, TracerArrayConversionError) as error:
+                verdict = Verdict(NOT_PROVED, first_line(error))
+            if verdict.kind != PROVED:
+                return verdict
+        return Verdict(PROVED)
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""

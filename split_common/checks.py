@@ -317,6 +317,14 @@ def compare_split(
         )
 
 
+def rows_meet(why: str) -> ModelNotSplittableError:
+    """The error for a model whose likelihood of one row rests on other rows; ``why`` is the operation and its line."""
+    return ModelNotSplittableError(
+        f"{why}, so the likelihood of a row rests on other rows (compute what rests on all rows outside the model and "
+        "pass it as an argument, or take num_subsets=1)"
+    )
+
+
 def neither_mode_splits(failures: Mapping[str, Exception]) -> ModelNotSplittableError:
     """The error for a model that neither sliced data nor plate indices divide exactly."""
     tried = {

@@ -1,0 +1,131 @@
+"""What is known of a value in a traced log-density: which of its entries rest on which rows of the data.
+
+A log-density divides over rows when the terms of its likelihood are *aligned*: entry i depends on row i alone. That is
+followed through the trace, operation by operation, in two traces side by side: of the model on all rows, and on as many
+as are evaluated at a time. The two must be the same program but for the lengths of axes that follow the number of rows.
+So whatever else depends on that number (a literal 1/N, a branch, a bound of a slice) is seen.
+
+Every value is one of four kinds:
+
+* :class:`Free` of rows. It may be long in the rows' number, and is then constant along those axes.
+* :class:`Aligned` with the rows on one axis.
+* :class:`Numbers` of the rows as they are cut, 0 to n - 1: good to look up the cut rows by, and for nothing else.
+* :class:`NotAligned`: a row has met another one, or nobody knows.
+
+An operation on a value that is not aligned gives another one, so that the first reason is what is reported. What the
+likelihood does not rest on is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PROVED, REFUTED, NOT_PROVED = "proved", "refuted", "not proved"
+
+
+class Free(NamedTuple):
+    """A value that no row reaches.
+
+    Attributes:
+        repeats: axes as long as there are rows, along which it is constant.
+        is_false: whether it is known to be False everywhere.
+    """
+
+    repeats: frozenset[int] = frozenset()
+    is_false: bool = False
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Those as long as there are rows."""
+        return self.repeats
+
+
+class Aligned(NamedTuple):
+    """A value of which entry i, along ``axis``, depends on row i alone."""
+
+    axis: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Those as long as there are rows."""
+        return frozenset({self.axis})
+
+
+class Numbers(NamedTuple):
+    """The numbers 0 to n - 1 of the rows that are there, along ``axis``."""
+
+    axis: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Those as long as there are rows."""
+        return frozenset({self.axis})
+
+
+class NotAligned(NamedTuple):
+    """A value whose entries rest on several rows, or nobody knows on which.
+
+    Attributes:
+        is_known: whether rows are known to have met.
+        why: the operation.
+        where: file and line of the user's model, or "".
+    """
+
+    is_known: bool
+    why: str
+    where: str = ""
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """None that count."""
+        return frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}" if self.where else self.why
+
+
+Value = Free | Aligned | Numbers | NotAligned
+
+
+class Verdict(NamedTuple):
+    """Whether a model's likelihood divides over rows.
+
+    Attributes:
+        kind: "proved", for all parameter values; "refuted"; or "not proved".
+        why: what stands against a proof, with the line of the user's model; "" where there is one.
+
+    Example:
+        >>> str(Verdict("refuted", "model.py:12: max over the data rows"))
+        'refuted: model.py:12: max over the data rows'
+    """
+
+    kind: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+def verdict_of(terms: list[tuple[Value, int]]) -> Verdict:
+    """The verdict on a likelihood.
+
+    Args:
+        terms: of each log-probability inside the plate what is known of it, and the axis of the plate.
+    """
+    faults = [_fault(value, axis) for value, axis in terms]
+    found = [fault for fault in faults if fault is not None]
+    for kind, is_known in ((REFUTED, True), (NOT_PROVED, False)):
+        for fault in found:
+            if fault.is_known is is_known:
+                return Verdict(kind, str(fault))
+    return Verdict(PROVED)
+
+
+def _fault(value: Value, axis: int) -> NotAligned | None:
+    if isinstance(value, NotAligned):
+        return value
+    if isinstance(value, Numbers):
+        return NotAligned(True, "the number of a row as it is cut")
+    if axis in value.axes:
+        return None
+    return NotAligned(False, "a log-probability without an entry for each row")

@@ -1,0 +1,262 @@
+"""A split proved, or refuted, from the model's expression.
+
+``MIXING`` are models whose rows rest on one another, ``HONEST`` their twins: rows that are each for themselves. None of
+the first may be proved, all of the second must be; and what is proved adds up to the host's potential at random points.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax import lax
+from numpyro.infer.util import potential_energy
+
+from numpyro_split import ModelNotSplittableError, split_model
+from numpyro_split.splitting import ModelSplit
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED
+from tests import models
+from tests.backends import NumPyroBackend
+from tests.test_splitting import needs_plate
+
+NUM_ROWS, SUBSETS = 20, 4
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(NUM_ROWS, 3)), RNG.normal(size=NUM_ROWS)
+GROUPS, LABELS = RNG.integers(0, 4, NUM_ROWS), RNG.integers(0, 3, NUM_ROWS)
+OUTSIDE = RNG.normal(size=NUM_ROWS)
+
+# from predictors, response, group, label, three weights, four effects, a scale and the plate's indices: the
+# distribution of what is observed, and that
+MIXING = {
+    "divided by the largest of a column": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X / X.max(0)) @ w, s), y),
+    "centred": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X - X.mean(0)) @ w, s), y),
+    "by the standard deviation": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y / jnp.std(y)),
+    "sorted": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), jnp.sort(y)),
+    "summed up": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.cumsum(X @ w), s), y),
+    "rolled": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.roll(y, 1) * w[0], s), y),
+    "softmax over rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jax.nn.softmax(X @ w), s), y),
+    "ranks": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), jnp.argsort(jnp.argsort(y)).astype(float)),
+    "by the norm": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w / jnp.linalg.norm(X @ w), s), y),
+    "lagged": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.concatenate([jnp.zeros(1), y[:-1]]) * w[0], s), y),
+    "plus a count": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + jnp.arange(y.shape[0]), s), y),
+    "plus the number of the row": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + 0.1 * i, s), y),
+    "where the mean is positive": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.where(y.mean() > 0, X @ w, 0.0), s),
+        y,
+    ),
+    "branch on the sum": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.cond(y.sum() > 0, lambda: X @ w, lambda: 0 * y), s),
+        y,
+    ),
+    "branch on the number of rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(X @ w, 1.0 if len(y) > 6 else 5.0),
+        y,
+    ),
+    "by the number of rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w / len(y), s), y),
+    "by the root of the number of rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s / jnp.sqrt(len(y))), y),
+    "by a sum of ones": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s / jnp.ones_like(y).sum()), y),
+    "batch norm": lambda X, y, g, lab, w, t, s, i: (dist.Normal(((h := jnp.tanh(X) * w) - h.mean(0)).sum(-1), s), y),
+    "Gram matrix": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X @ X.T) @ (X @ w), s), y),
+    "minus the first": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w - y[0], s), y),
+    "minus the last": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w - y[-1], s), y),
+    "reversed": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y[::-1]),
+    "permuted": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X[jnp.argsort(g)] @ w, s), y),
+    "looked up by data": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X[g] @ w, s), y),
+    "pairs": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.exp(-((y[:, None] - y[None, :]) ** 2)).sum(-1) * w[0], s),
+        y,
+    ),
+    "sums of groups": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jax.ops.segment_sum(y, g, 4)[g] * w[0], s), y),
+    "sizes of groups": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.bincount(g, length=4)[g] * w[0], s), y),
+    "filtered": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.scan(lambda c, x: (0.5 * c + x, c), 0.0, y)[1], s),
+        y,
+    ),
+    "plus a vector from outside": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + OUTSIDE[: X.shape[0]], s), y),
+    "from the end": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y[len(y) - 1 - i]),
+    "minus the median": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y - jnp.median(y)),
+    "plus the place of the largest": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + jnp.argmax(y), s), y),
+    "by the squared norm": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y / (y @ y)),
+    "laid out anew": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X.T.reshape(-1, 3) @ w, s), y),
+    "Fourier transform": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.real(jnp.fft.fft(y)) * w[0], s), y),
+    "convolved": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.convolve(y, w, mode="same"), s), y),
+    "plus a trend": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + jnp.linspace(0, 1, len(y)), s), y),
+    "but for the first two": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.where(jnp.arange(len(y)) < 2, 0.0, X @ w), s),
+        y,
+    ),
+    "whitened": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ jnp.linalg.inv(X.T @ X) @ w, s), y),
+}
+HONEST = {
+    "plain": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y),
+    "largest of a row": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X.max(1) * w[0], s), y),
+    "centred rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X - X.mean(1, keepdims=True)) @ w, s), y),
+    "sorted rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.sort(X, 1) @ w, s), y),
+    "summed up in rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.cumsum(X * w, 1)[:, -1], s), y),
+    "softmax of rows": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jax.nn.softmax(X, 1) @ w, s), y),
+    "layer norm": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal((((h := jnp.tanh(X) * w) - h.mean(1, keepdims=True)) / h.std(1, keepdims=True)).sum(-1), s),
+        y,
+    ),
+    "groups": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + t[g], s), y),
+    "one-hot": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jax.nn.one_hot(g, 4) @ t, s), y),
+    "categorical": lambda X, y, g, lab, w, t, s, i: (dist.Categorical(logits=X * w), lab),
+    "Student t": lambda X, y, g, lab, w, t, s, i: (dist.StudentT(3.0, X @ w, s), y),
+    "mixture": lambda X, y, g, lab, w, t, s, i: (
+        dist.MixtureSameFamily(dist.Categorical(jnp.ones(3) / 3), dist.Normal(w, s)),
+        y,
+    ),
+    "mixture by row": lambda X, y, g, lab, w, t, s, i: (
+        dist.MixtureSameFamily(dist.Categorical(logits=X), dist.Normal(w, s)),
+        y,
+    ),
+    "Poisson": lambda X, y, g, lab, w, t, s, i: (dist.Poisson(jnp.exp(X @ w)), g),
+    "negative binomial": lambda X, y, g, lab, w, t, s, i: (dist.NegativeBinomial2(jnp.exp(X @ w), s), g),
+    "Bernoulli": lambda X, y, g, lab, w, t, s, i: (dist.Bernoulli(logits=X @ w), (y > 0)),
+    "ordinal": lambda X, y, g, lab, w, t, s, i: (dist.OrderedLogistic(X @ w, jnp.sort(t[:2])), lab),
+    "zero-inflated": lambda X, y, g, lab, w, t, s, i: (dist.ZeroInflatedPoisson(0.2, jnp.exp(X @ w)), g),
+    "beta": lambda X, y, g, lab, w, t, s, i: (dist.Beta(jnp.exp(X @ w), 1 + s), jax.nn.sigmoid(y)),
+    "gamma": lambda X, y, g, lab, w, t, s, i: (dist.Gamma(jnp.exp(X @ w), s), jnp.exp(y)),
+    "truncated": lambda X, y, g, lab, w, t, s, i: (dist.TruncatedNormal(X @ w, s, low=-10.0), y),
+    "network": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal((jnp.tanh(jax.nn.relu(X[:, :, None] * t)).sum(-1)) @ w, s),
+        y,
+    ),
+    "times a count of columns": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X * jnp.arange(3)) @ w, s), y),
+    "filtered along columns": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.scan(lambda c, x: (0.5 * c + x, c), 0.0 * y, X.T)[0], s),
+        y,
+    ),
+    "vmap": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jax.vmap(lambda x: jnp.dot(jnp.sort(x), w))(X), s), y),
+    "where a row says": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.where(y > 0, X @ w, 0.0), s), y),
+    "indexed": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X[i] @ w, s), y[i]),
+    "multivariate normal": lambda X, y, g, lab, w, t, s, i: (dist.MultivariateNormal(w, jnp.eye(3) * s), X),
+    "factor": lambda X, y, g, lab, w, t, s, i: (dist.Unit(-((y - X @ w) ** 2)), jnp.zeros((X.shape[0], 0))),
+    "branch on a parameter": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.cond(s > 1, lambda: X @ w, lambda: 0 * y), s),
+        y,
+    ),
+    "loop": lambda X, y, g, lab, w, t, s, i: (dist.Normal(lax.fori_loop(0, 3, lambda k, c: c * 0.5 + X @ w, y), s), y),
+    "looked up in the row": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.take_along_axis(X, lab[:, None], 1)[:, 0] * w[0], s),
+        y,
+    ),
+    "clipped": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.clip(X @ w, -1, 1), s), y),
+    "log-sum-exp of a row": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jax.scipy.special.logsumexp(X * w, axis=1), s),
+        y,
+    ),
+    "quadratic form": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.einsum("ni,ij,nj->n", X, jnp.outer(w, w), X), s),
+        y,
+    ),
+    "polynomial": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.stack([y**k for k in range(3)], 1) @ w, s), y),
+    "spline": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.maximum(X[:, :1] - jnp.array([-1.0, 0.0, 1.0]), 0) @ w, s),
+        y,
+    ),
+    "binomial": lambda X, y, g, lab, w, t, s, i: (dist.Binomial(10, logits=X @ w), g),
+    "interpolated": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.interp(y, jnp.linspace(-3, 3, 4), t), s), y),
+    "Weibull": lambda X, y, g, lab, w, t, s, i: (dist.Weibull(jnp.exp(X @ w), 1 + s), jnp.exp(y)),
+    "Dirichlet-multinomial": lambda X, y, g, lab, w, t, s, i: (
+        dist.DirichletMultinomial(jnp.exp(X * w), 6),
+        jnp.tile(jnp.array([3, 2, 1]), (X.shape[0], 1)),
+    ),
+    "multivariate normal by row": lambda X, y, g, lab, w, t, s, i: (
+        dist.MultivariateNormal(X * w, scale_tril=jnp.tril(jnp.ones((3, 3)))),
+        X,
+    ),
+}
+
+
+def model_of(row):
+    def model(X, y, g, lab):
+        w = numpyro.sample("w", dist.Normal(jnp.zeros(3), 1.0).to_event(1))
+        t = numpyro.sample("t", dist.Normal(jnp.zeros(4), 1.0).to_event(1))
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        with numpyro.plate("data", X.shape[0]) as i:
+            fn, observed = row(X, y, g, lab, w, t, s, i)
+            numpyro.sample("y", fn, obs=observed)
+
+    return model
+
+
+def data():
+    return tuple(jnp.asarray(x) for x in (X, Y, GROUPS, LABELS))
+
+
+def verdict(model, args, plate=None):
+    options = {"data_axes": None, "subset_order": "sequential", "program": None, "plate": plate}
+    return ModelSplit.find(
+        model, args, {}, num_subsets=SUBSETS, init_strategy=numpyro.infer.init_to_uniform, **options
+    ).verdict
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("row", HONEST.values(), ids=HONEST.keys())
+def test_honest_models_are_proved(row):
+    model = model_of(row)
+    assert verdict(model, data()).kind == PROVED
+    potential = split_model(model, data(), num_subsets=SUBSETS)
+    rng = np.random.default_rng(1)
+    energies = jax.jit(lambda z: (potential.potential(z), potential_energy(model, data(), {}, z)))
+    for _ in range(5):
+        z = {"w": rng.normal(size=3), "t": rng.normal(size=4), "s": rng.normal()}
+        ours, host = energies({name: jnp.asarray(u) for name, u in z.items()})
+        np.testing.assert_allclose(ours, host, rtol=1e-9)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("row", MIXING.values(), ids=MIXING.keys())
+def test_mixing_models_are_refused(row):
+    with pytest.raises(ModelNotSplittableError, match="does not divide over its data plate"):
+        split_model(model_of(row), data(), num_subsets=SUBSETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("divided by the largest of a column", r"test_row_independence.py:\d+: max over the data rows"),
+        ("by the number of rows", r"a number that depends on how many rows there are, 20.0 or 5.0"),
+        ("sums of groups", r"rows put together by an index"),
+        ("plus a count", r"the number of a row as it is cut"),
+    ],
+)
+def test_refusals_name_operation_and_line(name, message):
+    with pytest.raises(ModelNotSplittableError, match=message):
+        split_model(model_of(MIXING[name]), data(), num_subsets=SUBSETS)
+
+
+def test_a_maximum_that_the_rows_looked_at_do_not_hold():
+    """S2 of the field tests: a numerical check on a sample of the rows passes this."""
+
+    def model(x):
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", x.shape[0]):
+            numpyro.sample("y", dist.Normal(b, 1.0), obs=x / x.max())
+
+    x = jnp.ones(20_000).at[777].set(1e4)
+    with pytest.raises(ModelNotSplittableError, match="max over the data rows"):
+        split_model(model, (x,), num_subsets=20)
+
+
+@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+def test_models_that_divide_are_proved(build):
+    model, args = build(NumPyroBackend())
+    assert verdict(model, args, needs_plate(build)).kind == PROVED
+
+
+def test_callbacks_are_not_proved():
+    def model(y):
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", y.shape[0]):
+            mean = jax.pure_callback(
+                lambda b, y: b * y, jax.ShapeDtypeStruct(y.shape, y.dtype), lax.stop_gradient(b), y
+            )
+            numpyro.sample("y", dist.Normal(b + 0.0 * mean, 1.0), obs=y)
+
+    found = verdict(model, (jnp.asarray(Y),))
+    assert found.kind == NOT_PROVED
+    assert "pure_callback" in found.why
+    assert found.kind != REFUTED
