@@ -18,8 +18,8 @@ import numpy as np
 from jax.extend.core import Literal
 
 import split_common
-from numpyro_split.densities import Data, ModelDensity, Position, RowBlock
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+from numpyro_split.densities import Data, ModelDensity, Position
+from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
@@ -37,7 +37,7 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
     """
     whole, part = (_expression(density, data, z, n) for n in (density.layout.num_rows, num_rows))
     if part.axes != whole.axes:
-        return Verdict("not proved", "the model has other sites on fewer rows")
+        return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
     values = Walk().expression(whole.jaxpr, part.jaxpr, whole.inputs)
     shapes = [var.aval.ndim for var in whole.jaxpr.jaxpr.outvars]
     return verdict_of([(value, ndim + axis) for value, ndim, axis in zip(values, shapes, whole.axes, strict=True)])
@@ -66,17 +66,23 @@ def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -
         return [jnp.asarray(term) for term, _ in found]
 
     is_cut = density.mode == "slice"
-    block = RowBlock(jnp.arange(num_rows))
-    taken = density.arguments.take(block, data) if is_cut else data
-    local = density.local(z, block)
-    row_axes = density.arguments.axes if is_cut else [None] * len(data)
+    of_data = density.arguments.axes if is_cut else [None] * len(data)
+    of_sites = {name: z[name].ndim + axis for name, axis in density.local_axes.items()}
     inputs = [
-        *(Aligned(local[k].ndim + density.local_axes[k]) if k in density.local_axes else FREE for k in sorted(z)),
-        *(FREE if axis is None else Aligned(axis) for axis in row_axes),
+        *(Aligned(of_sites[name]) if name in of_sites else FREE for name in sorted(z)),
+        *(FREE if axis is None else Aligned(axis) for axis in of_data),
         Numbers(0) if is_cut else Aligned(0),
     ]
-    jaxpr = jax.make_jaxpr(run)(local, taken, jnp.arange(num_rows))
+    local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
+    taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
+    jaxpr = jax.make_jaxpr(run)(local, taken, jax.ShapeDtypeStruct((num_rows,), jnp.arange(0).dtype))
     return Expression(jaxpr, inputs, list(axes))
+
+
+def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct:
+    """Shape and type of an array with another number of rows, along an axis or along none."""
+    shape = tuple(num_rows if place == axis else length for place, length in enumerate(x.shape))
+    return jax.ShapeDtypeStruct(shape, x.dtype)
 
 
 class Walk:
@@ -190,6 +196,8 @@ class Operation(NamedTuple):
 
 def _constant(whole: Any, part: Any) -> Value:
     """Of a number or an array that stands in both expressions."""
+    if whole is part:
+        return FREE
     a, b = (np.asarray(x) if not isinstance(x, jax.Array) else x for x in (whole, part))
     if any(isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in (a, b)):
         a, b = (np.asarray(jax.random.key_data(x)) for x in (a, b))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from split_common.checks import ModelNotSplittableError, compare_split
+from split_common.row_independence import NOT_PROVED, Verdict
 from split_common.schedule import naive, symmetric
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
@@ -59,6 +60,18 @@ def compare(lib, build, num_subsets, tolerance, **options):
     scale = np.abs(flat(lib, whole_grad)).max()
     np.testing.assert_allclose(flat(lib, grad), flat(lib, whole_grad), rtol=0, atol=tolerance * scale)
     return potential, z, float(whole)
+
+
+@pytest.fixture
+def _by_numbers(lib, monkeypatch):
+    """Nothing is proved or refuted, so that the comparison of numbers decides."""
+    if lib.name == "numpyro":
+        from numpyro_split import splitting
+
+        monkeypatch.setattr(splitting, "prove", lambda *args: Verdict(NOT_PROVED))
+
+
+by_numbers = pytest.mark.usefixtures("_by_numbers")
 
 
 @pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
@@ -128,6 +141,7 @@ def test_models_that_do_not_divide_are_refused(lib, build):
         lib.split.split_model(model, args, num_subsets=4, plate="data")
 
 
+@by_numbers
 def test_the_refusal_names_both_numbers(lib):
     model, args = models.statistic_of_all_rows(lib)
     with pytest.raises(
@@ -311,6 +325,7 @@ def test_large_data_are_checked_in_little_memory(lib, caplog, closed_over, messa
     assert any(message in record.getMessage() for record in caplog.records)
 
 
+@by_numbers
 def test_large_data_that_do_not_divide_are_refused(lib):
     rng = np.random.default_rng(0)
     X, y = lib.array(rng.normal(size=(5000, 2))), lib.array(rng.normal(size=5000))
@@ -334,6 +349,7 @@ def test_precision_of_the_check(dtype, near, far):
             compare_split(whole, energies, grad, split_grad)
 
 
+@by_numbers
 def test_a_gradient_that_does_not_divide_is_refused(lib):
     """Though the energy does: the rows' term is zero, and its gradient is that of a sum over all rows."""
     held = (lambda x: x.detach()) if lib.name == "pyro" else lib._jax.lax.stop_gradient
@@ -348,6 +364,7 @@ def test_a_gradient_that_does_not_divide_is_refused(lib):
         lib.split.split_model(model, models.data(lib), num_subsets=4)
 
 
+@by_numbers
 def test_a_model_that_divides_at_its_start_alone_is_refused(lib):
     """At coefficients of zero, energy and gradient add up; the check is made near the start and not at it."""
     infer = importlib.import_module("numpyro.infer" if lib.name == "numpyro" else "pyro.infer.autoguide.initialization")
