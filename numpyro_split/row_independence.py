@@ -109,24 +109,28 @@ class Walk:
             return known[a] if twins.get(b) is a else another
 
         for a, b in zip(whole.eqns, part.eqns, strict=True):
-            if a.primitive.name != b.primitive.name or len(a.invars) != len(b.invars):
+            kinds = [(e.primitive.name, len(e.invars), len(e.outvars)) for e in (a, b)]
+            if kinds[0] != kinds[1]:
                 found: list[Value] = [another._replace(where=_place(a))] * len(a.outvars)
             else:
                 found = self.operation(a, b, [read(x, y) for x, y in zip(a.invars, b.invars, strict=True)])
             known.update(zip(a.outvars, found, strict=True))
-            twins.update(zip(b.outvars, a.outvars, strict=True))
+            twins.update(zip(b.outvars, a.outvars, strict=False))
         return [read(x, y) for x, y in zip(whole.outvars, part.outvars, strict=True)]
 
     def operation(self, whole: Any, part: Any, operands: list[Value]) -> list[Value]:
         """What is known of the results of one operation."""
         op = Operation(whole, part, operands)
-        if op.name in CALLS:
-            found = CALLS[op.name](self, op)
-        elif op.name == "select_n" and isinstance(operands[0], Free) and operands[0].is_false:
-            found = [operands[1]]
-        else:
-            faults = [value for value in operands if isinstance(value, NotAligned)]
-            found = faults[:1] * len(whole.outvars) if faults else RULES.get(op.name, no_rule)(op)
+        faults = [value for value in operands if isinstance(value, NotAligned)]
+        try:
+            if op.name in CALLS:
+                found = CALLS[op.name](self, op)
+            elif op.name == "select_n" and isinstance(operands[0], Free) and operands[0].is_false:
+                found = [operands[1]]
+            else:
+                found = faults[:1] * op.results if faults else RULES.get(op.name, no_rule)(op)
+        except KeyError as missing:  # a parameter that has another name in this version of JAX
+            found = unknown(op, f"{op.name}, which has no parameter {missing}")
         return [
             value._replace(where=_place(whole)) if isinstance(value, NotAligned) and not value.where else value
             for value in map(op.consistent, found, whole.outvars, part.outvars)
