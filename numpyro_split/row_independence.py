@@ -138,7 +138,7 @@ class Walk:
 
     def loop(self, step: Callable[[list[Value]], list[Value]], carried: list[Value]) -> list[Value]:
         """What is known of the values that a loop carries, however often it runs."""
-        for _ in range(len(carried) + 2):
+        for _ in range(2 * len(carried) + 1):  # each is first free, then aligned, then neither
             after = [_join(a, b) for a, b in zip(carried, step(carried), strict=True)]
             if after == carried:
                 return carried

@@ -260,3 +260,23 @@ def test_callbacks_are_not_proved():
     assert found.kind == NOT_PROVED
     assert "pure_callback" in found.why
     assert found.kind != REFUTED
+
+
+def test_a_loop_is_followed_until_nothing_changes():
+    """Rows meet in one value, and that is handed on through fifteen others before it reaches what is observed."""
+
+    def filtered(y):
+        def step(carried, _):
+            a, b = carried[:8], carried[8:]
+            return (y + b[-1], *a[:-1], b[0] + a[-1].max(), *b[:-1]), a[-1]
+
+        zero = jnp.zeros_like(y)
+        return lax.scan(step, (*[zero] * 8, *[zero] * 8), None, length=40)[1][-1]
+
+    def model(y):
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(b + 1e-12 * filtered(y), 1.0), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="max over the data rows"):
+        verdict(model, (jnp.asarray(Y),))
