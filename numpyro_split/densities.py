@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -14,8 +15,9 @@ from jax import lax
 from numpyro.handlers import substitute, trace
 from numpyro.infer.util import _unconstrain_reparam
 
+from numpyro_split.flat_program import FlatProgram
 from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, prior_terms, row_terms
-from split_common.checks import argument_names, check_row_axis
+from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, jax.Array]
@@ -99,8 +101,36 @@ def subset_block(layout: SubsetLayout, m: jax.Array, b: jax.Array | int = 0, num
     return RowBlock(jnp.asarray(layout.permutation)[positions], None, valid)
 
 
+class HeldValue(NamedTuple):
+    """A value in a model's likelihood that is computed once, on all rows: it mixes rows, and rests on no parameter.
+
+    Attributes:
+        axis: of its rows; None where it has none.
+        what: the operation that mixes rows, with its line in the model.
+    """
+
+    axis: int | None
+    what: str
+
+
+class Held(NamedTuple):
+    """What a model's likelihood on some rows takes from all rows.
+
+    Attributes:
+        values: each value, by its number in the likelihood's program (:class:`numpyro_split.flat_program.FlatProgram`).
+        position: name, shape and type of each site of a position on all rows.
+        num_steps: how many operations the program has.
+    """
+
+    values: tuple[tuple[int, HeldValue], ...] = ()
+    position: tuple[tuple[str, tuple[int, ...], Any], ...] = ()
+    num_steps: int = 0
+
+
 class ModelDensity:
     """The log-density of a NumPyro model.
+
+    Data given to its methods are the arguments' arrays and, after them, what :meth:`hold` makes of these.
 
     Args:
         model: the user's model, made row-selectable.
@@ -110,6 +140,7 @@ class ModelDensity:
         arguments: how to put the model's arguments together from data arrays.
         local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
         program: digest of what the model computes (:mod:`numpyro_split.content`).
+        held: what is taken from all rows.
     """
 
     def __init__(
@@ -120,8 +151,9 @@ class ModelDensity:
         arguments: Arguments,
         local_axes: dict[str, int],
         program: str,
+        held: Held = Held(),
     ):
-        self.model, self.layout, self.mode, self.program = model, layout, mode, program
+        self.model, self.layout, self.mode, self.program, self.held = model, layout, mode, program, held
         self.num_blocks = arguments.num_blocks(layout) if mode == "slice" and not local_axes else 1
         # without the data: compiled functions outlive them, and must not keep them alive
         self.arguments, self.local_axes = arguments.replace(()), local_axes
@@ -135,7 +167,7 @@ class ModelDensity:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()))
+        places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()), self.held)
         return self.program, *places, self.arguments.structure
 
     def for_program(self, program: str) -> ModelDensity:
@@ -143,6 +175,13 @@ class ModelDensity:
         density = copy.copy(self)
         density.program = program
         return density
+
+    def for_layout(self, layout: SubsetLayout, arguments: Arguments) -> ModelDensity:
+        """The density of the same model on other rows."""
+        sites = [(k, (*s[: self.local_axes[k]], layout.num_rows, *s[len(s) + self.local_axes[k] + 1 :]), d)
+                 if k in self.local_axes else (k, s, d) for k, s, d in self.held.position]
+        held = self.held._replace(position=tuple(sites))
+        return ModelDensity(self.model, layout, self.mode, arguments, self.local_axes, self.program, held)
 
     @property
     def plate(self) -> str:
@@ -181,15 +220,70 @@ class ModelDensity:
 
         Args:
             z: a position, its latents inside the plate cut to some rows.
-            taken: the data arrays, cut to them where the mode is "slice".
+            taken: the data arrays, cut to them where the mode is "slice", and what is held, cut to them.
             indices: what the plate yields, shape (n,).
         """
-        args, kwargs = self.arguments.build(taken)
-        return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
+        if not self.held.values:
+            return self._model_terms(z, taken, indices)
+        num_held = len(self.held.values)
+        z = {name: jnp.asarray(u, u.dtype) for name, u in z.items()}  # of plain numbers JAX makes other programs
+        program, _, axes = self.expression(z, taken[:-num_held], indices)
+        if len(program.steps) != self.held.num_steps:
+            raise ModelNotSplittableError(
+                f"the model must be the same program on {indices.shape[0]} rows as on all, got another one"
+            )
+        inputs = [*(z[name] for name in sorted(z)), *taken[:-num_held], indices]
+        given = {number: x for (number, _), x in zip(self.held.values, taken[-num_held:], strict=True)}
+        return list(zip(program.evaluate(inputs, given), axes, strict=True))
+
+    def expression(self, z: Any, taken: Any, indices: Any) -> tuple[FlatProgram, list[int], list[int]]:
+        """The likelihood as a program of a position's sites by name, the data arrays and the plate's indices.
+
+        Args:
+            z: a position, or the shapes and types of one.
+            taken: data arrays, likewise.
+            indices: what the plate yields, likewise.
+
+        Returns:
+            The program, whose results are the terms; and of each term the number of its axes, and the axis (negative)
+            of its rows.
+        """
+        axes: list[int] = []
+
+        def run(z: Position, taken: Data, indices: jax.Array) -> list[jax.Array]:
+            found = self._model_terms(z, taken, indices)
+            axes[:] = [axis for _, axis in found]
+            return [jnp.asarray(term) for term, _ in found]
+
+        jaxpr = jax.make_jaxpr(run)({name: z[name] for name in sorted(z)}, tuple(taken), indices)
+        return FlatProgram(jaxpr), [x.ndim for x in jaxpr.out_avals], list(axes)
+
+    def hold(self, data: Data) -> Data:
+        """The arguments' arrays, all rows of them, and after them what is held of these."""
+        return (*data, *self._hold(data)) if self.held.values else data
+
+    @partial(jax.jit, static_argnums=0)
+    def _hold(self, data: Data) -> list[jax.Array]:
+        z = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in self.held.position}
+        indices = jnp.arange(self.layout.num_rows)
+        program, *_ = self.expression(z, data, indices)
+        own = dict(zip(program.inputs[len(z) :], [*data, indices], strict=True))
+        return [jnp.asarray(x) for x in program.values([number for number, _ in self.held.values], own)]
 
     def _rows(self, z: Position, data: Data, block: RowBlock) -> list[tuple[jax.Array, int]]:
-        args, kwargs = self.rows(data, block)
-        return row_terms(self._trace(self.local(z, block), args, kwargs), self.plate)
+        is_cut = self.mode == "slice"
+        num_own = len(data) - len(self.held.values)
+        own = self.arguments.take(block, data[:num_own]) if is_cut else data[:num_own]
+        held = [
+            x if value.axis is None else block.take(x, value.axis)
+            for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
+        ]
+        indices = jnp.arange(block.indices.shape[0]) if is_cut else block.indices
+        return self.terms(self.local(z, block), (*own, *held), indices)
+
+    def _model_terms(self, z: Position, taken: Data, indices: jax.Array) -> list[tuple[jax.Array, int]]:
+        args, kwargs = self.arguments.build(taken)
+        return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
 
     def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         # the host's own handler for unconstrained values: it adds each site's Jacobian as a factor

@@ -50,9 +50,7 @@ def check_exact(density: ModelDensity, data: Data, z: Position) -> None:
         rows = np.sort(np.random.default_rng(0).choice(num_rows, ROW_BUDGET, replace=False))
         block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
         taken = density.arguments.take(block, data)
-        sample = ModelDensity(
-            density.model, layout, density.mode, density.arguments.replace(taken), density.local_axes, density.program
-        )
+        sample = density.for_layout(layout, density.arguments.replace(taken))
         _compare(sample, taken, density.local(point, block), density.local(z, block))
     else:
         logger.info("split checked on all %d rows, on the host: energy only (the model fixes their number)", num_rows)
@@ -76,14 +74,14 @@ def _compare(density: ModelDensity, data: Data, point: Position, fallback: Posit
     if not jnp.isfinite(whole):
         point = fallback
         whole, whole_grad = whole_fn(point, data)
-    energies, split_grad = SplitPotential(density, data).energies_and_grad(point)
+    energies, split_grad = SplitPotential(density, density.hold(data)).energies_and_grad(point)
     compare_split(float(whole), np.asarray(energies.value), _flat(whole_grad), _flat(split_grad))
 
 
 def _compare_energy(density: ModelDensity, data: Data, point: Position) -> None:
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         whole = jax.jit(partial(_host_energy, density))(point, data)
-    compare_split(float(whole), np.asarray(SplitPotential(density, data).energies(point).value))
+    compare_split(float(whole), np.asarray(SplitPotential(density, density.hold(data)).energies(point).value))
 
 
 def _host_energy(density: ModelDensity, z: Position, data: Data) -> jax.Array:

@@ -80,8 +80,8 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
     shape = next(iter(samples.values())).shape[:2]
     draws = {name: samples[name].reshape(-1, *samples[name].shape[2:]) for name in split.site_sizes}
     joined: dict[str, np.ndarray] = {}
-    for m in range(layout.num_subsets):
-        rows = np.asarray(layout.rows(m))
+    parts = split.parts if split.verdict.held else map(layout.rows, range(layout.num_subsets))
+    for rows in map(np.asarray, parts):
         for name, terms in of_rows(draws, arguments.data, jnp.asarray(rows)).items():
             terms = np.asarray(terms).reshape(*shape, *terms.shape[1:])
             if name not in axes:

@@ -18,7 +18,8 @@ import numpy as np
 from jax.extend.core import Literal
 
 import split_common
-from numpyro_split.densities import Data, ModelDensity, Position
+from numpyro_split.densities import Data, HeldValue, ModelDensity, Position
+from numpyro_split.flat_program import FlatProgram, Step
 from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
@@ -26,8 +27,8 @@ ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves so
 FREE = Free()
 
 
-def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
-    """The verdict on a model's division into parts of a number of rows.
+def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
+    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
 
     Args:
         density: the model, and how its rows are selected.
@@ -37,34 +38,46 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
     """
     whole, part = (_expression(density, data, z, n) for n in (density.layout.num_rows, num_rows))
     if part.axes != whole.axes:
-        return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
-    values = Walk().expression(whole.jaxpr, part.jaxpr, whole.inputs)
-    shapes = [var.aval.ndim for var in whole.jaxpr.jaxpr.outvars]
-    return verdict_of([(value, ndim + axis) for value, ndim, axis in zip(values, shapes, whole.axes, strict=True)])
+        return Proof(Verdict(NOT_PROVED, "the model has other sites on fewer rows"), 0, {})
+    walk = Walk(Holding(density.layout.num_rows, num_rows, len(z)))
+    values = walk.program(whole.program, part.program, whole.inputs)
+    verdict = verdict_of([(value, ndim + axis) for value, ndim, axis in zip(values, whole.ndims, whole.axes, strict=True)])
+    assert walk.holding is not None
+    return Proof(verdict, len(whole.program.steps), walk.holding.needed_by(whole.program))
+
+
+class Proof(NamedTuple):
+    """The outcome of one proof.
+
+    Attributes:
+        verdict: on the likelihood, where ``held`` are computed on all rows.
+        num_steps: how many operations the likelihood's program has.
+        held: for each value that mixes rows and rests on no parameter, by its number in the expression, the axis of its
+            rows (None where it has none) and what it is.
+    """
+
+    verdict: Verdict
+    num_steps: int
+    held: dict[int, HeldValue]
 
 
 class Expression(NamedTuple):
     """A likelihood on some rows.
 
     Attributes:
-        jaxpr: from the arrays to the log-probabilities inside the plate.
+        program: from the arrays to the log-probabilities inside the plate.
         inputs: what is known of the arrays.
+        ndims: of each log-probability, the number of its axes.
         axes: of each log-probability, the axis (negative) of the plate.
     """
 
-    jaxpr: Any
+    program: FlatProgram
     inputs: list[Value]
+    ndims: list[int]
     axes: list[int]
 
 
 def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Expression:
-    axes: list[int] = []
-
-    def run(z: Position, taken: Data, indices: jax.Array) -> list[jax.Array]:
-        found = density.terms(z, taken, indices)
-        axes[:] = [axis for _, axis in found]
-        return [jnp.asarray(term) for term, _ in found]
-
     is_cut = density.mode == "slice"
     of_data = density.arguments.axes if is_cut else [None] * len(data)
     of_sites = {name: z[name].ndim + axis for name, axis in density.local_axes.items()}
@@ -75,8 +88,9 @@ def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -
     ]
     local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
     taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
-    jaxpr = jax.make_jaxpr(run)(local, taken, jax.ShapeDtypeStruct((num_rows,), jnp.arange(0).dtype))
-    return Expression(jaxpr, inputs, list(axes))
+    indices = jax.ShapeDtypeStruct((num_rows,), jnp.arange(0).dtype)
+    program, ndims, axes = density.expression(local, taken, indices)
+    return Expression(program, inputs, ndims, axes)
 
 
 def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct:
@@ -85,55 +99,115 @@ def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct
     return jax.ShapeDtypeStruct(shape, x.dtype)
 
 
+class Holding:
+    """Values that mix rows but rest on no parameter: they can be computed once, on all rows, and held.
+
+    Args:
+        num_rows: N.
+        part_rows: rows of a part.
+        num_sites: how many of the inputs, the first ones, are parameters.
+
+    Attributes:
+        held: what has been found to be held, by its number.
+    """
+
+    def __init__(self, num_rows: int, part_rows: int, num_sites: int):
+        self._rows = num_rows, part_rows
+        self._of_parameters = set(range(num_sites))
+        self._same: dict[int, int] = {}
+        self.held: dict[int, HeldValue] = {}
+
+    def follow(self, step: Step, operands: list[Value]) -> None:
+        """Note whether the results of an operation rest on parameters, and a choice that is always the same."""
+        if self._of_parameters.intersection(step.inputs):
+            self._of_parameters.update(step.outputs)
+        if _chooses_first(step.name, operands):
+            self._same[step.outputs[0]] = step.inputs[1]
+
+    def hold(self, number: int, value: Value, whole: Any, part: Any) -> Value:
+        """``value``, or what is known of it when it is held: that a part has what all rows have, cut to its rows.
+
+        Args:
+            number: of the value.
+            value: what is known of it.
+            whole: shape and type of the value on all rows.
+            part: the same on some.
+        """
+        if not isinstance(value, NotAligned) or number in self._of_parameters or whole.dtype != part.dtype:
+            return value
+        if len(whole.shape) != len(part.shape):
+            return value
+        longer = [axis for axis, sizes in enumerate(zip(whole.shape, part.shape, strict=True)) if sizes[0] != sizes[1]]
+        if len(longer) > 1 or any((whole.shape[axis], part.shape[axis]) != self._rows for axis in longer):
+            return value
+        self.held[number] = HeldValue(longer[0] if longer else None, str(value))
+        return Aligned(longer[0]) if longer else FREE
+
+    def needed_by(self, program: FlatProgram) -> dict[int, HeldValue]:
+        """What is held and has a part in a program's results, where all that is held is given."""
+        read = set(program.outputs)
+        for step in reversed(program.steps):
+            if read.intersection(step.outputs).difference(self.held):
+                same = self._same.get(step.outputs[0])
+                read.update(step.inputs if same is None else [same])
+        return {number: value for number, value in self.held.items() if number in read}
+
+
 class Walk:
-    """Two expressions, of all rows and of some, walked side by side."""
+    """Two programs, of all rows and of some, walked side by side.
 
-    def expression(self, whole: Any, part: Any, inputs: Sequence[Value]) -> list[Value]:
-        """What is known of the outputs of two closed expressions, from what is known of their inputs."""
-        constants = [_constant(a, b) for a, b in zip(whole.consts, part.consts, strict=False)]
-        return self.open_expression(whole.jaxpr, part.jaxpr, [*constants, *inputs])
+    Args:
+        holding: what may be held; None inside loops and functions that are not written out.
+    """
 
-    def open_expression(self, whole: Any, part: Any, inputs: Sequence[Value]) -> list[Value]:
-        """The same of open expressions, whose constants are among the inputs."""
-        variables = [*whole.constvars, *whole.invars], [*part.constvars, *part.invars]
+    def __init__(self, holding: Holding | None = None):
+        self.holding = holding
+
+    def program(self, whole: FlatProgram, part: FlatProgram, inputs: Sequence[Value]) -> list[Value]:
+        """What is known of the results, from what is known of the arguments."""
         another = NotAligned(False, "the program is another one on fewer rows")
-        if len(variables[0]) != len(variables[1]) or len(whole.eqns) != len(part.eqns):
-            return [another] * len(whole.outvars)
-        known = dict(zip(variables[0], inputs, strict=True))
-        twins = dict(zip(variables[1], variables[0], strict=True))
+        for a, b in zip(whole.steps, part.steps, strict=False):
+            if a.name != b.name or a.inputs != b.inputs or a.outputs != b.outputs:
+                return [another._replace(where=_place(a.caller))] * len(whole.outputs)
+        if len(whole.steps) != len(part.steps) or whole.outputs != part.outputs:
+            return [another] * len(whole.outputs)
+        known = dict(zip(whole.inputs, inputs, strict=True))
+        for number, value in whole.constants.items():
+            other = part.constants[number]
+            known[number] = self._held(number, _constant(value, other), _type(value), _type(other))
+        for a, b in zip(whole.steps, part.steps, strict=True):
+            operands = [known[i] for i in a.inputs]
+            if self.holding is not None:
+                self.holding.follow(a, operands)
+            found = self.operation(a, b, operands)
+            for number, value, x, y in zip(a.outputs, found, a.equation.outvars, b.equation.outvars, strict=True):
+                known[number] = self._held(number, value, x.aval, y.aval)
+        return [known[i] for i in whole.outputs]
 
-        def read(a: Any, b: Any) -> Value:
-            if isinstance(a, Literal) or isinstance(b, Literal):
-                both = isinstance(a, Literal) and isinstance(b, Literal)
-                return _constant(a.val, b.val) if both else another
-            return known[a] if twins.get(b) is a else another
+    def inside(self, whole: Any, part: Any, inputs: Sequence[Value]) -> list[Value]:
+        """What is known of the results of a function that is not written out: of two jaxprs."""
+        return Walk().program(FlatProgram(whole), FlatProgram(part), inputs)
 
-        for a, b in zip(whole.eqns, part.eqns, strict=True):
-            kinds = [(e.primitive.name, len(e.invars), len(e.outvars)) for e in (a, b)]
-            if kinds[0] != kinds[1]:
-                found: list[Value] = [another._replace(where=_place(a))] * len(a.outvars)
-            else:
-                found = self.operation(a, b, [read(x, y) for x, y in zip(a.invars, b.invars, strict=True)])
-            known.update(zip(a.outvars, found, strict=True))
-            twins.update(zip(b.outvars, a.outvars, strict=False))
-        return [read(x, y) for x, y in zip(whole.outvars, part.outvars, strict=True)]
+    def _held(self, number: int, value: Value, whole: Any, part: Any) -> Value:
+        return value if self.holding is None else self.holding.hold(number, value, whole, part)
 
-    def operation(self, whole: Any, part: Any, operands: list[Value]) -> list[Value]:
+    def operation(self, whole: Step, part: Step, operands: list[Value]) -> list[Value]:
         """What is known of the results of one operation."""
-        op = Operation(whole, part, operands)
+        op = Operation(whole.equation, part.equation, operands)
         faults = [value for value in operands if isinstance(value, NotAligned)]
         try:
             if op.name in CALLS:
                 found = CALLS[op.name](self, op)
-            elif op.name == "select_n" and isinstance(operands[0], Free) and operands[0].is_false:
+            elif _chooses_first(op.name, operands):
                 found = [operands[1]]
             else:
                 found = faults[:1] * op.results if faults else RULES.get(op.name, no_rule)(op)
         except KeyError as missing:  # a parameter that has another name in this version of JAX
             found = unknown(op, f"{op.name}, which has no parameter {missing}")
+        place = partial(_place, whole.caller)
         return [
-            value._replace(where=_place(whole)) if isinstance(value, NotAligned) and not value.where else value
-            for value in map(op.consistent, found, whole.outvars, part.outvars)
+            value._replace(where=place()) if isinstance(value, NotAligned) and not value.where else value
+            for value in map(op.consistent, found, whole.equation.outvars, part.equation.outvars)
         ]
 
     def loop(self, step: Callable[[list[Value]], list[Value]], carried: list[Value]) -> list[Value]:
@@ -144,6 +218,11 @@ class Walk:
                 return carried
             carried = after
         return [NotAligned(False, "a loop")] * len(carried)
+
+
+def _chooses_first(name: str, operands: list[Value]) -> bool:
+    """Whether an operation is a choice that is known to fall on its first case."""
+    return name == "select_n" and isinstance(operands[0], Free) and operands[0].is_false
 
 
 class Operation(NamedTuple):
@@ -196,6 +275,11 @@ class Operation(NamedTuple):
             return NotAligned(False, f"{self.name} has another result on fewer rows")
         longer = {axis for axis, (n, m) in enumerate(zip(*shapes, strict=True)) if n != m}
         return value if longer == value.axes else NotAligned(False, f"{self.name} of a length that follows the rows")
+
+
+def _type(x: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of a constant."""
+    return jax.ShapeDtypeStruct(np.shape(x), jnp.result_type(x))
 
 
 def _constant(whole: Any, part: Any) -> Value:
@@ -565,10 +649,7 @@ RULES: dict[str, Rule] = {
 
 def call(parameter: str, walk: Walk, op: Operation) -> list[Value]:
     """A function."""
-    whole, part = op.param(parameter), op.part.params[parameter]
-    if hasattr(whole, "consts"):
-        return walk.expression(whole, part, op.operands)
-    return walk.open_expression(whole, part, op.operands)
+    return walk.inside(op.param(parameter), op.part.params[parameter], op.operands)
 
 
 def cond(walk: Walk, op: Operation) -> list[Value]:
@@ -577,7 +658,7 @@ def cond(walk: Walk, op: Operation) -> list[Value]:
     if not isinstance(chosen, Free):
         return [chosen if isinstance(chosen, NotAligned) else NotAligned(False, "a branch")] * op.results
     branches = zip(op.param("branches"), op.part.params["branches"], strict=True)
-    found = [walk.expression(whole, part, operands) for whole, part in branches]
+    found = [walk.inside(whole, part, operands) for whole, part in branches]
     return [_join_all(values) for values in zip(*found, strict=True)]
 
 
@@ -598,7 +679,7 @@ def scan(walk: Walk, op: Operation) -> list[Value]:
     outputs: list[Value] = []
 
     def step(carried: list[Value]) -> list[Value]:
-        found = walk.expression(op.param("jaxpr"), op.part.params["jaxpr"], [*consts, *carried, *slices])
+        found = walk.inside(op.param("jaxpr"), op.part.params["jaxpr"], [*consts, *carried, *slices])
         outputs[:] = found[num_carry:]
         return found[:num_carry]
 
@@ -627,16 +708,16 @@ def while_loop(walk: Walk, op: Operation) -> list[Value]:
     of_cond, of_body = op.operands[:num_cond], op.operands[num_cond : num_cond + num_body]
 
     def step(carried: list[Value]) -> list[Value]:
-        return walk.expression(op.param("body_jaxpr"), op.part.params["body_jaxpr"], [*of_body, *carried])
+        return walk.inside(op.param("body_jaxpr"), op.part.params["body_jaxpr"], [*of_body, *carried])
 
     carried = walk.loop(step, list(op.operands[num_cond + num_body :]))
-    [goes_on] = walk.expression(op.param("cond_jaxpr"), op.part.params["cond_jaxpr"], [*of_cond, *carried])
+    [goes_on] = walk.inside(op.param("cond_jaxpr"), op.part.params["cond_jaxpr"], [*of_cond, *carried])
     return carried if goes_on == FREE else unknown(op, "a loop that ends when rows say so")
 
 
 CALLS: dict[str, Callable[[Walk, Operation], list[Value]]] = {
-    **dict.fromkeys(["jit", "pjit", "remat2", "checkpoint"], partial(call, "jaxpr")),
-    **dict.fromkeys(["closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"], partial(call, "call_jaxpr")),
+    **dict.fromkeys(["remat2", "checkpoint"], partial(call, "jaxpr")),
+    **dict.fromkeys(["custom_jvp_call", "custom_vjp_call"], partial(call, "call_jaxpr")),
     "cond": cond,
     "scan": scan,
     "while": while_loop,

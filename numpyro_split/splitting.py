@@ -31,7 +31,7 @@ from numpyro.infer.util import (
 )
 
 from numpyro_split.content import program_of_model
-from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock, as_jax
+from numpyro_split.densities import Arguments, Data, Held, HeldValue, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
 from numpyro_split.row_independence import prove
@@ -53,6 +53,8 @@ from split_common.checks import (
 )
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+SPLIT_FAILURES = (ModelNotSplittableError, TypeError, ValueError, IndexError)
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +149,7 @@ class ModelSplit:
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
+        self._held = Held()
 
     @classmethod
     def find(
@@ -177,23 +180,35 @@ class ModelSplit:
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         program = program_of_model(model, arguments) if program is None else program
         failures: dict[str, Exception] = {}
-        for mode in ("slice", "index") if row_axes else ("index",):
-            split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
-            try:
-                with at_once():
+        unproved: list[ModelSplit] = []
+        with at_once():
+            for mode in ("slice", "index") if row_axes else ("index",):
+                split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
+                try:
                     split._prepare(sites, args, kwargs)
-            except NoFiniteStartError:
-                raise
-            except (ModelNotSplittableError, TypeError, ValueError, IndexError) as error:
-                failures[mode] = error
-            else:
-                return split
+                    if split.verdict.kind == PROVED:
+                        split._check(args, kwargs)
+                        return split
+                except NoFiniteStartError:
+                    raise
+                except SPLIT_FAILURES as error:
+                    failures[mode] = error
+                else:
+                    unproved.append(split)
+            for split in unproved:
+                try:
+                    split._check(args, kwargs)
+                except SPLIT_FAILURES as error:
+                    failures[split.mode] = error
+                else:
+                    return split
         raise neither_mode_splits(failures)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments, which may be traced."""
         arguments = Arguments(args, kwargs, self._row_axes)
-        return SplitPotential(self._density(arguments), arguments.data)
+        density = self._density(arguments)
+        return SplitPotential(density, density.hold(arguments.data))
 
     def initial_position(self, rng_key: jax.Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A point with a finite density on some rows, if one is found; a batch of points for a batch of keys."""
@@ -207,7 +222,8 @@ class ModelSplit:
     @property
     def plan(self) -> str:
         """How the model divides, as a text."""
-        return str((self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self.layout.key))
+        places = self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self._held
+        return str((*places, self.layout.key))
 
     @property
     def local_sites(self) -> list[str]:
@@ -216,8 +232,8 @@ class ModelSplit:
 
     @property
     def parts(self) -> list[np.ndarray]:
-        """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
-        if self._local_axes:
+        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self._local_axes or self._held.values:
             return [np.arange(self.layout.num_rows)]
         return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
 
@@ -258,14 +274,34 @@ class ModelSplit:
         return transform_fn(self._transforms, latent, invert=True)
 
     def _density(self, arguments: Arguments) -> ModelDensity:
-        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program)
+        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program, self._held)
 
     def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites = [site._replace(value=None) for site in sites.sites]  # observed values are data
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        z = self._learn_sites(arguments)
+        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
+        self._local_axes = {
+            name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
+        }
+        if any(isinstance(x, Tracer) for x in arguments.data):
+            warnings.warn(
+                "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
+            )
+            self.verdict = Verdict(PROVED)
+            return
+        self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
+        if self._held.values:
+            self._learn_sites(arguments)  # supports may rest on what is held: on all rows now
+
+    def _learn_sites(self, arguments: Arguments) -> Position:
+        """Sizes, supports and a position of the latent sites."""
         try:
             info = self._initialize(random.key(0), self._density(arguments), arguments.data)
         except RuntimeError as error:
@@ -273,10 +309,6 @@ class ModelSplit:
                 raise
             raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
         z = self.reference_position = _as_arrays(info.param_info.z)
-        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
-        self._local_axes = {
-            name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
-        }
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
         self._postprocess = info.postprocess_fn
         supports = {name: info.model_trace[name]["fn"].support for name in z}
@@ -285,29 +317,35 @@ class ModelSplit:
         self._model.values = {
             name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
         }
-        if any(isinstance(x, Tracer) for x in arguments.data):
-            warnings.warn(
-                "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
-            )
-            return
-        self.verdict = self._judge(self._density(arguments), arguments.data, z)
-        logger.info("split by %s %s", self.mode, self.verdict)
-        if self.verdict.kind == REFUTED:
-            raise rows_meet(self.verdict.why)
-        check_exact(self._density(arguments), arguments.data, z)
+        return z
 
-    def _judge(self, density: ModelDensity, data: Data, z: Position) -> Verdict:
-        """Whether rows are independent of one another, by the model's expression; the first verdict but a proof."""
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare numbers: the sum over subsets with the model's own potential."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        if not any(isinstance(x, Tracer) for x in arguments.data):
+            check_exact(self._density(arguments), arguments.data, self.reference_position)
+
+    def _judge(self, density: ModelDensity, data: Data, z: Position) -> tuple[Verdict, Held]:
+        """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
+
+        And what is held, where it is proved.
+        """
         largest = self.layout.sizes[0]
         sizes = {largest, math.ceil(largest / density.num_blocks)} - {self.layout.num_rows}
+        held: dict[int, HeldValue] = {}
+        num_steps = 0
         for size in sorted(sizes):
             try:
-                verdict = prove(density, data, z, size)
+                proof = prove(density, data, z, size)
             except (ConcretizationTypeError, TracerArrayConversionError) as error:
-                verdict = Verdict(NOT_PROVED, first_line(error))
-            if verdict.kind != PROVED:
-                return verdict
-        return Verdict(PROVED)
+                return Verdict(NOT_PROVED, first_line(error)), Held()
+            if proof.verdict.kind != PROVED:
+                return proof.verdict, Held()
+            held |= proof.held
+            num_steps = proof.num_steps
+        position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
+        reasons = tuple(dict.fromkeys(value.what for _, value in sorted(held.items())))
+        return Verdict(PROVED, held=reasons), Held(tuple(sorted(held.items())), position, num_steps) if held else Held()
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""

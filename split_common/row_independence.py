@@ -93,16 +93,22 @@ class Verdict(NamedTuple):
     Attributes:
         kind: "proved", for all parameter values; "refuted"; or "not proved".
         why: what stands against a proof, with the line of the user's model; "" where there is one.
+        held: what mixes rows but rests on no parameter, so that it is computed once on all rows and held.
 
     Example:
         >>> str(Verdict("refuted", "model.py:12: max over the data rows"))
         'refuted: model.py:12: max over the data rows'
+        >>> str(Verdict("proved", held=("model.py:12: max over the data rows",)))
+        'proved; computed once on all rows and held: model.py:12: max over the data rows'
     """
 
     kind: str
     why: str = ""
+    held: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if self.held:
+            return f"{self.kind}; computed once on all rows and held: {', '.join(self.held)}"
         return f"{self.kind}: {self.why}" if self.why else self.kind
 
 
