@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -366,7 +366,12 @@ class SplitKernel(MCMCKernel):
             subset_order=self._subset_order,
             init_strategy=self._init_strategy,
             program=program,
+            batch_sizes=self._batch_sizes,
         )
+
+    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """Numbers of rows that are evaluated at a time besides a subset's; the model is asked about each."""
+        return ()
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run; of a potential, which is bound to its own, its data."""

@@ -22,7 +22,7 @@ Reference:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -340,6 +340,11 @@ class PenaltyMH(MinibatchKernel):
     @property
     def _laplace_metric(self) -> jax.Array:
         return jnp.asarray(self._reference.covariance, jnp.result_type(float))
+
+    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
+        batches = self._batches(num_rows)
+        sizes = batches.batch_size * batches.num_batches, self._penalty.gradient_batch_size
+        return [min(size, num_rows) for size in sizes]
 
     def _batches(self, num_rows: int) -> Batches:
         settings = self._penalty

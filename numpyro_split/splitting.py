@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -164,10 +164,13 @@ class ModelSplit:
         subset_order: str,
         init_strategy: Callable[..., Any],
         program: str | None,
+        batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
+        """Find the split of a model, and check it; the arguments but these are those of :func:`split_model`.
 
-        The last is the digest of what the model computes, where it is known.
+        Args:
+            program: digest of what the model computes, where it is known.
+            batch_sizes: from N to the numbers of rows that are evaluated besides those of a subset.
         """
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
@@ -179,13 +182,14 @@ class ModelSplit:
         warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         program = program_of_model(model, arguments) if program is None else program
+        sizes = set(batch_sizes(layout.num_rows))
         failures: dict[str, Exception] = {}
         unproved: list[ModelSplit] = []
         with at_once():
             for mode in ("slice", "index") if row_axes else ("index",):
                 split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
                 try:
-                    split._prepare(sites, args, kwargs)
+                    split._prepare(sites, sizes, args, kwargs)
                     if split.verdict.kind == PROVED:
                         split._check(args, kwargs)
                         return split
@@ -276,7 +280,9 @@ class ModelSplit:
     def _density(self, arguments: Arguments) -> ModelDensity:
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program, self._held)
 
-    def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _prepare(
+        self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites = [site._replace(value=None) for site in sites.sites]  # observed values are data
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
@@ -293,7 +299,7 @@ class ModelSplit:
             )
             self.verdict = Verdict(PROVED)
             return
-        self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z)
+        self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
@@ -325,13 +331,15 @@ class ModelSplit:
         if not any(isinstance(x, Tracer) for x in arguments.data):
             check_exact(self._density(arguments), arguments.data, self.reference_position)
 
-    def _judge(self, density: ModelDensity, data: Data, z: Position) -> tuple[Verdict, Held]:
+    def _judge(
+        self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]
+    ) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
 
         And what is held, where it is proved.
         """
         largest = self.layout.sizes[0]
-        sizes = {largest, math.ceil(largest / density.num_blocks)} - {self.layout.num_rows}
+        sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}
         held: dict[int, HeldValue] = {}
         num_steps = 0
         for size in sorted(sizes):

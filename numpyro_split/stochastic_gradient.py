@@ -33,7 +33,7 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -302,6 +302,10 @@ class StochasticGradientKernel(MinibatchKernel):
 
     def _check_mass(self, sizes: dict[str, int]) -> None:
         check_preconditioner_sizes(self._preconditioner, sizes)
+
+    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
+        size = check_batch_size(self._dynamics.batch_size, num_rows)
+        return [] if size is None else [size]
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._dynamics.batch_size is not None:

@@ -229,12 +229,13 @@ def nested_arguments(lib):
 
 
 def statistic_of_all_rows(lib):
-    """Not splittable: every row depends on all of X."""
+    """Not splittable: every row depends on all rows and on parameters."""
 
     def model(X, y):
         b = coefficients(lib)
         with lib.ppl.plate("data", X.shape[0]):
-            lib.ppl.sample("y", lib.dist.Normal((X - X.mean(0)) @ b, 1.0), obs=y)
+            f = X @ b
+            lib.ppl.sample("y", lib.dist.Normal(f - f.mean(), 1.0), obs=y)
 
     return model, data(lib)
 
