@@ -203,6 +203,10 @@ class ModelDensity:
         by_site = self._rows(z, data, RowBlock(indices))
         return sum((_sum_to_axis(term, axis, indices.shape[0]) for term, axis in by_site), jnp.zeros(indices.shape))
 
+    def readable(self, model_trace: dict[str, Any]) -> dict[str, Any]:
+        """The sites of a trace that can be read off: all of them."""
+        return model_trace
+
     def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
         if self.mode == "index":

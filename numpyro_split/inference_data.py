@@ -11,6 +11,7 @@ import numpyro
 from numpyro.infer import MCMC
 
 from numpyro_split.densities import Arguments, Data, Position, RowBlock, as_jax
+from split_common.checks import check_none_summed_out
 
 
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
@@ -31,7 +32,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
     Raises:
         ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
-            has no model.
+            has no model, and for a model of which discrete latent sites were summed out.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -64,6 +65,7 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
         raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
     args, kwargs = as_jax((mcmc._args, mcmc._kwargs))
     split = kernel._prepare(mcmc.num_warmup, args, kwargs)[0]._known_split
+    check_none_summed_out([site.name for site in split.sites if site.discrete])
     arguments = Arguments(args, kwargs, split._row_axes)
     density, layout = split._density(arguments), split.layout
     inside = {site.name: site for site in split.sites if density.plate in site.plates}

@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpyro
 from jax import random
 from jax.core import Tracer
-from numpyro.distributions import Unit
+from numpyro.distributions import Independent, MaskedDistribution, Unit
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
+
+from split_common.plates import Observation
 
 Trace = dict[str, dict[str, Any]]
 ROWS_KWARG = "_rows_of_data_plate"
@@ -84,6 +86,8 @@ class Site(NamedTuple):
     plates: dict[str, int]  # name of each enclosing plate -> its dim
     batch_ndim: int
     value: Any
+    in_loop: bool = False  # a step of a scan
+    observation: Observation | None = None  # of an observed site that is no factor
 
 
 class ModelSites(NamedTuple):
@@ -99,6 +103,11 @@ class ModelSites(NamedTuple):
         holders = [site for site in observed if not site.is_factor] or observed
         return list(dict.fromkeys(name for site in holders for name in site.plates))
 
+    @property
+    def observations(self) -> list[Observation]:
+        """What the observed sites look like, factors left out."""
+        return [site.observation for site in self.sites if site.observation is not None]
+
 
 def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
     """Trace ``model`` abstractly: shapes only, so that no row is read and no memory taken."""
@@ -113,8 +122,6 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         for site in samples:  # plates inside control flow send no message of their own
             for frame in site["cond_indep_stack"]:
                 plate_sizes.setdefault(frame.name, frame.size)
-            if site["is_observed"]:
-                log_prob_of(site)  # so that data of the wrong length fail here
         found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes))
 
     jax.eval_shape(run)
@@ -122,16 +129,33 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _describe_site(site: dict[str, Any]) -> Site:
-    fn, observed = site["fn"], site["is_observed"]
+    fn, observed, in_loop = site["fn"], site["is_observed"], "_scan_current_index" in site["infer"]
+    plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
+    observation = None
+    if observed:
+        shape = log_prob_of(site).shape  # data of the wrong length fail here
+        if not isinstance(fn, Unit):
+            base, joined = _without_joints(fn)
+            observation = Observation(site["name"], shape, fn.event_shape, base, joined, in_loop, tuple(plates))
     return Site(
         name=site["name"],
         observed=observed,
         is_factor=isinstance(fn, Unit),
         discrete=not observed and bool(fn.support.is_discrete),
-        plates={frame.name: frame.dim for frame in site["cond_indep_stack"]},
+        plates=plates,
         batch_ndim=len(fn.batch_shape),
         value=None if isinstance(site["value"], Tracer) else site["value"],
+        in_loop=in_loop,
+        observation=observation,
     )
+
+
+def _without_joints(fn: Any) -> tuple[str, bool]:
+    """Name of a distribution's class, and whether ``to_event`` joined independent values of it."""
+    joined = False
+    while isinstance(fn, Independent | MaskedDistribution):
+        joined, fn = joined or isinstance(fn, Independent), fn.base_dist
+    return type(fn).__name__, joined
 
 
 def plate_frame(site: dict[str, Any], plate: str) -> Any:
@@ -141,16 +165,17 @@ def plate_frame(site: dict[str, Any], plate: str) -> Any:
 
 def prior_terms(model_trace: Trace, plate: str) -> list[jax.Array]:
     """Log-probabilities of the sites outside the data plate."""
-    return [log_prob_of(site) for site in _samples(model_trace) if plate_frame(site, plate) is None]
+    return [log_prob_of(site) for site in samples_of(model_trace) if plate_frame(site, plate) is None]
 
 
 def row_terms(model_trace: Trace, plate: str) -> list[tuple[jax.Array, int]]:
     """Log-probabilities of the sites inside the data plate, each with the axis (negative) of the rows."""
-    frames = [(site, plate_frame(site, plate)) for site in _samples(model_trace)]
+    frames = [(site, plate_frame(site, plate)) for site in samples_of(model_trace)]
     return [(log_prob_of(site), frame.dim) for site, frame in frames if frame is not None]
 
 
-def _samples(model_trace: Trace) -> list[dict[str, Any]]:
+def samples_of(model_trace: Trace) -> list[dict[str, Any]]:
+    """The sample sites of a trace, in the model's order."""
     return [site for site in model_trace.values() if site["type"] == "sample"]
 
 

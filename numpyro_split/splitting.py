@@ -33,13 +33,18 @@ from numpyro.infer.util import (
 from numpyro_split.content import program_of_model
 from numpyro_split.densities import Arguments, Data, Held, HeldValue, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
+from numpyro_split.host_density import WHOLE, HostDensity, Parts, WholeModel
+from numpyro_split.implied_plate import InImpliedPlate
 from numpyro_split.potential import SplitPotential
 from numpyro_split.row_independence import prove
 from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
 from numpyro_split.tracing import at_once
 from split_common.checks import (
+    WHOLE_RUNS,
     ModelNotSplittableError,
+    NoDataPlateError,
     NoFiniteStartError,
+    RowsMeetError,
     check_callable,
     check_data_axes,
     check_lengths,
@@ -51,6 +56,7 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -122,7 +128,7 @@ class ModelSplit:
 
     Attributes:
         layout: rows of each subset.
-        mode: how rows are selected, "slice" or "index".
+        mode: how rows are selected, "slice" or "index"; "whole" where there is one subset, for which nothing is cut.
         program: digest of what the model computes (:mod:`numpyro_split.content`).
         sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
@@ -142,6 +148,7 @@ class ModelSplit:
         self.layout, self.mode, self.program = layout, mode, program
         self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
         self._local_axes: dict[str, int] = {}
+        self._host_potential: Callable[..., Any] | None = None
         self._postprocess: Callable[..., Any] | None = None
         self._transforms: dict[str, Any] = {}
         self._dynamic_support = False
@@ -168,10 +175,42 @@ class ModelSplit:
     ) -> ModelSplit:
         """Find the split of a model, and check it; the arguments but these are those of :func:`split_model`.
 
+        One subset is all of the model, which then need not divide.
+
         Args:
             program: digest of what the model computes, where it is known.
             batch_sizes: from N to the numbers of rows that are evaluated besides those of a subset.
         """
+        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
+        options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
+        try:
+            try:
+                return cls._divide(model, args, kwargs, plate=plate, **options)
+            except NoDataPlateError:
+                return cls._divide_without_plate(model, args, kwargs, **options)
+        except ModelNotSplittableError as refusal:
+            if num_subsets != 1:
+                raise
+            why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
+        logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
+        return cls._undivided(model, args, kwargs, init_strategy, program)
+
+    @classmethod
+    def _divide(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        program: str | None,
+        batch_sizes: Callable[[int], Iterable[int]],
+    ) -> ModelSplit:
+        """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
@@ -186,7 +225,7 @@ class ModelSplit:
         failures: dict[str, Exception] = {}
         unproved: list[ModelSplit] = []
         with at_once():
-            for mode in ("slice", "index") if row_axes else ("index",):
+            for mode in _modes(model, bool(row_axes)):
                 split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
                 try:
                     split._prepare(sites, sizes, args, kwargs)
@@ -208,6 +247,56 @@ class ModelSplit:
                     return split
         raise neither_mode_splits(failures)
 
+    @classmethod
+    def _divide_without_plate(
+        cls, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> ModelSplit:
+        """The split of a model with one observed site, in no plate, if its rows are proved independent.
+
+        Raises:
+            ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
+        """
+        arguments = Arguments(args, kwargs, model=model)
+        observed = _describe(model, arguments).observations
+        site = divisible_without_plate(observed)
+        if site is None:
+            raise no_data_plate(observed, "numpyro")
+        [num_rows] = site.batch_shape
+        if not arguments.find_row_axes(num_rows, options["data_axes"]):
+            raise no_data_plate(observed, "numpyro", f", and give the rows as arguments, none of which has {num_rows}")
+        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
+        try:
+            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
+        except RowsMeetError:
+            raise
+        except ModelNotSplittableError as error:
+            raise no_data_plate(observed, "numpyro", f" (without one, {first_line(error)})") from error
+        is_traced = any(isinstance(x, Tracer) for x in arguments.data)
+        if is_traced or split.verdict.kind != PROVED:
+            found = "not looked at, as the data are traced" if is_traced else split.verdict
+            raise no_data_plate(observed, "numpyro", f" (without one, that its rows are independent is {found})")
+        return split
+
+    @classmethod
+    def _undivided(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        init_strategy: Callable[..., Any],
+        program: str | None,
+    ) -> ModelSplit:
+        """The one subset of a model that does not divide: the host's own potential."""
+        arguments = Arguments(args, kwargs, model=model)
+        program = program_of_model(model, arguments) if program is None else program
+        split = cls(WholeModel(model), SubsetLayout(1, 1), WHOLE, {}, init_strategy, program)
+        split.sites = [site._replace(value=None) for site in _describe(model, arguments).sites]
+        with at_once():
+            split._learn_sites(arguments)
+        split.verdict = Verdict(PROVED, "nothing is divided")
+        return split
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments, which may be traced."""
         arguments = Arguments(args, kwargs, self._row_axes)
@@ -220,7 +309,7 @@ class ModelSplit:
         return self._draw(rng_key, self._density(arguments), arguments.data)
 
     @partial(jax.jit, static_argnums=(0, 2))
-    def _draw(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> Position:
+    def _draw(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> Position:
         return _as_arrays(self._initialize(rng_key, density, data).param_info.z)
 
     @property
@@ -255,7 +344,7 @@ class ModelSplit:
         def read_at(z: Position, data: Data, rows: jax.Array) -> Any:
             args, kwargs = density.rows(data, RowBlock(rows))
             at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(_unconstrain_reparam, z))
-            return read(trace(at_z).get_trace(*args, **kwargs))
+            return read(density.readable(trace(at_z).get_trace(*args, **kwargs)))
 
         return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
 
@@ -277,7 +366,9 @@ class ModelSplit:
         latent = {name: values[name] for name in self.site_sizes}
         return transform_fn(self._transforms, latent, invert=True)
 
-    def _density(self, arguments: Arguments) -> ModelDensity:
+    def _density(self, arguments: Arguments) -> Any:  # a ModelDensity, or a HostDensity
+        if self.mode == WHOLE:
+            return HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._host_potential))
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program, self._held)
 
     def _prepare(
@@ -316,7 +407,7 @@ class ModelSplit:
             raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
         z = self.reference_position = _as_arrays(info.param_info.z)
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
-        self._postprocess = info.postprocess_fn
+        self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
         supports = {name: info.model_trace[name]["fn"].support for name in z}
         self._transforms = {name: biject_to(support) for name, support in supports.items()}
         self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
@@ -355,7 +446,7 @@ class ModelSplit:
         reasons = tuple(dict.fromkeys(value.what for _, value in sorted(held.items())))
         return Verdict(PROVED, held=reasons), Held(tuple(sorted(held.items())), position, num_steps) if held else Held()
 
-    def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
+    def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
         args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.parts[0])))
         return initialize_model(
@@ -367,6 +458,13 @@ class ModelSplit:
             model_kwargs=kwargs,
             validate_grad=False,  # gradients are looked at by the exactness check
         )
+
+
+def _modes(model: Callable[..., Any], has_rows: bool) -> tuple[str, ...]:
+    """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
+    if isinstance(model, InImpliedPlate):
+        return ("slice",)
+    return ("slice", "index") if has_rows else ("index",)
 
 
 def _as_arrays(z: Mapping[str, Any]) -> Position:

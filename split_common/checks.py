@@ -15,15 +15,24 @@ LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
     "is not what it seems (name the ones that hold rows with data_axes)"
 )
+WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the model as it is"
 
 
 class ModelNotSplittableError(ValueError):
-    """The sum over subsets is not the model's own potential, so no split kernel would be exact.
+    """The model does not divide: no plate can be divided, or the sum over subsets is not the model's own potential.
 
     Example:
         >>> issubclass(ModelNotSplittableError, ValueError)
         True
     """
+
+
+class RowsMeetError(ModelNotSplittableError):
+    """The likelihood of a row is known to rest on other rows."""
+
+
+class NoDataPlateError(ModelNotSplittableError):
+    """The model has no plate that holds observations."""
 
 
 class NoFiniteStartError(ValueError):
@@ -120,7 +129,9 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
         candidates: the plates that hold observations.
 
     Raises:
-        ValueError: for an unknown name, no candidate, or several.
+        ValueError: for an unknown name.
+        NoDataPlateError: for no candidate.
+        ModelNotSplittableError: for several.
     """
     if requested is not None:
         check_plate(requested)
@@ -130,23 +141,30 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
             )
         return requested
     if not candidates:
-        raise ValueError(
-            "the model must hold its likelihood in a plate over the data rows, got no plate with observations; "
-            'write `with plate("data", len(y)): sample("obs", ..., obs=y)`'
-        )
+        raise NoDataPlateError("the model must hold its likelihood in a plate over the data rows, got none")
     if len(candidates) > 1:
         listed = ", ".join(f"{name!r} (size {sizes[name]})" for name in candidates)
-        raise ValueError(f"plate must be given when several plates hold observations: {listed}; got plate=None")
+        raise ModelNotSplittableError(
+            f"plate must be given when several plates hold observations: {listed}; got plate=None; {WHOLE_RUNS}"
+        )
     return candidates[0]
 
 
 def check_no_discrete(sites: Sequence[str]) -> None:
     """Raise when the model has discrete latent sites."""
     if sites:
-        raise ValueError(
+        raise ModelNotSplittableError(
             f"every latent site must be continuous, got discrete latent sites {list(sites)}; marginalise them: "
             "write a mixture as MixtureSameFamily, or sum the likelihood over their values yourself (logsumexp, in a "
-            "factor or a distribution of your own)"
+            f"factor or a distribution of your own); {WHOLE_RUNS}, if need be summing over their values"
+        )
+
+
+def check_none_summed_out(sites: Sequence[str]) -> None:
+    """Raise when log-likelihoods are asked for that rest on discrete latent sites of which there are no draws."""
+    if sites:
+        raise ValueError(
+            f"log_likelihood=True needs draws of every latent site, got none of {list(sites)}, which were summed out"
         )
 
 
@@ -317,9 +335,9 @@ def compare_split(
         )
 
 
-def rows_meet(why: str) -> ModelNotSplittableError:
+def rows_meet(why: str) -> RowsMeetError:
     """The error for a model whose likelihood of one row rests on other rows; ``why`` is the operation and its line."""
-    return ModelNotSplittableError(
+    return RowsMeetError(
         f"{why}, so the likelihood of a row rests on other rows (compute what rests on all rows outside the model and "
         "pass it as an argument, or take num_subsets=1)"
     )
@@ -332,7 +350,10 @@ def neither_mode_splits(failures: Mapping[str, Exception]) -> ModelNotSplittable
         "index": "with the plate yielding a subset's row numbers",
     }
     reports = "; ".join(f"{tried[mode]}: {first_line(error)}" for mode, error in failures.items())
-    return ModelNotSplittableError(f"the model does not divide over its data plate: {reports}")
+    all_meet = all(isinstance(error, RowsMeetError) for error in failures.values())
+    return (RowsMeetError if all_meet else ModelNotSplittableError)(
+        f"the model does not divide over its data plate: {reports}; {WHOLE_RUNS}"
+    )
 
 
 def first_line(error: Exception) -> str:

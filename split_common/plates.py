@@ -1,0 +1,92 @@
+"""What a user reads whose model has no plate that can be divided: why, and the edit that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from split_common.checks import WHOLE_RUNS, NoDataPlateError
+from split_common.values import shown
+
+
+class Observation(NamedTuple):
+    """What an observed site looks like from outside.
+
+    Attributes:
+        name: of the site.
+        batch_shape: of its log-probability.
+        event_shape: of one value.
+        distribution: name of its class.
+        joined: whether independent values were joined into one by ``to_event``.
+        in_loop: whether it is a step of a loop that the host runs (a scan).
+        plates: the plates that it lies in.
+    """
+
+    name: str
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    distribution: str
+    joined: bool
+    in_loop: bool
+    plates: tuple[str, ...]
+
+
+def divisible_without_plate(observed: Sequence[Observation]) -> Observation | None:
+    """The observed site whose rows a plate could hold: the only one, of batch shape (N,), in no plate; or None.
+
+    Example:
+        >>> site = Observation("y", (100,), (), "Normal", False, False, ())
+        >>> divisible_without_plate([site]).name, divisible_without_plate([site, site._replace(name="x")])
+        ('y', None)
+    """
+    if len(observed) != 1:
+        return None
+    [site] = observed
+    is_column = len(site.batch_shape) == 1 and site.batch_shape[0] > 1
+    return site if is_column and not site.plates and not site.in_loop else None
+
+
+def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") -> NoDataPlateError:
+    """The error for a model without a plate over its rows: the exact edit, or why there is none.
+
+    Args:
+        observed: the observed sites, factors left out.
+        package: of the host, as it is imported: "numpyro" or "pyro".
+        why: what else is to be said, with the comma or bracket it begins with.
+
+    Example:
+        >>> error = no_data_plate([Observation("y", (100,), (), "Normal", False, False, ())], "pyro")
+        >>> "got none: write `with pyro.plate('data', 100):` round the site 'y'" in str(error)
+        True
+    """
+    return NoDataPlateError(
+        "the model must hold its likelihood in a plate over the data rows, got none: "
+        f"{_advice(observed, package)}{why}; {WHOLE_RUNS}"
+    )
+
+
+def _advice(observed: Sequence[Observation], package: str) -> str:
+    if not observed:
+        return "no site is observed, and a factor shows no rows to divide"
+    names = shown([site.name for site in observed])
+    if any(site.in_loop for site in observed):
+        return f"{names} are observed in the steps of a scan, which rest on one another, so that they do not divide"
+    shapes = [(*site.batch_shape, *site.event_shape) for site in observed]
+    if () in shapes or len({site.batch_shape[:1] for site in observed}) > 1:
+        return f"the observed sites {names} have no rows in common that a plate could hold"
+    sites = f"the site {observed[0].name!r}" if len(observed) == 1 else f"the sites {names}"
+    first = observed[0]
+    if first.batch_shape:
+        rows, depth = first.batch_shape[0], max(len(site.batch_shape) for site in observed)
+        dim = f", dim=-{depth}" if depth > 1 else ""
+        return f"write `with {package}.plate('data', {rows}{dim}):` round {sites}"
+    if first.joined:
+        rows = first.event_shape[0]
+        return (
+            f"write `with {package}.plate('data', {rows}):` round {sites}, and leave out `.to_event(...)`, which makes "
+            "one value of all rows (or keep in it the axes after the first)"
+        )
+    return (
+        f"{sites} is one draw of {first.distribution}, whose {' x '.join(map(str, first.event_shape))} entries rest on "
+        "one another (as those of a Gaussian process do), so that it does not divide"
+    )
