@@ -129,7 +129,8 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _describe_site(site: dict[str, Any]) -> Site:
-    fn, observed, in_loop = site["fn"], site["is_observed"], "_scan_current_index" in site["infer"]
+    fn: Any = site["fn"]
+    observed, in_loop = site["is_observed"], "_scan_current_index" in site["infer"]
     plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
     observation = None
     if observed:
