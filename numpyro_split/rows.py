@@ -142,7 +142,7 @@ def _describe_site(site: dict[str, Any]) -> Site:
         name=site["name"],
         observed=observed,
         is_factor=isinstance(fn, Unit),
-        discrete=not observed and bool(fn.support.is_discrete),
+        discrete=not observed and bool(site["fn"].support.is_discrete),
         plates=plates,
         batch_ndim=len(fn.batch_shape),
         value=None if isinstance(site["value"], Tracer) else site["value"],
