@@ -65,10 +65,8 @@ def compare(lib, build, num_subsets, tolerance, **options):
 @pytest.fixture
 def _by_numbers(lib, monkeypatch):
     """Nothing is proved or refuted, so that the comparison of numbers decides."""
-    if lib.name == "numpyro":
-        from numpyro_split import splitting
-
-        monkeypatch.setattr(splitting, "prove", lambda *args: Verdict(NOT_PROVED))
+    splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
+    monkeypatch.setattr(splitting, "prove", lambda *args: Verdict(NOT_PROVED))
 
 
 by_numbers = pytest.mark.usefixtures("_by_numbers")
