@@ -19,7 +19,12 @@ import numpy as np
 import pyro
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.func import functionalize
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -55,8 +60,8 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
     rows = density.layout.num_rows, num_rows
     try:
         whole, part = (_record(density, data, z, n) for n in rows)
-    except Exception as error:  # whatever stops a model on shapes alone: `.item()`, a branch on values, a shape
-        return Verdict(NOT_PROVED, first_line(error))
+    except NotRecordedError as error:
+        return Verdict(NOT_PROVED, str(error))
     if part.axes != whole.axes:
         return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
     if None in whole.axes:
@@ -64,6 +69,10 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
     values = Walk(rows).record(whole, part)
     places = [output.dim() + (axis or 0) for output, axis in zip(whole.outputs, whole.axes, strict=True)]
     return verdict_of(list(zip(values, places, strict=True)))
+
+
+class NotRecordedError(Exception):
+    """What stops a model on shapes alone: a value that it asks for, a shape that does not fit; with its line."""
 
 
 class Record(NamedTuple):
@@ -96,14 +105,19 @@ def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Re
         axes.extend(axis for _, axis in found)
         return [term for term, _ in found]
 
-    with _on_shapes(), Recorder() as recorder:
+    recorder = Recorder()
+    with _on_shapes():
         inputs = [
             *(_like(u, of_sites.get(name), num_rows) for name, u in z.items()),
             *(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True)),
             torch.empty(num_rows, dtype=torch.long),
         ]
-        recorder.steps.clear()
-        outputs = functionalize(run)(*inputs)
+        try:
+            with recorder:
+                outputs = functionalize(run)(*inputs)
+        except Exception as error:
+            where = f"{recorder.stopped_at}: " if recorder.stopped_at else ""
+            raise NotRecordedError(where + _reason(error)) from error
     known = [
         *(Aligned(of_sites[name]) if name in of_sites else FREE for name in z),
         *(FREE if axis is None else Aligned(axis) for axis in of_data),
@@ -121,6 +135,14 @@ def _on_shapes() -> Iterator[None]:
             yield
 
 
+def _reason(error: Exception) -> str:
+    if isinstance(error, DataDependentOutputException):
+        return "a number taken out of a tensor, which may be any (a branch on it, `.item()`)"
+    if isinstance(error, DynamicOutputShapeException):
+        return f"an array whose length rests on values ({first_line(error)})"
+    return first_line(error)
+
+
 def _like(x: Tensor, axis: int | None, num_rows: int) -> Tensor:
     """A tensor of the same type with another number of rows, along an axis or along none."""
     shape = [num_rows if place == axis else length for place, length in enumerate(x.shape)]
@@ -132,27 +154,37 @@ class Recorder(TorchDispatchMode):
 
     Attributes:
         steps: the operations.
+        stopped_at: file and line of the user's model where the last one failed, or "".
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[Step] = []
+        self.stopped_at = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and keep it."""
         kwargs = kwargs or {}
-        results = func(*args, **kwargs)
-        schema = func._schema
-        if schema.is_mutable:
-            raise RuntimeError(f"{_where()}: {schema.name.partition('::')[2]}, which writes in place")
+        try:
+            if func._schema.is_mutable:
+                raise RuntimeError(f"{func.overloadpacket.__name__}, which writes in a tensor from outside the model")
+            results = func(*args, **kwargs)
+        except Exception:
+            self.stopped_at = _where()
+            raise
         tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
         if tensors:
-            given = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)}
-            defaults = {x.name: x.default_value for x in schema.arguments if x.has_default_value()}
-            arguments = {**defaults, **given, **kwargs}
-            ordered = {x.name: arguments[x.name] for x in schema.arguments if x.name in arguments}
-            self.steps.append(Step(schema.name.partition("::")[2], func, ordered, tensors, _where()))
+            arguments = _by_name(func._schema.arguments, args, kwargs)
+            self.steps.append(Step(func.overloadpacket.__name__, func, arguments, tensors, _where()))
         return results
+
+
+def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation, those that were left out among them."""
+    given = {argument.name: value for argument, value in zip(schema, args, strict=False)}
+    defaults = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
+    found = {**defaults, **given, **kwargs}
+    return {argument.name: found[argument.name] for argument in schema if argument.name in found}
 
 
 def _where() -> str:
@@ -212,7 +244,8 @@ class Walk:
         """What is known of the results of one operation."""
         operands = [self.read(a, b) for a, b in zip(whole.tensors, part.tensors, strict=True)]
         op = Operation(whole, part, operands, self._rows)
-        faults = [value for value in operands if isinstance(value, NotAligned)]
+        rests_on = op.values("src") if op.name == "copy" else operands  # what is written over does not count
+        faults = [value for value in rests_on if isinstance(value, NotAligned)]
         try:
             found = faults[:1] * op.results if faults else _rule(op)(op)
         except (KeyError, IndexError) as missing:  # an argument that has another name in this version of PyTorch

@@ -198,7 +198,6 @@ WORDS = {
     "_fft_c2r": "Fourier transform",
     "native_batch_norm": "batch normalisation",
     "_native_batch_norm_legit": "batch normalisation",
-    "select": "look-up of one row",
 }
 NUMBER_OF_A_ROW = "the number of a row as it is cut"
 BESIDE = "rows beside other rows"
@@ -402,7 +401,7 @@ def select(op: Operation) -> list[Value]:
     if isinstance(value, Free) and axis in value.repeats:
         return [Free(frozenset(a - (a > axis) for a in value.repeats - {axis}))]
     if axis in value.axes:
-        return met(op)
+        return met(op, "a look-up of one of the data rows")
     return moved(op, lambda a: a - (a > axis)) if op.same() else number_of_rows(op)
 
 
