@@ -18,6 +18,7 @@ from torch import Tensor
 from pyro_split.densities import ModelDensity, RowBlock
 from pyro_split.rows import plate_frame, sample_sites
 from pyro_split.splitting import ModelSplit
+from split_common.checks import check_none_summed_out
 from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
@@ -49,7 +50,7 @@ def to_inference_data(
 
     Raises:
         ValueError: when the run has no sampler statistics; and, with ``log_likelihood=True``, when it has no model that
-            still runs on its data, or no draws of some latent site.
+            still runs on its data, or no draws of some latent site (discrete ones that were summed out among them).
 
     Warns:
         UserWarning: when the model can no longer be run on the arguments of the run; the observed data are then
@@ -125,6 +126,7 @@ class Observations:
 
     def __init__(self, split: ModelSplit, density: ModelDensity):
         self._density, self._plate, self._latents = density, density.plate, set(split.site_sizes)
+        self._discrete = [site.name for site in split.sites if site.discrete]
         inside = [site for site in split.sites if self._plate in site.plates]
         if any(site.plates[self._plate] is None for site in inside):  # one site for each row: they are not joined
             self._blocks = [RowBlock(torch.arange(split.layout.num_rows))]
@@ -155,6 +157,7 @@ class Observations:
 
     def log_likelihoods(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
         """The log-likelihood of each observation at each draw, chains and draws first."""
+        check_none_summed_out(self._discrete)
         if missing := sorted(self._latents - set(draws)):
             raise ValueError(f"log_likelihood=True needs draws of every latent site, got none of {missing}")
         shape, joined = tuple(next(iter(draws.values())).shape[:2]), {}

@@ -7,20 +7,23 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Unit
+from pyro.distributions import Independent, MaskedDistribution, Unit
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.subsample_messenger import SubsampleMessenger, _Subsample
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyro_split.capture import unlogged
+from split_common.plates import Observation
 
+ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
 
 
@@ -58,7 +61,10 @@ class SelectRows(Messenger):
             return
         frame = plate_frame(msg, self.plate)
         if frame is not None and frame.size != frame.full_size:
-            msg["scale"] = msg["scale"] * (frame.size / frame.full_size)
+            scale = msg["scale"] * (frame.size / frame.full_size)
+            # N/n times n/N is 1 but for rounding, and then nothing is multiplied
+            is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
+            msg["scale"] = 1.0 if is_one else scale
 
 
 class RowSelectableModel:
@@ -87,6 +93,7 @@ class Site(NamedTuple):
     discrete: bool
     plates: dict[str, int | None]  # name of each enclosing plate -> its dim, None for a sequential one
     batch_ndim: int
+    observation: Observation | None = None  # of an observed site that is no factor
 
 
 class ModelSites(NamedTuple):
@@ -101,6 +108,11 @@ class ModelSites(NamedTuple):
         observed = [site for site in self.sites if site.observed]
         holders = [site for site in observed if not site.is_factor] or observed
         return list(dict.fromkeys(name for site in holders for name in site.plates))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What the observed sites look like, factors and deterministic sites left out."""
+        return [site.observation for site in self.sites if site.observation is not None]
 
 
 def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
@@ -120,6 +132,8 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         plate_sizes = {str(site["name"]): site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
         sites = [_describe_site(site) for site in nodes if not isinstance(site["fn"], _Subsample)]
         for site in nodes:
+            for frame in site["cond_indep_stack"]:  # of a plate that is only said to be there
+                plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
             if site["is_observed"]:
                 site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
         return ModelSites(sites, plate_sizes)
@@ -127,14 +141,35 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 def _describe_site(site: Any) -> Site:
     fn, observed = site["fn"], site["is_observed"]
+    plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
+    observation = None
+    if observed and not isinstance(fn, Unit) and not site["infer"].get("_deterministic"):
+        shape = log_prob_shape(fn, site["value"])
+        base, joined = _without_joints(fn)
+        observation = Observation(site["name"], shape, tuple(fn.event_shape), base, joined, False, tuple(plates))
     return Site(
         name=site["name"],
         observed=observed,
         is_factor=isinstance(fn, Unit),
         discrete=not observed and bool(fn.support.is_discrete),
-        plates={frame.name: frame.dim for frame in site["cond_indep_stack"]},
+        plates=plates,
         batch_ndim=len(fn.batch_shape),
+        observation=observation,
     )
+
+
+def log_prob_shape(fn: Any, value: Tensor) -> tuple[int, ...]:
+    """Shape of a distribution's log-probability at a value."""
+    batch = value.shape[: value.dim() - fn.event_dim]
+    return tuple(torch.broadcast_shapes(fn.batch_shape, batch))
+
+
+def _without_joints(fn: Any) -> tuple[str, bool]:
+    """Name of a distribution's class, and whether ``to_event`` joined independent values of it."""
+    joined = False
+    while isinstance(fn, Independent | MaskedDistribution):
+        joined, fn = joined or isinstance(fn, Independent), fn.base_dist
+    return type(fn).__name__, joined
 
 
 def plate_frame(site: Any, plate: str) -> Any:

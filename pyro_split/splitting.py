@@ -7,6 +7,7 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,20 +18,32 @@ from pyro.infer.mcmc.util import initialize_model
 
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
+from pyro_split.host_density import WHOLE, HostDensity, Parts
+from pyro_split.implied_plate import InImpliedPlate
 from pyro_split.potential import SplitPotential
+from pyro_split.row_independence import prove
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
+    WHOLE_RUNS,
     ModelNotSplittableError,
+    NoDataPlateError,
     NoFiniteStartError,
+    RowsMeetError,
     check_data_axes,
     check_lengths,
     check_no_discrete,
     choose_plate,
+    first_line,
     neither_mode_splits,
     no_finite_start,
     raise_if_unequal,
+    rows_meet,
 )
+from split_common.plates import divisible_without_plate, no_data_plate
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+logger = logging.getLogger(__name__)
 
 
 def split_model(
@@ -100,6 +113,7 @@ class ModelSplit:
         sites: the sample sites.
         transforms: for each latent site, the host's transform to unconstrained values.
         site_sizes: number of unconstrained values at each latent site.
+        verdict: whether the model's operations prove that rows are independent of one another.
     """
 
     def __init__(
@@ -116,9 +130,11 @@ class ModelSplit:
         self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
         self._jit_compile, self._prior_rows = jit_compile, prior_rows
         self._local_axes: dict[str, int] = {}
+        self._parts = Parts()
         self.transforms: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
+        self.verdict = Verdict(NOT_PROVED)
 
     @classmethod
     def find(
@@ -134,7 +150,39 @@ class ModelSplit:
         init_strategy: Callable[..., Any],
         jit_compile: bool,
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments are those of :func:`split_model`."""
+        """Find the split of a model, and check it; the arguments are those of :func:`split_model`.
+
+        One subset is all of the model, which then need not divide.
+        """
+        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
+        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile}
+        try:
+            try:
+                return cls._divide(model, args, kwargs, plate=plate, **options)
+            except NoDataPlateError:
+                return cls._divide_without_plate(model, args, kwargs, **options)
+        except ModelNotSplittableError as refusal:
+            if num_subsets != 1:
+                raise
+            why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
+        logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
+        return cls._undivided(model, args, kwargs, init_strategy, jit_compile)
+
+    @classmethod
+    def _divide(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+    ) -> ModelSplit:
+        """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
@@ -145,7 +193,7 @@ class ModelSplit:
         warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         failures: dict[str, Exception] = {}
-        for mode, prior_rows in _ways(bool(row_axes), jit_compile):
+        for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
             row_model = RowSelectableModel(model, plate)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
@@ -157,6 +205,58 @@ class ModelSplit:
             else:
                 return split
         raise neither_mode_splits(failures)
+
+    @classmethod
+    def _divide_without_plate(
+        cls, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> ModelSplit:
+        """The split of a model with one observed site, in no plate, if its rows are proved independent.
+
+        Raises:
+            ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
+        """
+        arguments = Arguments(args, kwargs, model=model)
+        observed = _describe(model, arguments).observations
+        site = divisible_without_plate(observed)
+        if site is None:
+            raise no_data_plate(observed, "pyro")
+        [num_rows] = site.batch_shape
+        if not arguments.find_row_axes(num_rows, options["data_axes"]):
+            raise no_data_plate(observed, "pyro", f", and give the rows as arguments, none of which has {num_rows}")
+        model = InImpliedPlate(model, site.name)
+        try:
+            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
+        except RowsMeetError:
+            raise
+        except ModelNotSplittableError as error:
+            raise no_data_plate(observed, "pyro", f" (without one, {first_line(error)})") from error
+        verdict = split.verdict
+        if verdict.kind == PROVED:  # of one subset too, a proof
+            z = split.reference_position(args, kwargs)
+            verdict = prove(split._density(args, kwargs), arguments.data, z, num_rows // 2)
+        if verdict.kind != PROVED:
+            raise no_data_plate(observed, "pyro", f" (without one, that its rows are independent is {verdict})")
+        return split
+
+    @classmethod
+    def _undivided(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+    ) -> ModelSplit:
+        """The one subset of a model that does not divide: the host's own potential."""
+        whole = RowSelectableModel(model, plate="")  # as no plate is called
+        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
+        arguments = Arguments(args, kwargs, model=model)
+        split.sites = _describe(model, arguments).sites
+        split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
+        z, split.transforms = split._initialize(split._density(args, kwargs))
+        split.site_sizes = {name: u.numel() for name, u in z.items()}
+        split.verdict = Verdict(PROVED, "nothing is divided")
+        return split
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments."""
@@ -201,8 +301,10 @@ class ModelSplit:
         """The position of constrained values by site; the rest of ``values`` is left out."""
         return {name: self.transforms[name](torch.as_tensor(values[name])) for name in self.site_sizes}
 
-    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
+    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # a ModelDensity, or a HostDensity
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        if self.mode == WHOLE:
+            return HostDensity(self._model, arguments, self.transforms, self._parts)
         return ModelDensity(
             self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
         )
@@ -220,9 +322,21 @@ class ModelSplit:
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
         density = self._density(args, kwargs)
+        self.verdict = self._judge(density, z)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
 
-    def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
+    def _judge(self, density: ModelDensity, z: Position) -> Verdict:
+        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
+        for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}):
+            verdict = prove(density, density.arguments.data, z, size)
+            if verdict.kind != PROVED:
+                return verdict
+        return Verdict(PROVED)
+
+    def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
         args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
         try:
@@ -236,14 +350,17 @@ class ModelSplit:
         return {name: u.detach() for name, u in z.items()}, transforms
 
 
-def _ways(has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
+def _ways(model: Callable[..., Any], has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
     """Ways to select rows, in the order they are tried, each with the rows the prior is evaluated on.
 
     A traced prior drops the likelihood's operations, so it is given all the rows. Replayed, it would compute
-    them, so one row is tried first: enough unless something outside the plate depends on the data.
+    them, so one row is tried first: enough unless something outside the plate depends on the data. A plate that is not
+    the model's own yields no row numbers.
     """
     prior_rows: list[int | None] = [None] if jit_compile else [1, None]
-    return [(mode, rows) for mode in (("slice", "index") if has_rows else ("index",)) for rows in prior_rows]
+    modes = ("slice", "index") if has_rows else ("index",)
+    modes = ("slice",) if isinstance(model, InImpliedPlate) else modes
+    return [(mode, rows) for mode in modes for rows in prior_rows]
 
 
 def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
