@@ -136,7 +136,9 @@ class HostDensity:
         total = torch.zeros((), dtype=torch.float64)
         for name, u in z.items():
             if name in names:
-                total = total - self.transforms[name].log_abs_det_jacobian(constrained[name], u).sum(dtype=torch.float64)
+                total = total - self.transforms[name].log_abs_det_jacobian(constrained[name], u).sum(
+                    dtype=torch.float64
+                )
         return total
 
     def _trace(self, model: Callable[..., Any], z: Position, data: Data) -> tuple[Any, Position]:

@@ -151,7 +151,7 @@ def _describe_site(site: Any) -> Site:
         name=site["name"],
         observed=observed,
         is_factor=isinstance(fn, Unit),
-        discrete=not observed and bool(fn.support.is_discrete),
+        discrete=not observed and bool(site["fn"].support.is_discrete),
         plates=plates,
         batch_ndim=len(fn.batch_shape),
         observation=observation,

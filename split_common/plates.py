@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from split_common.checks import WHOLE_RUNS, NoDataPlateError
-from split_common.values import shown
+
+MOST_NAMED = 3  # sites, in a message
 
 
 class Observation(NamedTuple):
@@ -68,9 +69,10 @@ def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") 
 def _advice(observed: Sequence[Observation], package: str) -> str:
     if not observed:
         return "no site is observed, and a factor shows no rows to divide"
-    names = shown([site.name for site in observed])
+    names = ", ".join(repr(site.name) for site in observed[:MOST_NAMED])
+    names += f" and {len(observed) - MOST_NAMED} others" if len(observed) > MOST_NAMED else ""
     if any(site.in_loop for site in observed):
-        return f"{names} are observed in the steps of a scan, which rest on one another, so that they do not divide"
+        return f"{names} is observed in the steps of a scan, which rest on one another, so that it does not divide"
     shapes = [(*site.batch_shape, *site.event_shape) for site in observed]
     if () in shapes or len({site.batch_shape[:1] for site in observed}) > 1:
         return f"the observed sites {names} have no rows in common that a plate could hold"
