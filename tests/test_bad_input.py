@@ -205,13 +205,13 @@ def test_no_plate(lib):
         lib.ppl.sample("y", lib.dist.Normal(mu, 1.0).expand([len(y)]).to_event(1), obs=y)
 
     with pytest.raises(ValueError, match="must hold its likelihood in a plate"):
-        lib.run(kernel(lib, model), models.data(lib)[1])
+        lib.run(kernel(lib, model, num_subsets=2), models.data(lib)[1])
 
 
 def test_several_plates_are_listed(lib):
     model, args = models.second_plate_of_another_size(lib)
     with pytest.raises(ValueError, match=r"plate must be given .*'data' \(size 15\), 'other' \(size 7\)"):
-        lib.run(kernel(lib, model), *args)
+        lib.run(kernel(lib, model, num_subsets=2), *args)
 
 
 def test_unknown_plate(lib):
