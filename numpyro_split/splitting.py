@@ -329,7 +329,9 @@ class ModelSplit:
         """Compare numbers: the sum over subsets with the model's own potential."""
         arguments = Arguments(args, kwargs, self._row_axes)
         if not any(isinstance(x, Tracer) for x in arguments.data):
-            check_exact(self._density(arguments), arguments.data, self.reference_position)
+            is_proved = self.verdict.kind == PROVED
+            compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
+            self.verdict = self.verdict._replace(compared=compared)
 
     def _judge(
         self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]
