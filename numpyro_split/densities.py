@@ -178,8 +178,12 @@ class ModelDensity:
 
     def for_layout(self, layout: SubsetLayout, arguments: Arguments) -> ModelDensity:
         """The density of the same model on other rows."""
-        sites = [(k, (*s[: self.local_axes[k]], layout.num_rows, *s[len(s) + self.local_axes[k] + 1 :]), d)
-                 if k in self.local_axes else (k, s, d) for k, s, d in self.held.position]
+        sites = [
+            (k, (*s[: self.local_axes[k]], layout.num_rows, *s[len(s) + self.local_axes[k] + 1 :]), d)
+            if k in self.local_axes
+            else (k, s, d)
+            for k, s, d in self.held.position
+        ]
         held = self.held._replace(position=tuple(sites))
         return ModelDensity(self.model, layout, self.mode, arguments, self.local_axes, self.program, held)
 

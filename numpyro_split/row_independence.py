@@ -41,7 +41,9 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proo
         return Proof(Verdict(NOT_PROVED, "the model has other sites on fewer rows"), 0, {})
     walk = Walk(Holding(density.layout.num_rows, num_rows, len(z)))
     values = walk.program(whole.program, part.program, whole.inputs)
-    verdict = verdict_of([(value, ndim + axis) for value, ndim, axis in zip(values, whole.ndims, whole.axes, strict=True)])
+    verdict = verdict_of(
+        [(value, ndim + axis) for value, ndim, axis in zip(values, whole.ndims, whole.axes, strict=True)]
+    )
     assert walk.holding is not None
     return Proof(verdict, len(whole.program.steps), walk.holding.needed_by(whole.program))
 

@@ -280,9 +280,7 @@ class ModelSplit:
     def _density(self, arguments: Arguments) -> ModelDensity:
         return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program, self._held)
 
-    def _prepare(
-        self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites = [site._replace(value=None) for site in sites.sites]  # observed values are data
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
@@ -333,9 +331,7 @@ class ModelSplit:
             compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
             self.verdict = self.verdict._replace(compared=compared)
 
-    def _judge(
-        self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]
-    ) -> tuple[Verdict, Held]:
+    def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
 
         And what is held, where it is proved.
