@@ -139,6 +139,19 @@ class ModelDensity:
                 total = total + _sum_to_axis(batch, dim, len(indices))
         return total
 
+    def terms(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
+        """Terms inside the plate, Jacobians of local latents among them, each with the axis (negative) of its rows.
+
+        Args:
+            z: a position, its latents inside the plate cut to some rows.
+            taken: the data tensors, cut to them where the mode is "slice".
+            indices: what the plate yields, shape (n,).
+        """
+        args, kwargs = self.arguments.build(taken)
+        by_site, jacobians = self._site_terms(z, args, {**kwargs, ROWS_KWARG: indices}, inside=True)
+        of_sites = [(jacobians[name].reshape(*by_site[name][0].shape, -1).sum(-1), name) for name in jacobians]
+        return [*by_site.values(), *((jacobian, by_site[name][1]) for jacobian, name in of_sites)]
+
     def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
         args, kwargs = self.arguments.build(data)

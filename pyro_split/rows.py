@@ -7,6 +7,7 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyro_split.capture import unlogged
 
+ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
 
 
@@ -58,7 +60,10 @@ class SelectRows(Messenger):
             return
         frame = plate_frame(msg, self.plate)
         if frame is not None and frame.size != frame.full_size:
-            msg["scale"] = msg["scale"] * (frame.size / frame.full_size)
+            scale = msg["scale"] * (frame.size / frame.full_size)
+            # N/n times n/N is 1 but for rounding, and then nothing is multiplied
+            is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
+            msg["scale"] = 1.0 if is_one else scale
 
 
 class RowSelectableModel:

@@ -7,6 +7,7 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.potential import SplitPotential
+from pyro_split.row_independence import prove
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
@@ -29,8 +31,12 @@ from split_common.checks import (
     neither_mode_splits,
     no_finite_start,
     raise_if_unequal,
+    rows_meet,
 )
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+logger = logging.getLogger(__name__)
 
 
 def split_model(
@@ -100,6 +106,7 @@ class ModelSplit:
         sites: the sample sites.
         transforms: for each latent site, the host's transform to unconstrained values.
         site_sizes: number of unconstrained values at each latent site.
+        verdict: whether the model's operations prove that rows are independent of one another.
     """
 
     def __init__(
@@ -119,6 +126,7 @@ class ModelSplit:
         self.transforms: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
+        self.verdict = Verdict(NOT_PROVED)
 
     @classmethod
     def find(
@@ -220,7 +228,19 @@ class ModelSplit:
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
         density = self._density(args, kwargs)
+        self.verdict = self._judge(density, z)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
+
+    def _judge(self, density: ModelDensity, z: Position) -> Verdict:
+        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
+        for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}):
+            verdict = prove(density, density.arguments.data, z, size)
+            if verdict.kind != PROVED:
+                return verdict
+        return Verdict(PROVED)
 
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""

@@ -65,11 +65,10 @@ def compare(lib, build, num_subsets, tolerance, **options):
 @pytest.fixture
 def _by_numbers(lib, monkeypatch):
     """Nothing is proved or refuted, so that the comparison of numbers decides."""
-    if lib.name == "numpyro":
-        from numpyro_split import row_independence, splitting
-
-        unknown = row_independence.Proof(Verdict(NOT_PROVED), 0, {})
-        monkeypatch.setattr(splitting, "prove", lambda *args: unknown)
+    package = lib.split.__name__
+    splitting, proof = (importlib.import_module(f"{package}.{name}") for name in ("splitting", "row_independence"))
+    unknown = proof.Proof(Verdict(NOT_PROVED), 0, {})
+    monkeypatch.setattr(splitting, "prove", lambda *args: unknown)
 
 
 by_numbers = pytest.mark.usefixtures("_by_numbers")

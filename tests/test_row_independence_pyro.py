@@ -1,0 +1,134 @@
+"""A split proved, or refuted, from a Pyro model's tensor operations.
+
+Models that mix rows and their honest twins are those of :mod:`tests.row_models_pyro`. None of the first may be proved, all
+of the second must be; and what is proved adds up to the host's potential at random points.
+"""
+
+import logging
+import re
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+
+from pyro_split import ModelNotSplittableError, priors, split_model
+from pyro_split.networks import random_module
+from pyro_split.row_independence import prove
+from pyro_split.splitting import ModelSplit
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED
+from tests import models
+from tests.backends import PyroBackend
+from tests.row_models_pyro import HONEST, MIXING, OUTSIDE, draw_data, model_of
+from tests.test_splitting import needs_plate
+
+SUBSETS = 4
+
+
+def data():
+    return draw_data(np.random.default_rng(0))
+
+
+def find(model, args, num_subsets=SUBSETS, plate=None, jit_compile=False):
+    options = {"data_axes": None, "subset_order": "sequential", "init_strategy": init_to_uniform, "plate": plate}
+    return ModelSplit.find(model, args, {}, num_subsets=num_subsets, jit_compile=jit_compile, **options)
+
+
+def verdict(model, args, **options):
+    return find(model, args, **options).verdict
+
+
+def observed(mean):
+    """A model of the response alone, with a mean of the response, a parameter and the plate's indices."""
+
+    def model(y):
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+        with pyro.plate("data", y.shape[0]) as i:
+            pyro.sample("y", dist.Normal(mean(y, b, i), 1.0), obs=y)
+
+    return model
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("num_subsets", [4, 3])
+@pytest.mark.parametrize("row", HONEST.values(), ids=HONEST.keys())
+def test_honest_models_are_proved(row, num_subsets):
+    model = model_of(row)
+    assert verdict(model, data(), num_subsets=num_subsets).kind == PROVED
+    potential = split_model(model, data(), num_subsets=num_subsets, jit_compile=False)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        z = {"w": rng.normal(size=3), "t": rng.normal(size=4), "s": rng.normal()}
+        z = {name: torch.as_tensor(u) for name, u in z.items()}
+        host = PyroBackend().host_potential_and_grad(model, data(), {}, z)[0]
+        np.testing.assert_allclose(float(potential.potential(z)), float(host), rtol=1e-9)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("row", MIXING.values(), ids=MIXING.keys())
+def test_mixing_models_are_refused(row):
+    with pytest.raises(ModelNotSplittableError, match="does not divide over its data plate"):
+        split_model(model_of(row), data(), num_subsets=SUBSETS, jit_compile=False)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("divided by the largest of a column", r"row_models_pyro.py:\d+: max over the data rows"),
+        ("by the number of rows", r"a number that depends on how many rows there are, 20 or 5"),
+        ("branch on the number of rows", r"a number that depends on how many rows there are, 1.0 or 5.0"),
+        ("sums of groups", r"rows put together by an index"),
+        ("plus a count", r"the number of a row as it is cut"),
+        ("batch norm", r"batch normalisation over the data rows"),
+        ("lagged", r"slice along the data rows"),
+        ("in place", r"sum over the data rows"),
+    ],
+)
+def test_refusals_name_operation_and_line(name, message, jit_compile):
+    with pytest.raises(ModelNotSplittableError, match=message):
+        split_model(model_of(MIXING[name]), data(), num_subsets=SUBSETS, jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("branch on the sum", r"row_models_pyro.py:\d+: a number taken out of a tensor"),
+        ("counted", r"row_models_pyro.py:\d+: an array whose length rests on values \(aten._unique2.default\)"),
+        ("filtered", r"row_models_pyro.py:\d+: the program is another one on fewer rows"),
+        ("from a table of the first rows", r"row_models_pyro.py:\d+: gather in a table that is not as long as"),
+    ],
+)
+def test_what_is_not_proved_has_a_reason(name, reason, caplog):
+    with caplog.at_level(logging.INFO, "pyro_split.splitting"), pytest.raises(ModelNotSplittableError):
+        split_model(model_of(MIXING[name]), data(), num_subsets=SUBSETS, jit_compile=False)
+    assert re.match(f"split by slice not proved: {reason}", caplog.messages[0])
+
+
+def test_a_maximum_that_the_rows_looked_at_do_not_hold():
+    """S2 of the field tests: a numerical check on a sample of the rows passes this."""
+
+    def model(x):
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+        with pyro.plate("data", x.shape[0]):
+            pyro.sample("y", dist.Normal(b, 1.0), obs=x / x.max())
+
+    x = torch.ones(20_000)
+    x[777] = 1e4
+    with pytest.raises(ModelNotSplittableError, match="max over the data rows"):
+        split_model(model, (x,), num_subsets=20)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+def test_models_that_divide_are_proved(build, jit_compile):
+    model, args = build(PyroBackend())
+    assert verdict(model, args, plate=needs_plate(build), jit_compile=jit_compile).kind == PROVED
+
+
+def test_the_verdict_is_logged(caplog):
+    with caplog.at_level(logging.INFO, "pyro_split.splitting"):
+        split_model(observed(lambda y, b, i: b), (torch.zeros(12),), num_subsets=SUBSETS)
+    assert caplog.messages == ["split by slice proved"]
