@@ -31,7 +31,7 @@ from numpyro.infer.util import (
 )
 
 from numpyro_split.content import program_of_model
-from numpyro_split.densities import Arguments, Data, Held, HeldValue, ModelDensity, Position, RowBlock, as_jax
+from numpyro_split.densities import Arguments, Data, Held, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.potential import SplitPotential
 from numpyro_split.row_independence import prove
@@ -51,6 +51,7 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.held import HeldValue, reasons
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -166,11 +167,10 @@ class ModelSplit:
         program: str | None,
         batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments but these are those of :func:`split_model`.
+        """Find the split of a model, and check it; the arguments but the last two are those of :func:`split_model`.
 
-        Args:
-            program: digest of what the model computes, where it is known.
-            batch_sizes: from N to the numbers of rows that are evaluated besides those of a subset.
+        ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
+        numbers of rows that are evaluated at a time besides a subset's.
         """
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
@@ -350,8 +350,9 @@ class ModelSplit:
             held |= proof.held
             num_steps = proof.num_steps
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
-        reasons = tuple(dict.fromkeys(value.what for _, value in sorted(held.items())))
-        return Verdict(PROVED, held=reasons), Held(tuple(sorted(held.items())), position, num_steps) if held else Held()
+        found = tuple(sorted(held.items()))
+        verdict = Verdict(PROVED, held=reasons(value for _, value in found))
+        return verdict, Held(found, position, num_steps) if held else Held()
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
