@@ -1,7 +1,7 @@
 """A split proved, or refuted, from a Pyro model's tensor operations.
 
-Models that mix rows and their honest twins are those of :mod:`tests.row_models_pyro`. None of the first may be proved, all
-of the second must be; and what is proved adds up to the host's potential at random points.
+Models that mix rows and their honest twins are those of :mod:`tests.row_models_pyro`. None of the first may be proved,
+all of the second must be; and what is proved adds up to the host's potential at random points.
 """
 
 import logging
