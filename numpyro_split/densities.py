@@ -18,6 +18,7 @@ from numpyro.infer.util import _unconstrain_reparam
 from numpyro_split.flat_program import FlatProgram
 from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, prior_terms, row_terms
 from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
+from split_common.held import HeldValue
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, jax.Array]
@@ -101,18 +102,6 @@ def subset_block(layout: SubsetLayout, m: jax.Array, b: jax.Array | int = 0, num
     return RowBlock(jnp.asarray(layout.permutation)[positions], None, valid)
 
 
-class HeldValue(NamedTuple):
-    """A value in a model's likelihood that is computed once, on all rows: it mixes rows, and rests on no parameter.
-
-    Attributes:
-        axis: of its rows; None where it has none.
-        what: the operation that mixes rows, with its line in the model.
-    """
-
-    axis: int | None
-    what: str
-
-
 class Held(NamedTuple):
     """What a model's likelihood on some rows takes from all rows.
 
@@ -125,6 +114,9 @@ class Held(NamedTuple):
     values: tuple[tuple[int, HeldValue], ...] = ()
     position: tuple[tuple[str, tuple[int, ...], Any], ...] = ()
     num_steps: int = 0
+
+
+NOTHING_HELD = Held()
 
 
 class ModelDensity:
@@ -151,7 +143,7 @@ class ModelDensity:
         arguments: Arguments,
         local_axes: dict[str, int],
         program: str,
-        held: Held = Held(),
+        held: Held = NOTHING_HELD,
     ):
         self.model, self.layout, self.mode, self.program, self.held = model, layout, mode, program, held
         self.num_blocks = arguments.num_blocks(layout) if mode == "slice" and not local_axes else 1

@@ -18,8 +18,9 @@ import numpy as np
 from jax.extend.core import Literal
 
 import split_common
-from numpyro_split.densities import Data, HeldValue, ModelDensity, Position
+from numpyro_split.densities import Data, ModelDensity, Position
 from numpyro_split.flat_program import FlatProgram, Step
+from split_common.held import Holding, Proof
 from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
@@ -39,28 +40,13 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proo
     whole, part = (_expression(density, data, z, n) for n in (density.layout.num_rows, num_rows))
     if part.axes != whole.axes:
         return Proof(Verdict(NOT_PROVED, "the model has other sites on fewer rows"), 0, {})
-    walk = Walk(Holding(density.layout.num_rows, num_rows, len(z)))
-    values = walk.program(whole.program, part.program, whole.inputs)
+    holding = Holding(density.layout.num_rows, num_rows, whole.program.inputs[: len(z)])
+    values = Walk(holding).program(whole.program, part.program, whole.inputs)
     verdict = verdict_of(
         [(value, ndim + axis) for value, ndim, axis in zip(values, whole.ndims, whole.axes, strict=True)]
     )
-    assert walk.holding is not None
-    return Proof(verdict, len(whole.program.steps), walk.holding.needed_by(whole.program))
-
-
-class Proof(NamedTuple):
-    """The outcome of one proof.
-
-    Attributes:
-        verdict: on the likelihood, where ``held`` are computed on all rows.
-        num_steps: how many operations the likelihood's program has.
-        held: for each value that mixes rows and rests on no parameter, by its number in the expression, the axis of its
-            rows (None where it has none) and what it is.
-    """
-
-    verdict: Verdict
-    num_steps: int
-    held: dict[int, HeldValue]
+    steps = [(step.inputs, step.outputs) for step in whole.program.steps]
+    return Proof(verdict, len(steps), holding.needed_by(whole.program.outputs, steps))
 
 
 class Expression(NamedTuple):
@@ -101,60 +87,6 @@ def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct
     return jax.ShapeDtypeStruct(shape, x.dtype)
 
 
-class Holding:
-    """Values that mix rows but rest on no parameter: they can be computed once, on all rows, and held.
-
-    Args:
-        num_rows: N.
-        part_rows: rows of a part.
-        num_sites: how many of the inputs, the first ones, are parameters.
-
-    Attributes:
-        held: what has been found to be held, by its number.
-    """
-
-    def __init__(self, num_rows: int, part_rows: int, num_sites: int):
-        self._rows = num_rows, part_rows
-        self._of_parameters = set(range(num_sites))
-        self._same: dict[int, int] = {}
-        self.held: dict[int, HeldValue] = {}
-
-    def follow(self, step: Step, operands: list[Value]) -> None:
-        """Note whether the results of an operation rest on parameters, and a choice that is always the same."""
-        if self._of_parameters.intersection(step.inputs):
-            self._of_parameters.update(step.outputs)
-        if _chooses_first(step.name, operands):
-            self._same[step.outputs[0]] = step.inputs[1]
-
-    def hold(self, number: int, value: Value, whole: Any, part: Any) -> Value:
-        """``value``, or what is known of it when it is held: that a part has what all rows have, cut to its rows.
-
-        Args:
-            number: of the value.
-            value: what is known of it.
-            whole: shape and type of the value on all rows.
-            part: the same on some.
-        """
-        if not isinstance(value, NotAligned) or number in self._of_parameters or whole.dtype != part.dtype:
-            return value
-        if len(whole.shape) != len(part.shape):
-            return value
-        longer = [axis for axis, sizes in enumerate(zip(whole.shape, part.shape, strict=True)) if sizes[0] != sizes[1]]
-        if len(longer) > 1 or any((whole.shape[axis], part.shape[axis]) != self._rows for axis in longer):
-            return value
-        self.held[number] = HeldValue(longer[0] if longer else None, str(value))
-        return Aligned(longer[0]) if longer else FREE
-
-    def needed_by(self, program: FlatProgram) -> dict[int, HeldValue]:
-        """What is held and has a part in a program's results, where all that is held is given."""
-        read = set(program.outputs)
-        for step in reversed(program.steps):
-            if read.intersection(step.outputs).difference(self.held):
-                same = self._same.get(step.outputs[0])
-                read.update(step.inputs if same is None else [same])
-        return {number: value for number, value in self.held.items() if number in read}
-
-
 class Walk:
     """Two programs, of all rows and of some, walked side by side.
 
@@ -180,7 +112,9 @@ class Walk:
         for a, b in zip(whole.steps, part.steps, strict=True):
             operands = [known[i] for i in a.inputs]
             if self.holding is not None:
-                self.holding.follow(a, operands)
+                self.holding.follow(a.inputs, a.outputs)
+                if _chooses_first(a.name, operands):
+                    self.holding.note_same(a.outputs[0], a.inputs[1])
             found = self.operation(a, b, operands)
             for number, value, x, y in zip(a.outputs, found, a.equation.outvars, b.equation.outvars, strict=True):
                 known[number] = self._held(number, value, x.aval, y.aval)

@@ -31,7 +31,7 @@ from numpyro.infer.util import (
 )
 
 from numpyro_split.content import program_of_model
-from numpyro_split.densities import Arguments, Data, Held, HeldValue, ModelDensity, Position, RowBlock, as_jax
+from numpyro_split.densities import Arguments, Data, Held, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.host_density import WHOLE, HostDensity, Parts, WholeModel
 from numpyro_split.implied_plate import InImpliedPlate
@@ -56,6 +56,7 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.held import HeldValue, reasons
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
@@ -173,13 +174,12 @@ class ModelSplit:
         program: str | None,
         batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments but these are those of :func:`split_model`.
+        """Find the split of a model, and check it; the arguments but the last two are those of :func:`split_model`.
 
         One subset is all of the model, which then need not divide.
 
-        Args:
-            program: digest of what the model computes, where it is known.
-            batch_sizes: from N to the numbers of rows that are evaluated besides those of a subset.
+        ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
+        numbers of rows that are evaluated at a time besides a subset's.
         """
         options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
         options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
@@ -418,7 +418,9 @@ class ModelSplit:
         """Compare numbers: the sum over subsets with the model's own potential."""
         arguments = Arguments(args, kwargs, self._row_axes)
         if not any(isinstance(x, Tracer) for x in arguments.data):
-            check_exact(self._density(arguments), arguments.data, self.reference_position)
+            is_proved = self.verdict.kind == PROVED
+            compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
+            self.verdict = self.verdict._replace(compared=compared)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
@@ -439,8 +441,9 @@ class ModelSplit:
             held |= proof.held
             num_steps = proof.num_steps
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
-        reasons = tuple(dict.fromkeys(value.what for _, value in sorted(held.items())))
-        return Verdict(PROVED, held=reasons), Held(tuple(sorted(held.items())), position, num_steps) if held else Held()
+        found = tuple(sorted(held.items()))
+        verdict = Verdict(PROVED, held=reasons(value for _, value in found))
+        return verdict, Held(found, position, num_steps) if held else Held()
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""

@@ -2,8 +2,8 @@
 
 The likelihood of all rows and that of as many as are evaluated at a time are run on shapes alone, and the two lists of
 tensor operations are walked side by side, value by value (:mod:`split_common.row_independence` says what is known of
-one). A rule says what an operation makes of what it is given: :data:`RULES`, by the operation's name. What has no rule is
-not proved.
+one). A rule says what an operation makes of what it is given: :data:`RULES`, by the operation's name. What has no rule
+is not proved.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import split_common
 from pyro_split.capture import unlogged
 from pyro_split.densities import Data, ModelDensity, Position
-from pyro_split.row_rules import FREE, RANDOM, RULES, Operation, Step, is_equal, no_rule, unknown
+from pyro_split.row_operations import FREE, Operation, Rule, Step, is_equal, no_rule, unknown
+from pyro_split.row_rules import RULES
 from split_common.checks import first_line
 from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
 
@@ -45,6 +46,7 @@ NOT_THE_USERS = (
     "<frozen",
     "<string>",
 )
+RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
 
 
@@ -267,7 +269,7 @@ def _is_one(a: Step, b: Step) -> bool:
     return counts[0] == counts[1]
 
 
-def _rule(op: Operation) -> Callable[[Operation], list[Value]]:
+def _rule(op: Operation) -> Rule:
     if RANDOM in op.whole.overload.tags and op.whole.arguments.get("dropout_p") != 0.0:
         return lambda op: unknown(op, f"random numbers ({op.name})")
     return no_rule if op.is_free else RULES.get(op.name, no_rule)

@@ -1,260 +1,34 @@
 """What each tensor operation makes of rows: a rule for every operation that is followed, by its name in ATen.
 
-A rule is given an operation as it was run on all rows and on some, and what is known of its operands, none of which is
-``NotAligned`` (:mod:`split_common.row_independence` says what may be known). It answers for each result. Axes are counted
-from the left. Lengths that differ between the two runs need no rule of their own: :meth:`Operation.consistent` holds every
-answer against the shapes of what was computed.
+A rule is given what is known of an operation's operands, none of which is ``NotAligned``, and answers for each result.
+Axes are counted from the left. The rows' axis of an operand may be carried to another place; along it nothing may be done,
+or rows meet. A ``Free`` operand as long as there are rows stands for what it repeats, where the result does not depend on
+how often. What a rule cannot follow, it calls unknown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from pyro_split.row_operations import (
+    BESIDE,
+    FREE,
+    NUMBER_OF_A_ROW,
+    WORDS,
+    Operation,
+    Rule,
+    beside,
+    met,
+    moved,
+    no_rule,
+    number_of_rows,
+    repeated,
+    unknown,
+)
 from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
-
-ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
-FREE = Free()
-RANDOM = torch.Tag.nondeterministic_seeded
-
-Shapes = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-class Step(NamedTuple):
-    """An operation that was run.
-
-    Attributes:
-        name: in ATen, without its overload.
-        overload: with it.
-        arguments: by name, defaults among them.
-        results: tensors.
-        where: file and line of the user's model, or "".
-    """
-
-    name: str
-    overload: Any
-    arguments: dict[str, Any]
-    results: list[Tensor]
-    where: str
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Those among the arguments."""
-        return [x for argument in self.arguments.values() for x in _tensors(argument)]
-
-
-class Operation(NamedTuple):
-    """One operation on all rows and on some, and what is known of its operands.
-
-    Attributes:
-        whole: as it was run on all rows.
-        part: as it was run on some.
-        operands: what is known of each tensor among the arguments, in order.
-        rows: how many there are, and how many of them a part has.
-    """
-
-    whole: Step
-    part: Step
-    operands: list[Value]
-    rows: tuple[int, int]
-
-    @property
-    def name(self) -> str:
-        """In ATen."""
-        return self.whole.name
-
-    @property
-    def results(self) -> int:
-        """How many."""
-        return len(self.whole.results)
-
-    def param(self, name: str) -> Any:
-        """An argument on all rows."""
-        return self.whole.arguments[name]
-
-    def has(self, name: str) -> bool:
-        """Whether this overload has an argument, and it is given."""
-        return self.whole.arguments.get(name) is not None
-
-    def values(self, name: str) -> list[Value]:
-        """What is known of the tensors in an argument."""
-        before = 0
-        for other, argument in self.whole.arguments.items():
-            count = len(_tensors(argument))
-            if other == name:
-                return self.operands[before : before + count]
-            before += count
-        raise KeyError(name)
-
-    def value(self, name: str) -> Value:
-        """What is known of a tensor argument; a number, or none, is free of rows."""
-        return next(iter(self.values(name)), FREE)
-
-    def others(self, name: str) -> list[Value]:
-        """What is known of the tensors in all arguments but one."""
-        return [value for other in self.whole.arguments if other != name for value in self.values(other)]
-
-    def shapes(self, name: str) -> Shapes:
-        """Of a tensor argument, in both runs."""
-        return tuple(self.whole.arguments[name].shape), tuple(self.part.arguments[name].shape)
-
-    def rank(self, name: str) -> int:
-        """How many axes an argument has; a number has none."""
-        argument = self.whole.arguments.get(name)
-        return argument.dim() if isinstance(argument, Tensor) else 0
-
-    @property
-    def result_shapes(self) -> Shapes:
-        """Of the first result, in both runs."""
-        return tuple(self.whole.results[0].shape), tuple(self.part.results[0].shape)
-
-    @property
-    def longer(self) -> frozenset[int]:
-        """Axes of the first result that are of another length on fewer rows."""
-        return _longer(self.result_shapes)
-
-    def axes_of(self, name: str, rank: int) -> list[int]:
-        """Axes that an argument names, of as many as ``rank``; all of them where it names none."""
-        chosen = self.whole.arguments.get(name)
-        chosen = [chosen] if isinstance(chosen, int) else chosen
-        return [axis % max(rank, 1) for axis in chosen] if chosen else list(range(rank))
-
-    def differing(self, *names: str) -> list[tuple[Any, Any]]:
-        """Pairs of numbers and settings, in some arguments or in all of them, that are others on fewer rows."""
-        chosen = names or tuple(self.whole.arguments)
-        pairs = [(self.whole.arguments[name], self.part.arguments.get(name)) for name in chosen]
-        return [pair for a, b in pairs for pair in _unlike(a, b)]
-
-    def same(self, *names: str) -> bool:
-        """Whether numbers and settings, in some arguments or in all of them, are equal in both runs."""
-        return not self.differing(*names)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether nothing that it takes rests on rows or on how many there are."""
-        return all(value == FREE for value in self.operands) and self.same()
-
-    def consistent(self, value: Value, place: int) -> Value:
-        """``value``, unless the lengths of a result's axes in the two runs tell another story."""
-        a, b = self.whole.results[place], self.part.results[place]
-        if isinstance(value, NotAligned):
-            return value
-        if a.dim() != b.dim() or a.dtype != b.dtype:
-            return NotAligned(False, f"{self.name} has another result on fewer rows")
-        shapes = tuple(a.shape), tuple(b.shape)
-        fits = all((a.shape[axis], b.shape[axis]) == self.rows for axis in value.axes)
-        if fits and _longer(shapes) == value.axes:
-            return value
-        return NotAligned(False, f"{self.name} of a length that follows the rows")
-
-
-def _tensors(argument: Any) -> list[Tensor]:
-    return [x for x in pytree.tree_leaves(argument) if isinstance(x, Tensor)]
-
-
-def _longer(shapes: Shapes) -> frozenset[int]:
-    return frozenset(axis for axis, (n, m) in enumerate(zip(*shapes, strict=False)) if n != m)
-
-
-def _unlike(a: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Pairs of leaves that differ, tensors apart."""
-    (leaves, form), (others, other_form) = pytree.tree_flatten(a), pytree.tree_flatten(b)
-    if form != other_form:
-        return [(a, b)]
-    return [(x, y) for x, y in zip(leaves, others, strict=True) if not is_equal(x, y)]
-
-
-def is_equal(a: Any, b: Any) -> bool:
-    """Whether two settings are one, numbers but for rounding; tensors are not looked at."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return True
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return math.isclose(a, b, rel_tol=ROUNDING) or (math.isnan(a) and math.isnan(b))
-    return a == b
-
-
-Rule = Callable[[Operation], list[Value]]
-WORDS = {
-    "amax": "max",
-    "amin": "min",
-    "std": "standard deviation",
-    "var": "variance",
-    "prod": "product",
-    "linalg_vector_norm": "norm",
-    "cumsum": "running sum",
-    "cumprod": "running product",
-    "logcumsumexp": "running log-sum-exp",
-    "_softmax": "softmax",
-    "_log_softmax": "log-softmax",
-    "_fft_r2c": "Fourier transform",
-    "_fft_c2c": "Fourier transform",
-    "_fft_c2r": "Fourier transform",
-    "native_batch_norm": "batch normalisation",
-    "_native_batch_norm_legit": "batch normalisation",
-}
-NUMBER_OF_A_ROW = "the number of a row as it is cut"
-BESIDE = "rows beside other rows"
-
-
-def met(op: Operation, what: str | None = None) -> list[Value]:
-    """Rows have met."""
-    return [NotAligned(True, what or f"{WORDS.get(op.name, op.name)} over the data rows")] * op.results
-
-
-def unknown(op: Operation, what: str | None = None) -> list[Value]:
-    """Nobody knows."""
-    return [NotAligned(False, what or f"{op.name}, which is not followed here")] * op.results
-
-
-def number_of_rows(op: Operation, *names: str) -> list[Value]:
-    """An argument is another one on fewer rows."""
-    for a, b in op.differing(*names):
-        if isinstance(a, int | float | complex) and isinstance(b, int | float | complex):
-            return met(op, f"a number that depends on how many rows there are, {a} or {b}")
-    return unknown(op, f"{op.name} with another setting on fewer rows")
-
-
-def no_rule(op: Operation) -> list[Value]:
-    """What no row reaches stays so; anything else is not followed."""
-    is_known = op.whole.overload.namespace in ("aten", "prims")
-    return [FREE] * op.results if op.is_free and is_known else unknown(op)
-
-
-def beside(op: Operation, placed: Iterable[tuple[Value, Callable[[int], int]]], what: str = BESIDE) -> list[Value]:
-    """Operands side by side in one result, each with the places of its axes there."""
-    aligned: set[int] = set()
-    repeats: set[int] = set()
-    for value, place in placed:
-        if isinstance(value, Numbers):
-            return met(op, NUMBER_OF_A_ROW)
-        (repeats if isinstance(value, Free) else aligned).update(map(place, value.axes))
-    if len(aligned) > 1:
-        return met(op, what)
-    return [Aligned(*aligned) if aligned else Free(frozenset(repeats))] * op.results
-
-
-def moved(op: Operation, new_axis: Callable[[int], int | None], name: str = "self") -> list[Value]:
-    """Each axis of an operand carried to another place; None where it does not survive."""
-    value = op.value(name)
-    axes = [axis for axis in map(new_axis, value.axes) if axis is not None]
-    if len(axes) < len(value.axes):
-        return unknown(op) if isinstance(value, Free) else met(op)
-    if isinstance(value, Free):
-        return [Free(frozenset(axes))] * op.results
-    return [value._replace(axis=axes[0]) if isinstance(value, Aligned | Numbers) else value] * op.results
-
-
-def repeated(op: Operation, value: Value) -> list[Value]:
-    """``value`` along new axes, along which it is constant."""
-    return [Free(value.axes | op.longer) if isinstance(value, Free) else value] * op.results
-
 
 # --- entry by entry ---------------------------------------------------------------------------------------------------
 
@@ -584,9 +358,9 @@ def product(op: Operation) -> list[Value]:
         if any(axes[axis] not in out for axis in op.value(name).axes):
             return met(op, "sum over the data rows (a matrix product)")
     placed = [(op.value(name), lambda a, axes=axes: out.index(axes[a])) for name, axes in sides]
-    if "self" not in dict(sides):
-        placed.append((op.value("self"), lambda a: a + len(out) - op.rank("self")))
-    return beside(op, placed, f"{BESIDE} (a matrix product)")
+    is_added = "self" not in dict(sides)
+    added = [(op.value("self"), lambda a: a + len(out) - op.rank("self"))] if is_added else []
+    return beside(op, [*placed, *added], f"{BESIDE} (a matrix product)")
 
 
 def distances(op: Operation) -> list[Value]:
@@ -666,6 +440,8 @@ def _looked_up(
     if isinstance(table, Free):
         rest = Free(frozenset(table.repeats - at))
         return beside(op, [(rest, of_table), *((value, place) for _, value, place in placed)])
+    if not isinstance(table, Aligned):
+        return [table] * op.results
     if table.axis not in at:
         return beside(op, [(table, of_table), *((value, place) for _, value, place in placed)])
     others = [(value, place) for axis, value, place in placed if axis != table.axis]
@@ -774,29 +550,32 @@ def searched(op: Operation) -> list[Value]:
     return beside(op, [(op.value("self"), lambda a: a)])
 
 
-ELEMENTWISE = """__and__ __lshift__ __or__ __rshift__ __xor__ abs acos acosh add addcdiv addcmul angle asin asinh atan
-atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max
-clamp_min complex copysign cos cosh deg2rad digamma div elu eq erf erfc erfinv exp exp2 expm1 float_power floor floor_divide
-fmax fmin fmod frac frexp gcd ge gelu gt hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0 igamma igammac isfinite
-isinf isnan isneginf isposinf lcm ldexp le leaky_relu lerp lgamma log log10 log1p log2 log_sigmoid_forward logaddexp
-logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_fill maximum minimum mish mul mvlgamma nan_to_num
-ne neg nextafter polar polygamma pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub sgn sigmoid sign signbit silu
-sin sinc sinh softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
-special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_modified_bessel_i0
-special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
-special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0 special_xlog1py special_zeta
-sqrt square sub tan tanh threshold true_divide trunc where xlogy""".split()
+ELEMENTWISE = """
+__and__ __lshift__ __or__ __rshift__ __xor__ abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh
+bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max
+clamp_min complex copysign cos cosh deg2rad digamma div elu eq erf erfc erfinv exp exp2 expm1 float_power floor
+floor_divide fmax fmin fmod frac frexp gcd ge gelu gt hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0
+igamma igammac isfinite isinf isnan isneginf isposinf lcm ldexp le leaky_relu lerp lgamma log log10 log1p log2
+log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_fill maximum
+minimum mish mul mvlgamma nan_to_num ne neg nextafter polar polygamma pow rad2deg reciprocal relu relu6 remainder
+round rsqrt rsub sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink special_airy_ai special_bessel_j0
+special_bessel_j1 special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e
+special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
+special_modified_bessel_k1 special_ndtri special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+special_spherical_bessel_j0 special_xlog1py special_zeta sqrt square sub tan tanh threshold true_divide trunc where
+xlogy
+""".split()
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(
-        "_conj _conj_physical _to_copy alias clone contiguous conj_physical detach lift lift_fresh lift_fresh_copy "
-        "positive view_as_complex view_as_real".split(),
+        "_conj _conj_physical _to_copy alias clone contiguous conj_physical detach lift lift_fresh "
+        "lift_fresh_copy positive view_as_complex view_as_real".split(),
         unchanged,
     ),
     **dict.fromkeys(
-        "empty empty_like empty_strided full full_like new_empty new_empty_strided new_full new_ones new_zeros ones "
-        "ones_like scalar_tensor zeros zeros_like".split(),
+        "empty empty_like empty_strided full full_like new_empty new_empty_strided new_full new_ones new_zeros "
+        "ones ones_like scalar_tensor zeros zeros_like".split(),
         like,
     ),
     **dict.fromkeys(["binary_cross_entropy", "huber_loss", "mse_loss", "smooth_l1_loss"], loss),
@@ -807,19 +586,19 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d"], pad),
     **dict.fromkeys(["replication_pad2d", "reflection_pad3d", "replication_pad3d"], pad),
     **dict.fromkeys(
-        "all amax amin aminmax any argmax argmin count_nonzero kthvalue linalg_vector_norm logsumexp max mean median min "
-        "mode nanmedian nansum prod std std_mean sum var var_mean".split(),
+        "all amax amin aminmax any argmax argmin count_nonzero kthvalue linalg_vector_norm logsumexp max mean "
+        "median min mode nanmedian nansum prod std std_mean sum var var_mean".split(),
         reduction,
     ),
     **dict.fromkeys(
-        "_fft_c2c _fft_c2r _fft_r2c _log_softmax _softmax cat cummax cummin cumprod cumsum flip glu logcumsumexp roll sort "
-        "topk".split(),
+        "_fft_c2c _fft_c2r _fft_r2c _log_softmax _softmax cat cummax cummin cumprod cumsum flip glu logcumsumexp "
+        "roll sort topk".split(),
         along,
     ),
     **dict.fromkeys(["avg_pool1d", "max_pool1d", "upsample_linear1d", "upsample_nearest1d"], trailing(1)),
     **dict.fromkeys(
-        "_adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d_with_indices "
-        "tril triu upsample_bicubic2d upsample_bilinear2d upsample_nearest2d".split(),
+        "_adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d_with_indices tril triu upsample_bicubic2d "
+        "upsample_bilinear2d upsample_nearest2d".split(),
         trailing(2),
     ),
     **dict.fromkeys(["_adaptive_avg_pool3d", "avg_pool3d", "max_pool3d_with_indices", "pixel_shuffle"], trailing(3)),
@@ -832,8 +611,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(PRODUCTS, product),
     **dict.fromkeys(["_cdist_forward", "cdist"], distances),
     **dict.fromkeys(
-        "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd _scaled_dot_product_flash_attention_for_cpu cholesky cholesky_inverse inverse linalg_cholesky_ex "
-        "linalg_eig linalg_inv_ex linalg_lu_factor_ex linalg_matrix_exp linalg_qr".split(),
+        "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd _scaled_dot_product_flash_attention_for_cpu "
+        "cholesky cholesky_inverse inverse linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_lu_factor_ex "
+        "linalg_matrix_exp linalg_qr".split(),
         batched,
     ),
     **dict.fromkeys(SIDES, solve),

@@ -16,6 +16,8 @@ LIKELY_REASON = (
     "is not what it seems (name the ones that hold rows with data_axes)"
 )
 WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the model as it is"
+LARGEST_DIFFERENCE = 1e-3  # nats, of a change of energy
+ROUNDINGS = 32  # of the sum of a potential's terms, that may add up
 
 
 class ModelNotSplittableError(ValueError):
@@ -333,6 +335,27 @@ def compare_split(
             f"the gradient summed over subsets must equal the model's own, got norm {np.linalg.norm(split_grad):.10g} "
             f"against {norm:.10g}, a difference of {off:.3g}; " + LIKELY_REASON
         )
+
+
+def compare_differences(wholes: Sequence[float], energies: Sequence[np.ndarray]) -> None:
+    """Raise unless differences of energy between points are the model's own, in nats.
+
+    Args:
+        wholes: the model's own potential at each point.
+        energies: there the prior's energy and those of the subsets, shape (M + 1,).
+
+    Raises:
+        ModelNotSplittableError: with both numbers.
+    """
+    for whole, terms in zip(wholes[1:], energies[1:], strict=True):
+        change = whole - wholes[0]
+        split = float(terms.astype(np.float64).sum() - energies[0].astype(np.float64).sum())
+        rounding = ROUNDINGS * float(np.finfo(terms.dtype).eps * max(np.abs(x).sum() for x in (terms, energies[0])))
+        if not abs(change - split) <= LARGEST_DIFFERENCE + rounding:
+            raise ModelNotSplittableError(
+                f"between two points the energy must change as the model's own, got a change by {split:.10g} against "
+                f"{change:.10g}; {LIKELY_REASON}"
+            )
 
 
 def rows_meet(why: str) -> RowsMeetError:

@@ -94,6 +94,7 @@ class Verdict(NamedTuple):
         kind: "proved", for all parameter values; "refuted"; or "not proved".
         why: what stands against a proof, with the line of the user's model; "" where there is one.
         held: what mixes rows but rests on no parameter, so that it is computed once on all rows and held.
+        compared: on what rows numbers were compared besides; "" where they were not.
 
     Example:
         >>> str(Verdict("refuted", "model.py:12: max over the data rows"))
@@ -105,11 +106,12 @@ class Verdict(NamedTuple):
     kind: str
     why: str = ""
     held: tuple[str, ...] = ()
+    compared: str = ""
 
     def __str__(self) -> str:
-        if self.held:
-            return f"{self.kind}; computed once on all rows and held: {', '.join(self.held)}"
-        return f"{self.kind}: {self.why}" if self.why else self.kind
+        held = f"; computed once on all rows and held: {', '.join(self.held)}" if self.held else ""
+        compared = f"; compared in numbers on {self.compared}" if self.compared else ""
+        return f"{self.kind}: {self.why}{compared}" if self.why else f"{self.kind}{held}{compared}"
 
 
 def verdict_of(terms: list[tuple[Value, int]]) -> Verdict:

@@ -13,6 +13,7 @@ from split_common.checks import check_choice, check_num_subsets
 
 SUBSET_ORDERS = ("sequential", "shuffled")
 SHUFFLE_SEED = 0
+MOST_COLUMNS = 256  # of an array, whose extreme values are looked for
 
 
 class SubsetLayout:
@@ -71,6 +72,32 @@ class SubsetLayout:
         """Rows of one subset, shape (size,)."""
         positions = np.arange(self.starts[subset], self.starts[subset] + self.sizes[subset])
         return positions if self.permutation is None else self.permutation[positions]
+
+
+def extreme_rows(columns: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """Rows to look at in place of all: those with the smallest and the largest value of each column, and random ones.
+
+    Args:
+        columns: arrays of data, with the rows along axis 0.
+        size: how many rows, at most as many as there are.
+
+    Returns:
+        Row numbers in order, shape (size,).
+
+    Example:
+        >>> 7 in extreme_rows([np.arange(100.0) == 7], 5)
+        True
+    """
+    chosen: dict[int, None] = {}
+    num_rows = size
+    for array in columns:
+        num_rows = len(array)
+        by_column = array.reshape(num_rows, -1)[:, :MOST_COLUMNS]
+        if by_column.size and by_column.dtype.kind in "biuf":
+            chosen.update(dict.fromkeys(map(int, [*by_column.argmin(0), *by_column.argmax(0)])))
+    order = np.random.default_rng(SHUFFLE_SEED).permutation(num_rows)
+    chosen = dict.fromkeys([*list(chosen)[: size // 2], *map(int, order)])
+    return np.sort(list(chosen)[:size])
 
 
 def warn_if_sorted(layout: SubsetLayout, observed: Iterable[tuple[str, Any]]) -> None:

@@ -268,7 +268,7 @@ def test_discrete_latents(lib):
             lib.ppl.sample("y", lib.dist.Normal(1.0 * k, 1.0), obs=y)
 
     with pytest.raises(ValueError, match=r"discrete latent sites \['k'\]; marginalise them: write a mixture"):
-        lib.run(kernel(lib, model), models.data(lib)[1])
+        lib.run(kernel(lib, model, num_subsets=2), models.data(lib)[1])
 
 
 def test_model_that_cannot_be_split(lib):

@@ -65,12 +65,9 @@ def compare(lib, build, num_subsets, tolerance, **options):
 @pytest.fixture
 def _by_numbers(lib, monkeypatch):
     """Nothing is proved or refuted, so that the comparison of numbers decides."""
-    splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
-    unknown = Verdict(NOT_PROVED)
-    if lib.name == "numpyro":
-        from numpyro_split.row_independence import Proof
-
-        unknown = Proof(unknown, 0, {})
+    package = lib.split.__name__
+    splitting, proof = (importlib.import_module(f"{package}.{name}") for name in ("splitting", "row_independence"))
+    unknown = proof.Proof(Verdict(NOT_PROVED), 0, {})
     monkeypatch.setattr(splitting, "prove", lambda *args: unknown)
 
 

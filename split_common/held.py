@@ -1,0 +1,109 @@
+"""What a model's likelihood takes from all rows: values that mix rows, but rest on no parameter.
+
+The largest of a column, a sorted array, a literal 1/N: such a value is the same at every position, so it is computed
+once, on all rows, and held. A part of the rows is then given it in place of its own: as it is, or, where it has an entry
+for each row, cut to the part's rows. What a part computes from there on is what all rows compute, at its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from split_common.row_independence import Aligned, Free, NotAligned, Value, Verdict
+
+
+class HeldValue(NamedTuple):
+    """One value that is held.
+
+    Attributes:
+        axis: of its rows; None where it has none.
+        what: the operation that mixes rows, with its line in the model.
+    """
+
+    axis: int | None
+    what: str
+
+
+class Proof(NamedTuple):
+    """The outcome of one proof.
+
+    Attributes:
+        verdict: on the likelihood, where ``held`` are given.
+        num_steps: how many operations the likelihood's program has.
+        held: what is held, by its place in that program.
+    """
+
+    verdict: Verdict
+    num_steps: int
+    held: dict[Any, HeldValue]
+
+
+class Holding:
+    """Finds what may be held, while two programs are walked side by side: of all rows, and of some.
+
+    Values have a key each, which is alike in both programs.
+
+    Args:
+        num_rows: N.
+        part_rows: rows of a part.
+        parameters: keys of the inputs that are parameters.
+
+    Attributes:
+        held: what may be held.
+    """
+
+    def __init__(self, num_rows: int, part_rows: int, parameters: Iterable[Hashable]):
+        self._rows = num_rows, part_rows
+        self._of_parameters = set(parameters)
+        self._same: dict[Hashable, Hashable] = {}
+        self.held: dict[Any, HeldValue] = {}
+
+    def follow(self, operands: Iterable[Hashable], results: Iterable[Hashable]) -> None:
+        """Note whether the results of an operation rest on parameters."""
+        if self._of_parameters.intersection(operands):
+            self._of_parameters.update(results)
+
+    def note_same(self, result: Hashable, operand: Hashable) -> None:
+        """Note that an operation hands on one of its operands, whatever the others are."""
+        self._same[result] = operand
+
+    def hold(self, key: Any, value: Value, whole: Any, part: Any) -> Value:
+        """``value``, or what is known of it once it is held.
+
+        Args:
+            key: of the value.
+            value: what is known of it.
+            whole: an array, or its shape and type, in the program of all rows.
+            part: the same in the other program.
+        """
+        if not isinstance(value, NotAligned) or key in self._of_parameters or whole.dtype != part.dtype:
+            return value
+        if len(whole.shape) != len(part.shape):
+            return value
+        longer = [axis for axis, sizes in enumerate(zip(whole.shape, part.shape, strict=True)) if sizes[0] != sizes[1]]
+        if len(longer) > 1 or any((whole.shape[axis], part.shape[axis]) != self._rows for axis in longer):
+            return value
+        self.held[key] = HeldValue(longer[0] if longer else None, str(value))
+        return Aligned(longer[0]) if longer else Free()
+
+    def needed_by(
+        self, outputs: Iterable[Hashable], steps: Sequence[tuple[Sequence[Hashable], Sequence[Hashable]]]
+    ) -> dict[Any, HeldValue]:
+        """What is held and has a part in a program's outputs, where all that is held is given.
+
+        Args:
+            outputs: their keys.
+            steps: of each operation, in order, the keys of its operands and of its results.
+        """
+        read = set(outputs)
+        for operands, results in reversed(steps):
+            if read.intersection(results).difference(self.held):
+                same = self._same.get(results[0])
+                read.update(operands if same is None else [same])
+        return {key: value for key, value in self.held.items() if key in read}
+
+
+def reasons(held: Iterable[HeldValue]) -> tuple[str, ...]:
+    """What is held, in words, each once."""
+    return tuple(dict.fromkeys(value.what for value in held))
