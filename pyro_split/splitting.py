@@ -8,7 +8,7 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyro
@@ -149,13 +149,16 @@ class ModelSplit:
         subset_order: str,
         init_strategy: Callable[..., Any],
         jit_compile: bool,
+        batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments are those of :func:`split_model`.
+        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
 
         One subset is all of the model, which then need not divide.
+
+        ``batch_sizes`` gives, for N rows, the numbers of rows that are evaluated at a time besides a subset's.
         """
         options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
-        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile}
+        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile, "batch_sizes": batch_sizes}
         try:
             try:
                 return cls._divide(model, args, kwargs, plate=plate, **options)
@@ -181,6 +184,7 @@ class ModelSplit:
         subset_order: str,
         init_strategy: Callable[..., Any],
         jit_compile: bool,
+        batch_sizes: Callable[[int], Iterable[int]],
     ) -> ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
@@ -192,12 +196,13 @@ class ModelSplit:
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        sizes = set(batch_sizes(layout.num_rows))
         failures: dict[str, Exception] = {}
         for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
             row_model = RowSelectableModel(model, plate)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
-                split._prepare(sites, args, kwargs)
+                split._prepare(sites, sizes, args, kwargs)
             except NoFiniteStartError:
                 raise
             except (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError) as error:
@@ -223,19 +228,16 @@ class ModelSplit:
         [num_rows] = site.batch_shape
         if not arguments.find_row_axes(num_rows, options["data_axes"]):
             raise no_data_plate(observed, "pyro", f", and give the rows as arguments, none of which has {num_rows}")
-        model = InImpliedPlate(model, site.name)
+        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
         try:
             split = cls._divide(model, args, kwargs, plate=model.plate, **options)
         except RowsMeetError:
             raise
         except ModelNotSplittableError as error:
             raise no_data_plate(observed, "pyro", f" (without one, {first_line(error)})") from error
-        verdict = split.verdict
-        if verdict.kind == PROVED:  # of one subset too, a proof
-            z = split.reference_position(args, kwargs)
-            verdict = prove(split._density(args, kwargs), arguments.data, z, num_rows // 2)
-        if verdict.kind != PROVED:
-            raise no_data_plate(observed, "pyro", f" (without one, that its rows are independent is {verdict})")
+        if split.verdict.kind != PROVED:
+            raise no_data_plate(observed, "pyro", f" (without one, that its rows are independent is {split.verdict})")
         return split
 
     @classmethod
@@ -309,7 +311,7 @@ class ModelSplit:
             self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
         )
 
-    def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
         self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
@@ -322,15 +324,15 @@ class ModelSplit:
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
         density = self._density(args, kwargs)
-        self.verdict = self._judge(density, z)
+        self.verdict = self._judge(density, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
 
-    def _judge(self, density: ModelDensity, z: Position) -> Verdict:
+    def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> Verdict:
         """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
-        for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}):
+        for size in sorted({*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}):
             verdict = prove(density, density.arguments.data, z, size)
             if verdict.kind != PROVED:
                 return verdict
