@@ -94,6 +94,7 @@ class S3HMC(HierarchicalKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
         precision_sites: names of the precision sites; None finds all.
         output_precision: whether the precision of Normal observations is one of them, with the Fisher information
             N/2 (and α - 1); each of its steps takes a data pass. False leaves it among the other sites, with an

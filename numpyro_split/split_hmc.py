@@ -163,6 +163,7 @@ class SplitHMC(HamiltonianKernel):
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
         step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: drawn uniformly from π/4 to

@@ -217,6 +217,7 @@ class SplitNUTS(TreeHMC):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
         step_size: step size, or where its adaptation starts.
         max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.

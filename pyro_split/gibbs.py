@@ -141,6 +141,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
         max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".

@@ -64,7 +64,7 @@ def split_model(
         model: a Pyro model whose likelihood sits in a plate over the data rows.
         model_args: its positional arguments.
         model_kwargs: its keyword arguments.
-        num_subsets: M, from 1 to N.
+        num_subsets: M, from 1 to N. One subset takes any model that the host's HMC takes.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
             tensor whose axis 0 has length N.
@@ -76,9 +76,10 @@ def split_model(
         The potential, bound to these arguments.
 
     Raises:
-        ValueError: for M outside 1 to N, no data plate or several, an unknown plate, discrete latent sites,
-            data of unequal length or without rows, or a log-density that is nowhere finite.
-        ModelNotSplittableError: when the sum over subsets is not the model's own potential.
+        ValueError: for M outside 1 to N, an unknown plate, data of unequal length or without rows, or a log-density
+            that is nowhere finite.
+        ModelNotSplittableError: for more than one subset, when there is no plate that can be divided or there are
+            several, for discrete latent sites, and when the sum over subsets is not the model's own potential.
 
     Example:
         >>> import torch, pyro, pyro.distributions as dist

@@ -428,3 +428,47 @@ def test_chains_of_every_kind_are_the_same_and_go_on(lib):
     whole = lib.run(kernel(), *args, num_warmup=4, num_samples=8)
     joined = np.concatenate([first, np.asarray(half.mcmc.get_samples()["centre"])])
     np.testing.assert_array_equal(joined, np.asarray(whole.get_samples()["centre"]))
+
+
+def picklable_numpyro(y):
+    """A model at module level, which pickles, and whose observations are one value."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(m, 1.0).expand([len(y)]).to_event(1), obs=y)
+
+
+def picklable_pyro(y):
+    """The same in Pyro."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    m = pyro.sample("m", dist.Normal(torch.tensor(0.0), 1.0))
+    pyro.sample("y", dist.Normal(m, 1.0).expand([len(y)]).to_event(1), obs=y)
+
+
+@in_numpyro
+def test_a_run_goes_on_after_it_was_pickled(lib):
+    args = rows(lib)[1:]
+    half = lib.session(lib.split.NaiveSplitHMC(picklable_numpyro, num_steps=2), num_warmup=3, num_samples=4)
+    half.fresh(*args)
+    first, half = np.asarray(half.mcmc.get_samples()["m"]), pickle.loads(pickle.dumps(half))
+    half.go_on(*args)
+    whole = lib.run(lib.split.NaiveSplitHMC(picklable_numpyro, num_steps=2), *args, num_warmup=3, num_samples=8)
+    joined = np.concatenate([first, np.asarray(half.mcmc.get_samples()["m"])])
+    np.testing.assert_array_equal(joined, np.asarray(whole.get_samples()["m"]))
+
+
+@in_pyro
+@pytest.mark.contract
+def test_spawned_chains(lib, monkeypatch):
+    """A chain in a process of its own is the chain of a run with its seed."""
+    monkeypatch.setattr(lib.np.multiprocessing, "cpu_count", lambda: 4)
+    args, options = rows(lib)[1:], {"num_warmup": 3, "num_samples": 3}
+    kernel = lib.split.NaiveSplitHMC(picklable_pyro, num_steps=2)
+    both = lib.run(kernel, *args, num_chains=2, seed=7, mp_context="spawn", **options).get_samples(group_by_chain=True)
+    for chain in range(2):
+        alone = lib.run(lib.split.NaiveSplitHMC(picklable_pyro, num_steps=2), *args, seed=7 + chain, **options)
+        np.testing.assert_allclose(both["m"][chain].numpy(), alone.get_samples()["m"].numpy(), rtol=0, atol=0)
