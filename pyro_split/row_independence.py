@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,9 +32,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import split_common
 from pyro_split.capture import unlogged
 from pyro_split.densities import Data, ModelDensity, Position
+from pyro_split.held import HeldNumber
 from pyro_split.row_operations import FREE, Operation, Rule, Step, is_equal, no_rule, unknown
-from pyro_split.row_rules import RULES
+from pyro_split.row_rules import ELEMENTWISE, RULES
 from split_common.checks import first_line
+from split_common.held import Holding, Proof
 from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
 
 __all__ = ["RULES", "Operation", "Walk", "no_rule", "prove"]
@@ -50,8 +52,8 @@ RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
 
 
-def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
-    """The verdict on a model's division into parts of a number of rows.
+def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
+    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
 
     Args:
         density: the model, and how its rows are selected.
@@ -63,14 +65,20 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
     try:
         whole, part = (_record(density, data, z, n) for n in rows)
     except NotRecordedError as error:
-        return Verdict(NOT_PROVED, str(error))
+        return _unproved(str(error))
     if part.axes != whole.axes:
-        return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
+        return _unproved("the model has other sites on fewer rows")
     if None in whole.axes:
-        return Verdict(NOT_PROVED, "the plate is a loop over rows")
-    values = Walk(rows).record(whole, part)
+        return _unproved("the plate is a loop over rows")
+    walk = Walk(rows, len(z))
+    values = walk.record(whole, part)
     places = [output.dim() + (axis or 0) for output, axis in zip(whole.outputs, whole.axes, strict=True)]
-    return verdict_of(list(zip(values, places, strict=True)))
+    verdict = verdict_of(list(zip(values, places, strict=True)))
+    return Proof(verdict, whole.num_steps, walk.held(whole))
+
+
+def _unproved(why: str) -> Proof:
+    return Proof(Verdict(NOT_PROVED, why), 0, {})
 
 
 class NotRecordedError(Exception):
@@ -82,6 +90,7 @@ class Record(NamedTuple):
 
     Attributes:
         steps: the operations, those that nothing rests on left out.
+        num_steps: how many there are with those.
         inputs: tensors that they are given.
         known: what is known of those.
         outputs: log-probabilities inside the plate.
@@ -89,6 +98,7 @@ class Record(NamedTuple):
     """
 
     steps: list[Step]
+    num_steps: int
     inputs: list[Tensor]
     known: list[Value]
     outputs: list[Tensor]
@@ -100,20 +110,11 @@ def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Re
     of_data = density.arguments.axes if is_cut else [None] * len(data)
     of_sites = {name: z[name].dim() + axis for name, axis in density.local_axes.items()}
     axes: list[int | None] = []
-
-    def run(*tensors: Tensor) -> list[Tensor]:
-        local = dict(zip(z, tensors, strict=False))
-        found = density.terms(local, tensors[len(z) : -1], tensors[-1])
-        axes.extend(axis for _, axis in found)
-        return [term for term, _ in found]
-
     recorder = Recorder()
     with _on_shapes():
-        inputs = [
-            *(_like(u, of_sites.get(name), num_rows) for name, u in z.items()),
-            *(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True)),
-            torch.empty(num_rows, dtype=torch.long),
-        ]
+        local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
+        taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
+        run, inputs = density.as_function(local, axes, taken, torch.empty(num_rows, dtype=torch.long))
         try:
             with recorder:
                 outputs = functionalize(run)(*inputs)
@@ -125,7 +126,7 @@ def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Re
         *(FREE if axis is None else Aligned(axis) for axis in of_data),
         Numbers(0) if is_cut else Aligned(0),
     ]
-    return Record(_needed(recorder.steps, outputs), inputs, known, outputs, axes)
+    return Record(_needed(recorder.steps, outputs), len(recorder.steps), inputs, known, outputs, axes)
 
 
 @contextlib.contextmanager
@@ -177,7 +178,7 @@ class Recorder(TorchDispatchMode):
         tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
         if tensors:
             arguments = _by_name(func._schema.arguments, args, kwargs)
-            self.steps.append(Step(func.overloadpacket.__name__, func, arguments, tensors, _where()))
+            self.steps.append(Step(func.overloadpacket.__name__, func, arguments, tensors, _where(), len(self.steps)))
         return results
 
 
@@ -216,23 +217,39 @@ class Walk:
 
     Args:
         rows: how many there are, and how many of them a part has.
+        num_sites: how many of the inputs, the first ones, are parameters.
     """
 
-    def __init__(self, rows: tuple[int, int]):
+    def __init__(self, rows: tuple[int, int], num_sites: int):
         self._rows = rows
+        self._holding = Holding(*rows, range(num_sites))
+        self._numbers: dict[Hashable, HeldNumber] = {}
+        self._keys: dict[int, Hashable] = {}  # of tensors on all rows: an input's number, a result's place
         self._known: dict[int, Value] = {}  # by the tensor on all rows
         self._twins: dict[int, int] = {}  # of a tensor on some rows, the one on all
         self._parted = NotAligned(False, ANOTHER)  # where the two go different ways
 
     def record(self, whole: Record, part: Record) -> list[Value]:
         """What is known of the outputs."""
-        self._learn(whole.inputs, part.inputs, whole.known)
+        self._learn(whole.inputs, part.inputs, whole.known, range(len(whole.inputs)))
         for a, b in zip(whole.steps, part.steps, strict=False):
             if not _is_one(a, b):
                 self._parted = self._parted._replace(where=a.where)
                 break
-            self._learn(a.results, b.results, self.operation(a, b))
+            keys = [(a.number, place) for place in range(len(a.results))]
+            self._holding.follow(self._keys_of(a.tensors), keys)
+            found = self.operation(a, b)
+            held = [self._holding.hold(*known) for known in zip(keys, found, a.results, b.results, strict=True)]
+            self._learn(a.results, b.results, held, keys)
         return [self.read(a, b) for a, b in zip(whole.outputs, part.outputs, strict=True)]
+
+    def held(self, whole: Record) -> dict[Any, Any]:
+        """What is held and has a part in the outputs: results by their place, numbers by (operation, argument)."""
+        steps = [(self._keys_of(step.tensors), self._keys_of(step.results)) for step in whole.steps]
+        return self._holding.needed_by(self._keys_of(whole.outputs), steps) | self._numbers
+
+    def _keys_of(self, tensors: Sequence[Tensor]) -> list[Hashable]:
+        return [self._keys.get(id(x)) for x in tensors]
 
     def read(self, whole: Tensor, part: Tensor) -> Value:
         """What is known of a tensor: one that was computed, or one that the model holds."""
@@ -249,7 +266,11 @@ class Walk:
         rests_on = op.values("src") if op.name == "copy" else operands  # what is written over does not count
         faults = [value for value in rests_on if isinstance(value, NotAligned)]
         try:
-            found = faults[:1] * op.results if faults else _rule(op)(op)
+            if faults:
+                found = faults[:1] * op.results
+            else:
+                op = self._with_numbers_held(op)
+                found = _rule(op)(op)
         except (KeyError, IndexError) as missing:  # an argument that has another name in this version of PyTorch
             found = unknown(op, f"{op.name}, which has no argument {missing}")
         return [
@@ -257,9 +278,25 @@ class Walk:
             for value in (op.consistent(value, place) for place, value in enumerate(found))
         ]
 
-    def _learn(self, whole: Sequence[Tensor], part: Sequence[Tensor], values: Sequence[Value]) -> None:
-        for a, b, value in zip(whole, part, values, strict=True):
-            self._known[id(a)] = value
+    def _with_numbers_held(self, op: Operation) -> Operation:
+        """``op``, where entries are computed from numbers that differ on fewer rows, with those of all rows."""
+        if not op.same() and op.name in ELEMENTWISE:
+            names = [name for name in op.whole.arguments if not op.same(name)]
+            pairs = [(name, op.whole.arguments[name], op.part.arguments.get(name)) for name in names]
+            if all(isinstance(x, int | float | complex) for _, *numbers in pairs for x in numbers):
+                for name, a, b in pairs:
+                    what = f"{op.whole.where}: " if op.whole.where else ""
+                    what += f"a number that depends on how many rows there are, {a} or {b}"
+                    self._numbers[op.whole.number, name] = HeldNumber(a, what)
+                part = op.part._replace(arguments=op.part.arguments | {name: a for name, a, _ in pairs})
+                return op._replace(part=part)
+        return op
+
+    def _learn(
+        self, whole: Sequence[Tensor], part: Sequence[Tensor], values: Sequence[Value], keys: Sequence[Hashable]
+    ) -> None:
+        for a, b, value, key in zip(whole, part, values, keys, strict=True):
+            self._known[id(a)], self._keys[id(a)] = value, key
             self._twins[id(b)] = id(a)
 
 

@@ -31,6 +31,7 @@ class Step(NamedTuple):
         arguments: by name, defaults among them.
         results: tensors.
         where: file and line of the user's model, or "".
+        number: of how many operations it was run after.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Step(NamedTuple):
     arguments: dict[str, Any]
     results: list[Tensor]
     where: str
+    number: int
 
     @property
     def tensors(self) -> list[Tensor]:

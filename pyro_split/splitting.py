@@ -8,7 +8,7 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyro
@@ -18,6 +18,7 @@ from pyro.infer.mcmc.util import initialize_model
 
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
+from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential import SplitPotential
 from pyro_split.row_independence import prove
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
@@ -33,8 +34,11 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.held import HeldValue, reasons
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+SPLIT_FAILURES = (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError)
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +131,8 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.verdict = Verdict(NOT_PROVED)
+        self._held = NOTHING_HELD
+        self._reference: Position = {}
 
     @classmethod
     def find(
@@ -141,8 +147,12 @@ class ModelSplit:
         subset_order: str,
         init_strategy: Callable[..., Any],
         jit_compile: bool,
+        batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments are those of :func:`split_model`."""
+        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
+
+        ``batch_sizes`` gives, for N rows, the numbers of rows that are evaluated at a time besides a subset's.
+        """
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
@@ -152,16 +162,28 @@ class ModelSplit:
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        sizes = set(batch_sizes(layout.num_rows))
         failures: dict[str, Exception] = {}
+        unproved: list[ModelSplit] = []
         for mode, prior_rows in _ways(bool(row_axes), jit_compile):
             row_model = RowSelectableModel(model, plate)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
-                split._prepare(sites, args, kwargs)
+                split._prepare(sites, sizes, args, kwargs)
+                if split.verdict.kind == PROVED:
+                    split._check(args, kwargs)
+                    return split
             except NoFiniteStartError:
                 raise
-            except (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            except SPLIT_FAILURES as error:
                 failures[mode] = error
+            else:
+                unproved.append(split)
+        for split in unproved:
+            try:
+                split._check(args, kwargs)
+            except SPLIT_FAILURES as error:
+                failures[split.mode] = error
             else:
                 return split
         raise neither_mode_splits(failures)
@@ -169,7 +191,7 @@ class ModelSplit:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments."""
         density = self._density(args, kwargs)
-        return SplitPotential(density, density.arguments.data, self._jit_compile)
+        return SplitPotential(density, density.hold(density.arguments.data), self._jit_compile)
 
     def initial_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A point with a finite density on some rows, drawn from torch's generator."""
@@ -188,8 +210,8 @@ class ModelSplit:
 
     @property
     def parts(self) -> list[torch.Tensor]:
-        """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
-        if self._local_axes:
+        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self._local_axes or self._held:
             return [torch.arange(self.layout.num_rows)]
         return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
 
@@ -212,11 +234,18 @@ class ModelSplit:
     def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelDensity:
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
         return ModelDensity(
-            self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
+            self._model,
+            self.layout,
+            self.mode,
+            arguments,
+            self.transforms,
+            self._local_axes,
+            self._prior_rows,
+            self._held,
         )
 
-    def _prepare(self, sites: ModelSites, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+    def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
@@ -227,20 +256,34 @@ class ModelSplit:
             for name, site in local.items()
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
-        density = self._density(args, kwargs)
-        self.verdict = self._judge(density, z)
+        self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
-        check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
+        if self._held:  # supports may rest on what is held: on all rows now
+            z, self.transforms = self._initialize(self._density(args, kwargs))
+        self._reference = z
 
-    def _judge(self, density: ModelDensity, z: Position) -> Verdict:
-        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
-        for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}):
-            verdict = prove(density, density.arguments.data, z, size)
-            if verdict.kind != PROVED:
-                return verdict
-        return Verdict(PROVED)
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare numbers: the sum over subsets with the model's own potential."""
+        density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
+        compared = check_exact(density, self.bind(args, kwargs), self._reference, is_proved)
+        self.verdict = self.verdict._replace(compared=compared)
+
+    def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
+        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof.
+
+        And what is held, where it is proved.
+        """
+        held: dict[Any, HeldValue | HeldNumber] = {}
+        num_steps = 0
+        for size in sorted({*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}):
+            proof = prove(density, density.arguments.data, z, size)
+            if proof.verdict.kind != PROVED:
+                return proof.verdict, NOTHING_HELD
+            held |= proof.held
+            num_steps = proof.num_steps
+        return Verdict(PROVED, held=reasons(held.values())), _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
@@ -264,6 +307,16 @@ def _ways(has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
     """
     prior_rows: list[int | None] = [None] if jit_compile else [1, None]
     return [(mode, rows) for mode in (("slice", "index") if has_rows else ("index",)) for rows in prior_rows]
+
+
+def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Position) -> Held:
+    """Results, whose place ends in a number, and arguments, whose place ends in a name."""
+    values = tuple((place, value) for place, value in held.items() if isinstance(place[1], int))
+    numbers: dict[int, tuple[tuple[str, Any], ...]] = {}
+    for place, value in held.items():
+        if isinstance(value, HeldNumber):
+            numbers[place[0]] = (*numbers.get(place[0], ()), (place[1], value.number))
+    return Held(values, tuple(numbers.items()), num_steps, tuple(z.items())) if held else NOTHING_HELD
 
 
 def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
