@@ -169,17 +169,34 @@ class Recorder(TorchDispatchMode):
         """Run an operation, and keep it."""
         kwargs = kwargs or {}
         try:
-            if func._schema.is_mutable:
-                raise RuntimeError(f"{func.overloadpacket.__name__}, which writes in a tensor from outside the model")
             results = func(*args, **kwargs)
+            if func._schema.is_mutable:
+                self._check_write(func, args)
         except Exception:
             self.stopped_at = _where()
             raise
         tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
         if tensors:
+            name = func.overloadpacket.__name__
+            name = name.removesuffix("_") if func._schema.is_mutable else name
             arguments = _by_name(func._schema.arguments, args, kwargs)
-            self.steps.append(Step(func.overloadpacket.__name__, func, arguments, tensors, _where(), len(self.steps)))
+            self.steps.append(Step(name, func, arguments, tensors, _where(), len(self.steps)))
         return results
+
+    def _check_write(self, func: Any, args: Any) -> None:
+        """Let an operation write over a result that nothing else looks into: its value is then another one.
+
+        PyTorch's own operations do that in passing; what a model writes in place has been rewritten before.
+        """
+        written = [x.name for x in func._schema.arguments if x.alias_info is not None and x.alias_info.is_write]
+        seen = [x for step in self.steps for x in [*step.tensors, *step.results] if _memory(x) == _memory(args[0])]
+        is_own = any(x is args[0] for step in self.steps for x in step.results) and all(x is args[0] for x in seen)
+        if written != [func._schema.arguments[0].name] or not is_own:
+            raise RuntimeError(f"{func.overloadpacket.__name__}, which writes in a tensor that is seen from elsewhere")
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage()._cdata
 
 
 def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
