@@ -13,12 +13,12 @@ import pyro
 import torch
 from pyro import poutine
 from torch import Tensor
-from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
-from pyro_split.held import NOTHING_HELD, Held, Replace, capture
+from pyro_split.flat_program import FlatProgram
+from pyro_split.held import NOTHING_HELD, Held
 from pyro_split.rows import ROWS_KWARG, RowSelectableModel, sample_sites, site_terms
-from split_common.checks import argument_names, check_row_axis
+from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, Tensor]
@@ -110,6 +110,7 @@ class ModelDensity:
     ):
         self.model, self.layout, self.mode, self.arguments, self.held = model, layout, mode, arguments, held
         self.transforms, self.local_axes, self.prior_rows = transforms, local_axes, prior_rows
+        self._programs: dict[int, tuple[FlatProgram, list[int | None]]] = {}
 
     def for_rows(self, layout: SubsetLayout, block: RowBlock, z: Position) -> ModelDensity:
         """The density of the same model on some of its rows, with their data; ``z`` is a position on them."""
@@ -176,26 +177,18 @@ class ModelDensity:
         """The arguments' tensors, all rows of them, and after them what is held of these."""
         if not self.held:
             return data
-        indices = torch.arange(self.layout.num_rows)
         z = {name: u.detach() for name, u in self.held.position}
-        run, inputs = self.as_function(z, [], data, indices)
-        return (*data, *capture(lambda: functionalize(run)(*inputs), [place for place, _ in self.held.values]))
+        indices = torch.arange(self.layout.num_rows)
+        with torch.no_grad():
+            program, _ = self.expression(z, data, indices)
+            return (*data, *program.results([place for place, _ in self.held.values], [*z.values(), *data, indices]))
 
-    def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
-        """As :meth:`terms`, of data that :meth:`cut` took; what is held is given to the model."""
+    def expression(self, z: Position, taken: Data, indices: Tensor) -> tuple[FlatProgram, list[int | None]]:
+        """:meth:`terms` as a program of the sites' values, the data and the plate's indices; and the terms' axes.
+
+        Only shapes, types and devices of the arguments count.
+        """
         axes: list[int | None] = []
-        num_own = len(data) - len(self.held.values)
-        ordered = {name: z[name] for name, _ in self.held.position}
-        number = indices if self.mode == "index" else torch.arange(len(indices))
-        run, inputs = self.as_function(ordered, axes, data[:num_own], number)
-        with Replace(self.held, data[num_own:]):
-            terms = functionalize(run)(*inputs)
-        return list(zip(terms, axes, strict=True))
-
-    def as_function(
-        self, z: Position, axes: list[int | None], data: Data, indices: Tensor
-    ) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
-        """:meth:`terms` as a function of tensors alone, and these; the terms' axes are written to ``axes``."""
 
         def run(*tensors: Tensor) -> list[Tensor]:
             local = dict(zip(z, tensors, strict=False))
@@ -203,7 +196,26 @@ class ModelDensity:
             axes[:] = [axis for _, axis in found]
             return [term for term, _ in found]
 
-        return run, [*z.values(), *data, indices]
+        return FlatProgram(run, [*z.values(), *taken, indices]), axes
+
+    def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
+        """As :meth:`terms`, of data that :meth:`cut` took; what is held is given to the model."""
+        num_own = len(data) - len(self.held.values)
+        ordered = {name: z[name] for name, _ in self.held.position}
+        number = indices if self.mode == "index" else torch.arange(len(indices))
+        if len(indices) not in self._programs:
+            program, axes = self.expression(ordered, data[:num_own], number)
+            if len(program.steps) != self.held.num_steps:
+                raise ModelNotSplittableError(
+                    f"the model must be the same program on {len(indices)} rows as on all, got another one"
+                )
+            self._programs[len(indices)] = program, axes
+        program, axes = self._programs[len(indices)]
+        given = {place: x for (place, _), x in zip(self.held.values, data[num_own:], strict=True)}
+        numbers = {number: dict(named) for number, named in self.held.numbers}
+        return list(
+            zip(program.evaluate([*ordered.values(), *data[:num_own], number], given, numbers), axes, strict=True)
+        )
 
     def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
