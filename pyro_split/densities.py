@@ -15,7 +15,7 @@ from pyro import poutine
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pyro_split.rows import ROWS_KWARG, RowSelectableModel, sample_sites, site_terms
+from pyro_split.rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
 from split_common.checks import argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
@@ -147,10 +147,23 @@ class ModelDensity:
             taken: the data tensors, cut to them where the mode is "slice".
             indices: what the plate yields, shape (n,).
         """
-        args, kwargs = self.arguments.build(taken)
-        by_site, jacobians = self._site_terms(z, args, {**kwargs, ROWS_KWARG: indices}, inside=True)
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
         of_sites = [(jacobians[name].reshape(*by_site[name][0].shape, -1).sum(-1), name) for name in jacobians]
         return [*by_site.values(), *((jacobian, by_site[name][1]) for jacobian, name in of_sites)]
+
+    def outside(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Terms outside the plate, Jacobians among them; the arguments are those of :meth:`terms`."""
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=False)
+        return [(term, None) for term in (*(term for term, _ in by_site.values()), *jacobians.values())]
+
+    def bounds(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Bounds of the latent sites' supports; the arguments are those of :meth:`terms`."""
+        sites = sample_sites(self._trace(z, *self._yielding(taken, indices))[0])
+        return [(bound, None) for name in z for bound in bounds_of(sites[name]["fn"].support)]
+
+    def _yielding(self, taken: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = self.arguments.build(taken)
+        return args, {**kwargs, ROWS_KWARG: indices}
 
     def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""

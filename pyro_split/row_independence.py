@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +35,20 @@ from pyro_split.densities import Data, ModelDensity, Position
 from pyro_split.row_operations import FREE, Operation, Rule, Step, is_equal, no_rule, unknown
 from pyro_split.row_rules import RULES
 from split_common.checks import first_line
-from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+from split_common.row_independence import (
+    NOT_PROVED,
+    PROVED,
+    REFUTED,
+    Aligned,
+    Free,
+    NotAligned,
+    Numbers,
+    Value,
+    Verdict,
+    verdict_of,
+)
 
-__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove"]
+__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
 PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
 NOT_THE_USERS = (
@@ -46,6 +57,7 @@ NOT_THE_USERS = (
     "<frozen",
     "<string>",
 )
+Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
 RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
 
@@ -59,18 +71,46 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
         z: a position, of which only shapes count.
         num_rows: rows of a part.
     """
-    rows = density.layout.num_rows, num_rows
     try:
-        whole, part = (_record(density, data, z, n) for n in rows)
+        values, outputs, axes = _follow(density.terms, density, data, z, num_rows)
     except NotRecordedError as error:
         return Verdict(NOT_PROVED, str(error))
-    if part.axes != whole.axes:
-        return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
-    if None in whole.axes:
+    if None in axes:
         return Verdict(NOT_PROVED, "the plate is a loop over rows")
-    values = Walk(rows).record(whole, part)
-    places = [output.dim() + (axis or 0) for output, axis in zip(whole.outputs, whole.axes, strict=True)]
-    return verdict_of(list(zip(values, places, strict=True)))
+    return verdict_of([(v, x.dim() + (axis or 0)) for v, x, axis in zip(values, outputs, axes, strict=True)])
+
+
+def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
+    """The verdict on whether values outside the plate are the same on any rows.
+
+    Args:
+        read: the values, with None for an axis, from what :meth:`ModelDensity.terms` takes.
+        density: the model, and how its rows are selected.
+        data: its data tensors, on all rows.
+        z: a position, of which only shapes count.
+        num_rows: rows of a part.
+    """
+    try:
+        values = _follow(read, density, data, z, num_rows)[0]
+    except NotRecordedError as error:
+        return Verdict(NOT_PROVED, str(error))
+    for value in values:
+        if isinstance(value, NotAligned):
+            return Verdict(REFUTED if value.is_known else NOT_PROVED, str(value))
+        if value != FREE:
+            return Verdict(REFUTED, "what stands outside the plate rests on the data rows")
+    return Verdict(PROVED)
+
+
+def _follow(
+    read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int
+) -> tuple[list[Value], list[Tensor], list[int | None]]:
+    """What is known of what is read from a model, that on all rows, and the axes of the plate."""
+    rows = density.layout.num_rows, num_rows
+    whole, part = (_record(read, density, data, z, n) for n in rows)
+    if part.axes != whole.axes:
+        raise NotRecordedError("the model has other sites on fewer rows")
+    return Walk(rows).record(whole, part), whole.outputs, whole.axes
 
 
 class NotRecordedError(Exception):
@@ -78,14 +118,14 @@ class NotRecordedError(Exception):
 
 
 class Record(NamedTuple):
-    """A likelihood on some rows.
+    """Operations on some rows.
 
     Attributes:
         steps: the operations, those that nothing rests on left out.
         inputs: tensors that they are given.
         known: what is known of those.
-        outputs: log-probabilities inside the plate.
-        axes: of each of them, the axis (negative) of the plate.
+        outputs: what is asked about, as log-probabilities inside the plate.
+        axes: of each output, the axis (negative) of the plate, or None.
     """
 
     steps: list[Step]
@@ -95,7 +135,7 @@ class Record(NamedTuple):
     axes: list[int | None]
 
 
-def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
+def _record(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
     is_cut = density.mode == "slice"
     of_data = density.arguments.axes if is_cut else [None] * len(data)
     of_sites = {name: z[name].dim() + axis for name, axis in density.local_axes.items()}
@@ -103,7 +143,7 @@ def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Re
 
     def run(*tensors: Tensor) -> list[Tensor]:
         local = dict(zip(z, tensors, strict=False))
-        found = density.terms(local, tensors[len(z) : -1], tensors[-1])
+        found = read(local, tensors[len(z) : -1], tensors[-1])
         axes.extend(axis for _, axis in found)
         return [term for term, _ in found]
 

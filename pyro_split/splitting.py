@@ -15,11 +15,12 @@ import pyro
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
+from torch.distributions import biject_to
 
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.potential import SplitPotential
-from pyro_split.row_independence import prove
+from pyro_split.row_independence import prove, prove_free
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
@@ -227,6 +228,7 @@ class ModelSplit:
             for name, site in local.items()
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
+        self._take_supports_of_all_rows(self._density(args, kwargs), z)
         density = self._density(args, kwargs)
         self.verdict = self._judge(density, z)
         logger.info("split by %s %s", self.mode, self.verdict)
@@ -234,13 +236,26 @@ class ModelSplit:
             raise rows_meet(self.verdict.why)
         check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
 
+    def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
+        """Where a latent's support rests on data, as in ``Uniform(0, y.max())``, learn it from all of them."""
+        data, num_rows = density.arguments.data, len(self.parts[0])
+        if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+            return
+        with torch.no_grad():
+            sites = density.sites_at(z, torch.arange(self.layout.num_rows))
+        self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
+
     def _judge(self, density: ModelDensity, z: Position) -> Verdict:
         """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
-        for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}):
-            verdict = prove(density, density.arguments.data, z, size)
-            if verdict.kind != PROVED:
-                return verdict
-        return Verdict(PROVED)
+        data = density.arguments.data
+        verdicts = (prove(density, data, z, size) for size in sorted(set(self.layout.sizes) - {self.layout.num_rows}))
+        verdict = next((verdict for verdict in verdicts if verdict.kind != PROVED), Verdict(PROVED))
+        if self._prior_rows is None or verdict.kind != PROVED:
+            return verdict
+        outside = prove_free(density.outside, density, data, z, self._prior_rows)
+        if outside.kind == REFUTED:
+            raise rows_meet(outside.why)
+        return outside
 
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
