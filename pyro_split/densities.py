@@ -17,12 +17,13 @@ from torch.utils import _pytree as pytree
 
 from pyro_split.flat_program import FlatProgram
 from pyro_split.held import NOTHING_HELD, Held
-from pyro_split.rows import ROWS_KWARG, RowSelectableModel, sample_sites, site_terms
+from pyro_split.rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
 from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, Tensor]
 Data = tuple[Tensor, ...]
+Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
 
 
 class RowBlock(NamedTuple):
@@ -168,10 +169,23 @@ class ModelDensity:
             taken: the data tensors, cut to them where the mode is "slice".
             indices: what the plate yields, shape (n,).
         """
-        args, kwargs = self.arguments.build(taken)
-        by_site, jacobians = self._site_terms(z, args, {**kwargs, ROWS_KWARG: indices}, inside=True)
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
         of_sites = [(jacobians[name].reshape(*by_site[name][0].shape, -1).sum(-1), name) for name in jacobians]
         return [*by_site.values(), *((jacobian, by_site[name][1]) for jacobian, name in of_sites)]
+
+    def outside(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Terms outside the plate, Jacobians among them; the arguments are those of :meth:`terms`."""
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=False)
+        return [(term, None) for term in (*(term for term, _ in by_site.values()), *jacobians.values())]
+
+    def bounds(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Bounds of the latent sites' supports; the arguments are those of :meth:`terms`."""
+        sites = sample_sites(self._trace(z, *self._yielding(taken, indices))[0])
+        return [(bound, None) for name in z for bound in bounds_of(sites[name]["fn"].support)]
+
+    def _yielding(self, taken: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = self.arguments.build(taken)
+        return args, {**kwargs, ROWS_KWARG: indices}
 
     def hold(self, data: Data) -> Data:
         """The arguments' tensors, all rows of them, and after them what is held of these."""
@@ -180,19 +194,26 @@ class ModelDensity:
         z = {name: u.detach() for name, u in self.held.position}
         indices = torch.arange(self.layout.num_rows)
         with torch.no_grad():
-            program, _ = self.expression(z, data, indices)
+            program, _ = self.expression(self.terms, z, data, indices)
             return (*data, *program.results([place for place, _ in self.held.values], [*z.values(), *data, indices]))
 
-    def expression(self, z: Position, taken: Data, indices: Tensor) -> tuple[FlatProgram, list[int | None]]:
-        """:meth:`terms` as a program of the sites' values, the data and the plate's indices; and the terms' axes.
+    def expression(self, read: Read, z: Position, taken: Data, indices: Tensor) -> tuple[FlatProgram, list[int | None]]:
+        """What is read from the model as a program of the sites' values, the data and the plate's indices.
 
-        Only shapes, types and devices of the arguments count.
+        Args:
+            read: :meth:`terms`, :meth:`outside` or :meth:`bounds`.
+            z: a position; of this and what follows only shapes, types and devices count.
+            taken: data tensors.
+            indices: what the plate yields.
+
+        Returns:
+            The program, and of each result the axis (negative) of its rows, or None.
         """
         axes: list[int | None] = []
 
         def run(*tensors: Tensor) -> list[Tensor]:
             local = dict(zip(z, tensors, strict=False))
-            found = self.terms(local, tensors[len(z) : -1], tensors[-1])
+            found = read(local, tensors[len(z) : -1], tensors[-1])
             axes[:] = [axis for _, axis in found]
             return [term for term, _ in found]
 
@@ -204,7 +225,7 @@ class ModelDensity:
         ordered = {name: z[name] for name, _ in self.held.position}
         number = indices if self.mode == "index" else torch.arange(len(indices))
         if len(indices) not in self._programs:
-            program, axes = self.expression(ordered, data[:num_own], number)
+            program, axes = self.expression(self.terms, ordered, data[:num_own], number)
             if len(program.steps) != self.held.num_steps:
                 raise ModelNotSplittableError(
                     f"the model must be the same program on {len(indices)} rows as on all, got another one"

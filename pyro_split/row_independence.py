@@ -16,15 +16,26 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pyro_split.densities import Data, ModelDensity, Position
+from pyro_split.densities import Data, ModelDensity, Position, Read
 from pyro_split.flat_program import FlatProgram, NotRecordedError, Place, Step
 from pyro_split.held import HeldNumber
 from pyro_split.row_operations import FREE, Operation, Rule, is_equal, no_rule, unknown
 from pyro_split.row_rules import ELEMENTWISE, RULES
-from split_common.held import Holding, Proof
-from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+from split_common.held import Holding, Proof, reasons
+from split_common.row_independence import (
+    NOT_PROVED,
+    PROVED,
+    REFUTED,
+    Aligned,
+    Free,
+    NotAligned,
+    Numbers,
+    Value,
+    Verdict,
+    verdict_of,
+)
 
-__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove"]
+__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
 RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
@@ -39,33 +50,59 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proo
         z: a position, of which only shapes count.
         num_rows: rows of a part.
     """
-    rows = density.layout.num_rows, num_rows
     try:
-        whole, part = (_record(density, data, z, n) for n in rows)
+        walk, values, whole = _follow(density.terms, density, data, z, num_rows)
     except NotRecordedError as error:
-        return _unproved(str(error))
-    if part.axes != whole.axes:
-        return _unproved("the model has other sites on fewer rows")
+        return Proof(Verdict(NOT_PROVED, str(error)), 0, {})
     if None in whole.axes:
-        return _unproved("the plate is a loop over rows")
-    walk = Walk(rows, len(z))
-    values = walk.record(whole, part)
+        return Proof(Verdict(NOT_PROVED, "the plate is a loop over rows"), 0, {})
     places = [output.dim() + (axis or 0) for output, axis in zip(whole.program.outputs, whole.axes, strict=True)]
     verdict = verdict_of(list(zip(values, places, strict=True)))
     return Proof(verdict, len(whole.program.steps), walk.held(whole.program))
 
 
-def _unproved(why: str) -> Proof:
-    return Proof(Verdict(NOT_PROVED, why), 0, {})
+def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
+    """The verdict on whether values outside the plate are the same on any rows.
+
+    Args:
+        read: the values: :meth:`ModelDensity.outside` or :meth:`ModelDensity.bounds`.
+        density: the model, and how its rows are selected.
+        data: its data tensors, on all rows.
+        z: a position, of which only shapes count.
+        num_rows: rows of a part.
+    """
+    try:
+        walk, values, whole = _follow(read, density, data, z, num_rows)
+    except NotRecordedError as error:
+        return Verdict(NOT_PROVED, str(error))
+    for value in values:
+        if isinstance(value, NotAligned):
+            return Verdict(REFUTED if value.is_known else NOT_PROVED, str(value))
+        if value != FREE:
+            return Verdict(REFUTED, "what stands outside the plate rests on the data rows")
+    held = reasons(walk.held(whole.program).values())
+    return Verdict(REFUTED, held[0]) if held else Verdict(PROVED)
+
+
+def _follow(
+    read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int
+) -> tuple[Walk, list[Value], Record]:
+    """What is known of what is read from a model, and that on all rows."""
+    rows = density.layout.num_rows, num_rows
+    whole, part = (_record(read, density, data, z, n) for n in rows)
+    if part.axes != whole.axes:
+        raise NotRecordedError("the model has other sites on fewer rows")
+    walk = Walk(rows, len(z))
+    return walk, walk.record(whole, part), whole
 
 
 class Record(NamedTuple):
-    """A likelihood on some rows.
+    """What is read from a model on some rows.
 
     Attributes:
-        program: from tensors to the log-probabilities inside the plate.
+        program: from tensors to that.
         known: what is known of its inputs.
-        axes: of each log-probability, the axis (negative) of the plate.
+        axes: of each result, the axis (negative) of the plate, or None.
     """
 
     program: FlatProgram
@@ -73,13 +110,13 @@ class Record(NamedTuple):
     axes: list[int | None]
 
 
-def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
+def _record(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
     is_cut = density.mode == "slice"
     of_data = density.arguments.axes if is_cut else [None] * len(data)
     of_sites = {name: z[name].dim() + axis for name, axis in density.local_axes.items()}
     local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
     taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
-    program, axes = density.expression(local, taken, torch.empty(num_rows, dtype=torch.long))
+    program, axes = density.expression(read, local, taken, torch.empty(num_rows, dtype=torch.long))
     known = [
         *(Aligned(of_sites[name]) if name in of_sites else FREE for name in z),
         *(FREE if axis is None else Aligned(axis) for axis in of_data),

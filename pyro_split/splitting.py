@@ -15,12 +15,13 @@ import pyro
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
+from torch.distributions import biject_to
 
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential import SplitPotential
-from pyro_split.row_independence import prove
+from pyro_split.row_independence import prove, prove_free
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
     ModelNotSplittableError,
@@ -256,12 +257,11 @@ class ModelSplit:
             for name, site in local.items()
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
+        self._take_supports_of_all_rows(self._density(args, kwargs), z)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
-        if self._held:  # supports may rest on what is held: on all rows now
-            z, self.transforms = self._initialize(self._density(args, kwargs))
         self._reference = z
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -269,6 +269,15 @@ class ModelSplit:
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
         compared = check_exact(density, self.bind(args, kwargs), self._reference, is_proved)
         self.verdict = self.verdict._replace(compared=compared)
+
+    def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
+        """Where a latent's support rests on data, as in ``Uniform(0, y.max())``, learn it from all of them."""
+        data, num_rows = density.arguments.data, len(self.parts[0])
+        if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+            return
+        with torch.no_grad():
+            sites = density.sites_at(z, torch.arange(self.layout.num_rows))
+        self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's operations; the first verdict but a proof.
@@ -283,7 +292,12 @@ class ModelSplit:
                 return proof.verdict, NOTHING_HELD
             held |= proof.held
             num_steps = proof.num_steps
-        return Verdict(PROVED, held=reasons(held.values())), _what_is_held(held, num_steps, z)
+        verdict = Verdict(PROVED, held=reasons(held.values()))
+        if self._prior_rows is not None:
+            outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
+            if outside.kind != PROVED:
+                return outside, NOTHING_HELD
+        return verdict, _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
