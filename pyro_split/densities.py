@@ -15,12 +15,15 @@ from pyro import poutine
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pyro_split.rows import ROWS_KWARG, RowSelectableModel, sample_sites, site_terms
-from split_common.checks import argument_names, check_row_axis
+from pyro_split.flat_program import FlatProgram
+from pyro_split.held import NOTHING_HELD, Held
+from pyro_split.rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
+from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, Tensor]
 Data = tuple[Tensor, ...]
+Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
 
 
 class RowBlock(NamedTuple):
@@ -81,6 +84,8 @@ class Density(Protocol):
 class ModelDensity:
     """The log-density of a Pyro model.
 
+    Data given to its methods are the arguments' tensors and, after them, what :meth:`hold` makes of these.
+
     Args:
         model: the user's model, made row-selectable.
         layout: rows of each subset.
@@ -90,6 +95,7 @@ class ModelDensity:
         transforms: for each latent site, the transform to unconstrained values.
         local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
         prior_rows: how many rows to evaluate the prior on; None for all.
+        held: what is taken from all rows.
     """
 
     def __init__(
@@ -101,9 +107,18 @@ class ModelDensity:
         transforms: dict[str, Any],
         local_axes: dict[str, int],
         prior_rows: int | None,
+        held: Held = NOTHING_HELD,
     ):
-        self.model, self.layout, self.mode, self.arguments = model, layout, mode, arguments
+        self.model, self.layout, self.mode, self.arguments, self.held = model, layout, mode, arguments, held
         self.transforms, self.local_axes, self.prior_rows = transforms, local_axes, prior_rows
+        self._programs: dict[int, tuple[FlatProgram, list[int | None]]] = {}
+
+    def for_rows(self, layout: SubsetLayout, block: RowBlock, z: Position) -> ModelDensity:
+        """The density of the same model on some of its rows, with their data; ``z`` is a position on them."""
+        arguments = self.arguments.replace(self.arguments.take(block, self.arguments.data))
+        held = self.held._replace(position=tuple((name, z[name]) for name, _ in self.held.position))
+        rest = self.transforms, self.local_axes, self.prior_rows, held
+        return ModelDensity(self.model, layout, self.mode, arguments, *rest)
 
     @property
     def plate(self) -> str:
@@ -122,11 +137,18 @@ class ModelDensity:
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """Everything inside the plate for some rows, local latents with their Jacobians included."""
+        if self.held:
+            return torch.stack([term.sum(dtype=torch.float64) for term, _ in self._held_terms(z, data, indices)]).sum()
         terms, jacobian = self._terms(z, *self.rows(data, indices), inside=True)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """Everything inside the plate, one sum for each row."""
+        if self.held:
+            of_sites = [
+                _sum_to_axis(term, axis or -1, len(indices)) for term, axis in self._held_terms(z, data, indices)
+            ]
+            return torch.stack(of_sites).sum(0)
         by_site, jacobians = self._site_terms(z, *self.rows(data, indices), inside=True)
         axes = {name: dim for name, (_, dim) in by_site.items()}
         if any(dim is None for dim in axes.values()):
@@ -147,10 +169,74 @@ class ModelDensity:
             taken: the data tensors, cut to them where the mode is "slice".
             indices: what the plate yields, shape (n,).
         """
-        args, kwargs = self.arguments.build(taken)
-        by_site, jacobians = self._site_terms(z, args, {**kwargs, ROWS_KWARG: indices}, inside=True)
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
         of_sites = [(jacobians[name].reshape(*by_site[name][0].shape, -1).sum(-1), name) for name in jacobians]
         return [*by_site.values(), *((jacobian, by_site[name][1]) for jacobian, name in of_sites)]
+
+    def outside(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Terms outside the plate, Jacobians among them; the arguments are those of :meth:`terms`."""
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=False)
+        return [(term, None) for term in (*(term for term, _ in by_site.values()), *jacobians.values())]
+
+    def bounds(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Bounds of the latent sites' supports; the arguments are those of :meth:`terms`."""
+        sites = sample_sites(self._trace(z, *self._yielding(taken, indices))[0])
+        return [(bound, None) for name in z for bound in bounds_of(sites[name]["fn"].support)]
+
+    def _yielding(self, taken: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = self.arguments.build(taken)
+        return args, {**kwargs, ROWS_KWARG: indices}
+
+    def hold(self, data: Data) -> Data:
+        """The arguments' tensors, all rows of them, and after them what is held of these."""
+        if not self.held:
+            return data
+        z = {name: u.detach() for name, u in self.held.position}
+        indices = torch.arange(self.layout.num_rows)
+        with torch.no_grad():
+            program, _ = self.expression(self.terms, z, data, indices)
+            return (*data, *program.results([place for place, _ in self.held.values], [*z.values(), *data, indices]))
+
+    def expression(self, read: Read, z: Position, taken: Data, indices: Tensor) -> tuple[FlatProgram, list[int | None]]:
+        """What is read from the model as a program of the sites' values, the data and the plate's indices.
+
+        Args:
+            read: :meth:`terms`, :meth:`outside` or :meth:`bounds`.
+            z: a position; of this and what follows only shapes, types and devices count.
+            taken: data tensors.
+            indices: what the plate yields.
+
+        Returns:
+            The program, and of each result the axis (negative) of its rows, or None.
+        """
+        axes: list[int | None] = []
+
+        def run(*tensors: Tensor) -> list[Tensor]:
+            local = dict(zip(z, tensors, strict=False))
+            found = read(local, tensors[len(z) : -1], tensors[-1])
+            axes[:] = [axis for _, axis in found]
+            return [term for term, _ in found]
+
+        return FlatProgram(run, [*z.values(), *taken, indices]), axes
+
+    def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
+        """As :meth:`terms`, of data that :meth:`cut` took; what is held is given to the model."""
+        num_own = len(data) - len(self.held.values)
+        ordered = {name: z[name] for name, _ in self.held.position}
+        number = indices if self.mode == "index" else torch.arange(len(indices))
+        if len(indices) not in self._programs:
+            program, axes = self.expression(self.terms, ordered, data[:num_own], number)
+            if len(program.steps) != self.held.num_steps:
+                raise ModelNotSplittableError(
+                    f"the model must be the same program on {len(indices)} rows as on all, got another one"
+                )
+            self._programs[len(indices)] = program, axes
+        program, axes = self._programs[len(indices)]
+        given = {place: x for (place, _), x in zip(self.held.values, data[num_own:], strict=True)}
+        numbers = {number: dict(named) for number, named in self.held.numbers}
+        return list(
+            zip(program.evaluate([*ordered.values(), *data[:num_own], number], given, numbers), axes, strict=True)
+        )
 
     def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
@@ -170,7 +256,13 @@ class ModelDensity:
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
         """Local latents, and, where the data arguments are sliced, the data."""
         local = {k: block.take(u, u.dim() + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
-        return local, self.arguments.take(block, data) if self.mode == "slice" else data
+        num_own = len(data) - len(self.held.values)
+        own = self.arguments.take(block, data[:num_own]) if self.mode == "slice" else data[:num_own]
+        held = [
+            x if value.axis is None else block.take(x, value.axis)
+            for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
+        ]
+        return local, (*own, *held)
 
     def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
         """Zero for the local latents of other rows."""

@@ -113,6 +113,10 @@ class HostDensity:
         """All other terms, which are those of the one row there is."""
         return self.likelihood(z, data, indices).expand(len(indices))
 
+    def hold(self, data: Data) -> Data:
+        """The data as they are."""
+        return data
+
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
         """Position and data as they are."""
         return z, data

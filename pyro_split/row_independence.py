@@ -8,50 +8,41 @@ is not proved.
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import sysconfig
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyro
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
+from torch._subclasses.fake_tensor import FakeTensor
+
+from pyro_split.densities import Data, ModelDensity, Position, Read
+from pyro_split.flat_program import FlatProgram, NotRecordedError, Place, Step
+from pyro_split.held import HeldNumber
+from pyro_split.row_operations import FREE, Operation, Rule, is_equal, no_rule, unknown
+from pyro_split.row_rules import ELEMENTWISE, RULES
+from split_common.held import Holding, Proof, reasons
+from split_common.row_independence import (
+    NOT_PROVED,
+    PROVED,
+    REFUTED,
+    Aligned,
+    Free,
+    NotAligned,
+    Numbers,
+    Value,
+    Verdict,
+    verdict_of,
 )
-from torch.func import functionalize
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import split_common
-from pyro_split.capture import unlogged
-from pyro_split.densities import Data, ModelDensity, Position
-from pyro_split.row_operations import FREE, Operation, Rule, Step, is_equal, no_rule, unknown
-from pyro_split.row_rules import RULES
-from split_common.checks import first_line
-from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
-__all__ = ["RULES", "Operation", "Walk", "no_rule", "prove"]
-
-PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
-NOT_THE_USERS = (
-    *(str(Path(file).parent) for file in PACKAGES if file),
-    sysconfig.get_paths()["stdlib"],
-    "<frozen",
-    "<string>",
-)
 RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
 
 
-def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
-    """The verdict on a model's division into parts of a number of rows.
+def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
+    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
 
     Args:
         density: the model, and how its rows are selected.
@@ -59,156 +50,85 @@ def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verd
         z: a position, of which only shapes count.
         num_rows: rows of a part.
     """
-    rows = density.layout.num_rows, num_rows
     try:
-        whole, part = (_record(density, data, z, n) for n in rows)
+        walk, values, whole = _follow(density.terms, density, data, z, num_rows)
+    except NotRecordedError as error:
+        return Proof(Verdict(NOT_PROVED, str(error)), 0, {})
+    if None in whole.axes:
+        return Proof(Verdict(NOT_PROVED, "the plate is a loop over rows"), 0, {})
+    places = [output.dim() + (axis or 0) for output, axis in zip(whole.program.outputs, whole.axes, strict=True)]
+    verdict = verdict_of(list(zip(values, places, strict=True)))
+    return Proof(verdict, len(whole.program.steps), walk.held(whole.program))
+
+
+def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Verdict:
+    """The verdict on whether values outside the plate are the same on any rows.
+
+    Args:
+        read: the values: :meth:`ModelDensity.outside` or :meth:`ModelDensity.bounds`.
+        density: the model, and how its rows are selected.
+        data: its data tensors, on all rows.
+        z: a position, of which only shapes count.
+        num_rows: rows of a part.
+    """
+    try:
+        walk, values, whole = _follow(read, density, data, z, num_rows)
     except NotRecordedError as error:
         return Verdict(NOT_PROVED, str(error))
+    for value in values:
+        if isinstance(value, NotAligned):
+            return Verdict(REFUTED if value.is_known else NOT_PROVED, str(value))
+        if value != FREE:
+            return Verdict(REFUTED, "what stands outside the plate rests on the data rows")
+    held = reasons(walk.held(whole.program).values())
+    return Verdict(REFUTED, held[0]) if held else Verdict(PROVED)
+
+
+def _follow(
+    read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int
+) -> tuple[Walk, list[Value], Record]:
+    """What is known of what is read from a model, and that on all rows."""
+    rows = density.layout.num_rows, num_rows
+    whole, part = (_record(read, density, data, z, n) for n in rows)
     if part.axes != whole.axes:
-        return Verdict(NOT_PROVED, "the model has other sites on fewer rows")
-    if None in whole.axes:
-        return Verdict(NOT_PROVED, "the plate is a loop over rows")
-    values = Walk(rows).record(whole, part)
-    places = [output.dim() + (axis or 0) for output, axis in zip(whole.outputs, whole.axes, strict=True)]
-    return verdict_of(list(zip(values, places, strict=True)))
-
-
-class NotRecordedError(Exception):
-    """What stops a model on shapes alone: a value that it asks for, a shape that does not fit; with its line."""
+        raise NotRecordedError("the model has other sites on fewer rows")
+    walk = Walk(rows, len(z))
+    return walk, walk.record(whole, part), whole
 
 
 class Record(NamedTuple):
-    """A likelihood on some rows.
+    """What is read from a model on some rows.
 
     Attributes:
-        steps: the operations, those that nothing rests on left out.
-        inputs: tensors that they are given.
-        known: what is known of those.
-        outputs: log-probabilities inside the plate.
-        axes: of each of them, the axis (negative) of the plate.
+        program: from tensors to that.
+        known: what is known of its inputs.
+        axes: of each result, the axis (negative) of the plate, or None.
     """
 
-    steps: list[Step]
-    inputs: list[Tensor]
+    program: FlatProgram
     known: list[Value]
-    outputs: list[Tensor]
     axes: list[int | None]
 
 
-def _record(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
+def _record(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
     is_cut = density.mode == "slice"
     of_data = density.arguments.axes if is_cut else [None] * len(data)
     of_sites = {name: z[name].dim() + axis for name, axis in density.local_axes.items()}
-    axes: list[int | None] = []
-
-    def run(*tensors: Tensor) -> list[Tensor]:
-        local = dict(zip(z, tensors, strict=False))
-        found = density.terms(local, tensors[len(z) : -1], tensors[-1])
-        axes.extend(axis for _, axis in found)
-        return [term for term, _ in found]
-
-    recorder = Recorder()
-    with _on_shapes():
-        inputs = [
-            *(_like(u, of_sites.get(name), num_rows) for name, u in z.items()),
-            *(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True)),
-            torch.empty(num_rows, dtype=torch.long),
-        ]
-        try:
-            with recorder:
-                outputs = functionalize(run)(*inputs)
-        except Exception as error:
-            where = f"{recorder.stopped_at}: " if recorder.stopped_at else ""
-            raise NotRecordedError(where + _reason(error)) from error
+    local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
+    taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
+    program, axes = density.expression(read, local, taken, torch.empty(num_rows, dtype=torch.long))
     known = [
         *(Aligned(of_sites[name]) if name in of_sites else FREE for name in z),
         *(FREE if axis is None else Aligned(axis) for axis in of_data),
         Numbers(0) if is_cut else Aligned(0),
     ]
-    return Record(_needed(recorder.steps, outputs), inputs, known, outputs, axes)
-
-
-@contextlib.contextmanager
-def _on_shapes() -> Iterator[None]:
-    """Run without values, and leave Pyro's parameters as they are."""
-    store = pyro.get_param_store()
-    with store.scope(store.get_state()), unlogged(), pyro.validation_enabled(False), torch.no_grad():
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            yield
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, DataDependentOutputException):
-        return "a number taken out of a tensor, which may be any (a branch on it, `.item()`)"
-    if isinstance(error, DynamicOutputShapeException):
-        return f"an array whose length rests on values ({first_line(error)})"
-    return first_line(error)
+    return Record(program, known, axes)
 
 
 def _like(x: Tensor, axis: int | None, num_rows: int) -> Tensor:
-    """A tensor of the same type with another number of rows, along an axis or along none."""
+    """``x`` as if it had another number of rows, along an axis or along none; only shape, type and device count."""
     shape = [num_rows if place == axis else length for place, length in enumerate(x.shape)]
-    return torch.empty(shape, dtype=x.dtype, device=x.device)
-
-
-class Recorder(TorchDispatchMode):
-    """Keeps every operation that is run.
-
-    Attributes:
-        steps: the operations.
-        stopped_at: file and line of the user's model where the last one failed, or "".
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[Step] = []
-        self.stopped_at = ""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and keep it."""
-        kwargs = kwargs or {}
-        try:
-            if func._schema.is_mutable:
-                raise RuntimeError(f"{func.overloadpacket.__name__}, which writes in a tensor from outside the model")
-            results = func(*args, **kwargs)
-        except Exception:
-            self.stopped_at = _where()
-            raise
-        tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
-        if tensors:
-            arguments = _by_name(func._schema.arguments, args, kwargs)
-            self.steps.append(Step(func.overloadpacket.__name__, func, arguments, tensors, _where()))
-        return results
-
-
-def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation, those that were left out among them."""
-    given = {argument.name: value for argument, value in zip(schema, args, strict=False)}
-    defaults = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
-    found = {**defaults, **given, **kwargs}
-    return {argument.name: found[argument.name] for argument in schema if argument.name in found}
-
-
-def _where() -> str:
-    """File and line of the user's model that is being run, or ""."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "site-packages" not in file and not file.startswith(NOT_THE_USERS):
-            return f"{Path(file).name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def _needed(steps: list[Step], outputs: list[Tensor]) -> list[Step]:
-    """Those steps that outputs rest on."""
-    wanted = {id(x) for x in outputs}
-    kept = []
-    for step in reversed(steps):
-        if any(id(x) in wanted for x in step.results):
-            kept.append(step)
-            wanted.update(id(x) for x in step.tensors)
-    return kept[::-1]
+    return x.new_empty(()).expand(shape)
 
 
 class Walk:
@@ -216,23 +136,41 @@ class Walk:
 
     Args:
         rows: how many there are, and how many of them a part has.
+        num_sites: how many of the inputs, the first ones, are parameters.
     """
 
-    def __init__(self, rows: tuple[int, int]):
+    def __init__(self, rows: tuple[int, int], num_sites: int):
         self._rows = rows
+        self._holding = Holding(*rows, range(num_sites))
+        self._numbers: dict[Hashable, HeldNumber] = {}
+        self._steps: list[tuple[list[Hashable], list[Place]]] = []
+        self._keys: dict[int, Hashable] = {}  # of tensors on all rows: an input's number, a result's place
         self._known: dict[int, Value] = {}  # by the tensor on all rows
         self._twins: dict[int, int] = {}  # of a tensor on some rows, the one on all
         self._parted = NotAligned(False, ANOTHER)  # where the two go different ways
 
     def record(self, whole: Record, part: Record) -> list[Value]:
         """What is known of the outputs."""
-        self._learn(whole.inputs, part.inputs, whole.known)
-        for a, b in zip(whole.steps, part.steps, strict=False):
-            if not _is_one(a, b):
-                self._parted = self._parted._replace(where=a.where)
+        a, b = whole.program, part.program
+        self._learn(a.inputs, b.inputs, whole.known, range(len(a.inputs)))
+        for step, twin in zip(a.steps, b.steps, strict=False):
+            if not _is_one(step, twin):
+                self._parted = self._parted._replace(where=step.where)
                 break
-            self._learn(a.results, b.results, self.operation(a, b))
-        return [self.read(a, b) for a, b in zip(whole.outputs, part.outputs, strict=True)]
+            operands, results = self._keys_of(step.tensors), [(step.number, i) for i in range(len(step.results))]
+            self._steps.append((operands, results))
+            self._holding.follow(operands, results)
+            found = self.operation(step, twin)
+            held = [self._holding.hold(*of) for of in zip(results, found, step.results, twin.results, strict=True)]
+            self._learn(step.results, twin.results, held, results)
+        return [self.read(x, y) for x, y in zip(a.outputs, b.outputs, strict=True)]
+
+    def held(self, whole: FlatProgram) -> dict[Any, Any]:
+        """What is held and has a part in the outputs: results by their place, numbers by (operation, argument)."""
+        return self._holding.needed_by(self._keys_of(whole.outputs), self._steps) | self._numbers
+
+    def _keys_of(self, tensors: Sequence[Tensor]) -> list[Hashable]:
+        return [self._keys.get(id(x)) for x in tensors]
 
     def read(self, whole: Tensor, part: Tensor) -> Value:
         """What is known of a tensor: one that was computed, or one that the model holds."""
@@ -249,7 +187,11 @@ class Walk:
         rests_on = op.values("src") if op.name == "copy" else operands  # what is written over does not count
         faults = [value for value in rests_on if isinstance(value, NotAligned)]
         try:
-            found = faults[:1] * op.results if faults else _rule(op)(op)
+            if faults:
+                found = faults[:1] * op.results
+            else:
+                op = self._with_numbers_held(op)
+                found = _rule(op)(op)
         except (KeyError, IndexError) as missing:  # an argument that has another name in this version of PyTorch
             found = unknown(op, f"{op.name}, which has no argument {missing}")
         return [
@@ -257,9 +199,25 @@ class Walk:
             for value in (op.consistent(value, place) for place, value in enumerate(found))
         ]
 
-    def _learn(self, whole: Sequence[Tensor], part: Sequence[Tensor], values: Sequence[Value]) -> None:
-        for a, b, value in zip(whole, part, values, strict=True):
-            self._known[id(a)] = value
+    def _with_numbers_held(self, op: Operation) -> Operation:
+        """``op``, where entries are computed from numbers that differ on fewer rows, with those of all rows."""
+        if not op.same() and op.name in ELEMENTWISE:
+            names = [name for name in op.whole.arguments if not op.same(name)]
+            pairs = [(name, op.whole.arguments[name], op.part.arguments.get(name)) for name in names]
+            if all(isinstance(x, int | float | complex) for _, *numbers in pairs for x in numbers):
+                for name, a, b in pairs:
+                    what = f"{op.whole.where}: " if op.whole.where else ""
+                    what += f"a number that depends on how many rows there are, {a} or {b}"
+                    self._numbers[op.whole.number, name] = HeldNumber(a, what)
+                part = op.part._replace(arguments=op.part.arguments | {name: a for name, a, _ in pairs})
+                return op._replace(part=part)
+        return op
+
+    def _learn(
+        self, whole: Sequence[Tensor], part: Sequence[Tensor], values: Sequence[Value], keys: Sequence[Hashable]
+    ) -> None:
+        for a, b, value, key in zip(whole, part, values, keys, strict=True):
+            self._known[id(a)], self._keys[id(a)] = value, key
             self._twins[id(b)] = id(a)
 
 

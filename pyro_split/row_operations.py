@@ -14,35 +14,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pyro_split.flat_program import Step, tensors_in
 from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
 
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
 FREE = Free()
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-class Step(NamedTuple):
-    """An operation that was run.
-
-    Attributes:
-        name: in ATen, without its overload.
-        overload: with it.
-        arguments: by name, defaults among them.
-        results: tensors.
-        where: file and line of the user's model, or "".
-    """
-
-    name: str
-    overload: Any
-    arguments: dict[str, Any]
-    results: list[Tensor]
-    where: str
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Those among the arguments."""
-        return [x for argument in self.arguments.values() for x in _tensors(argument)]
 
 
 class Operation(NamedTuple):
@@ -82,7 +60,7 @@ class Operation(NamedTuple):
         """What is known of the tensors in an argument."""
         before = 0
         for other, argument in self.whole.arguments.items():
-            count = len(_tensors(argument))
+            count = len(tensors_in(argument))
             if other == name:
                 return self.operands[before : before + count]
             before += count
@@ -148,10 +126,6 @@ class Operation(NamedTuple):
         if fits and _longer(shapes) == value.axes:
             return value
         return NotAligned(False, f"{self.name} of a length that follows the rows")
-
-
-def _tensors(argument: Any) -> list[Tensor]:
-    return [x for x in pytree.tree_leaves(argument) if isinstance(x, Tensor)]
 
 
 def _longer(shapes: Shapes) -> frozenset[int]:

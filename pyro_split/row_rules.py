@@ -1,9 +1,9 @@
 """What each tensor operation makes of rows: a rule for every operation that is followed, by its name in ATen.
 
 A rule is given what is known of an operation's operands, none of which is ``NotAligned``, and answers for each result.
-Axes are counted from the left. The rows' axis of an operand may be carried to another place; along it nothing may be done,
-or rows meet. A ``Free`` operand as long as there are rows stands for what it repeats, where the result does not depend on
-how often. What a rule cannot follow, it calls unknown.
+Axes are counted from the left. The rows' axis of an operand may be carried to another place; along it nothing may be
+done, or rows meet. A ``Free`` operand as long as there are rows stands for what it repeats, where the result does not
+depend on how often. What a rule cannot follow, it calls unknown.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pyro.poutine.messenger import Messenger
 from pyro.poutine.subsample_messenger import SubsampleMessenger, _Subsample
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributions.constraints import Constraint
 
 from pyro_split.capture import unlogged
 from split_common.plates import Observation
@@ -192,3 +193,15 @@ def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Te
     chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
     model_trace.compute_log_prob(lambda name, site: name in chosen)
     return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}
+
+
+def bounds_of(support: Any) -> list[Tensor]:
+    """The numbers in a support, those of the supports that it is made of among them."""
+    found: list[Tensor] = []
+    for value in vars(support).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Constraint):
+                found += bounds_of(part)
+            elif isinstance(part, Tensor | float | int):
+                found.append(torch.as_tensor(part))
+    return found

@@ -15,13 +15,15 @@ import pyro
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
+from torch.distributions import biject_to
 
 from pyro_split.densities import Arguments, ModelDensity, Position
 from pyro_split.exactness import check_exact
+from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.host_density import WHOLE, HostDensity, Parts
 from pyro_split.implied_plate import InImpliedPlate
 from pyro_split.potential import SplitPotential
-from pyro_split.row_independence import prove
+from pyro_split.row_independence import prove, prove_free
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
 from split_common.checks import (
     WHOLE_RUNS,
@@ -39,9 +41,12 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.held import HeldValue, reasons
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+SPLIT_FAILURES = (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError)
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +141,8 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.verdict = Verdict(NOT_PROVED)
+        self._held = NOTHING_HELD
+        self._reference: Position = {}
 
     @classmethod
     def find(
@@ -199,15 +206,26 @@ class ModelSplit:
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         sizes = set(batch_sizes(layout.num_rows))
         failures: dict[str, Exception] = {}
+        unproved: list[ModelSplit] = []
         for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
             row_model = RowSelectableModel(model, plate)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
                 split._prepare(sites, sizes, args, kwargs)
+                if split.verdict.kind == PROVED:
+                    split._check(args, kwargs)
+                    return split
             except NoFiniteStartError:
                 raise
-            except (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            except SPLIT_FAILURES as error:
                 failures[mode] = error
+            else:
+                unproved.append(split)
+        for split in unproved:
+            try:
+                split._check(args, kwargs)
+            except SPLIT_FAILURES as error:
+                failures[split.mode] = error
             else:
                 return split
         raise neither_mode_splits(failures)
@@ -264,7 +282,7 @@ class ModelSplit:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential for given arguments."""
         density = self._density(args, kwargs)
-        return SplitPotential(density, density.arguments.data, self._jit_compile)
+        return SplitPotential(density, density.hold(density.arguments.data), self._jit_compile)
 
     def initial_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A point with a finite density on some rows, drawn from torch's generator."""
@@ -283,8 +301,8 @@ class ModelSplit:
 
     @property
     def parts(self) -> list[torch.Tensor]:
-        """Rows on which models are traced: those of each subset; all at once where a latent has an entry per row."""
-        if self._local_axes:
+        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self._local_axes or self._held:
             return [torch.arange(self.layout.num_rows)]
         return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
 
@@ -309,11 +327,18 @@ class ModelSplit:
         if self.mode == WHOLE:
             return HostDensity(self._model, arguments, self.transforms, self._parts)
         return ModelDensity(
-            self._model, self.layout, self.mode, arguments, self.transforms, self._local_axes, self._prior_rows
+            self._model,
+            self.layout,
+            self.mode,
+            arguments,
+            self.transforms,
+            self._local_axes,
+            self._prior_rows,
+            self._held,
         )
 
     def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Learn the latent sites from the host's own initialisation, then check that the subsets add up."""
+        """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
@@ -324,20 +349,47 @@ class ModelSplit:
             for name, site in local.items()
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
-        density = self._density(args, kwargs)
-        self.verdict = self._judge(density, z, batch_sizes)
+        self._take_supports_of_all_rows(self._density(args, kwargs), z)
+        self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
-        check_exact(density, SplitPotential(density, density.arguments.data, self._jit_compile), z)
+        self._reference = z
 
-    def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> Verdict:
-        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof."""
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare numbers: the sum over subsets with the model's own potential."""
+        density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
+        compared = check_exact(density, self.bind(args, kwargs), self._reference, is_proved)
+        self.verdict = self.verdict._replace(compared=compared)
+
+    def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
+        """Where a latent's support rests on data, as in ``Uniform(0, y.max())``, learn it from all of them."""
+        data, num_rows = density.arguments.data, len(self.parts[0])
+        if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+            return
+        with torch.no_grad():
+            sites = density.sites_at(z, torch.arange(self.layout.num_rows))
+        self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
+
+    def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
+        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof.
+
+        And what is held, where it is proved.
+        """
+        held: dict[Any, HeldValue | HeldNumber] = {}
+        num_steps = 0
         for size in sorted({*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}):
-            verdict = prove(density, density.arguments.data, z, size)
-            if verdict.kind != PROVED:
-                return verdict
-        return Verdict(PROVED)
+            proof = prove(density, density.arguments.data, z, size)
+            if proof.verdict.kind != PROVED:
+                return proof.verdict, NOTHING_HELD
+            held |= proof.held
+            num_steps = proof.num_steps
+        verdict = Verdict(PROVED, held=reasons(held.values()))
+        if self._prior_rows is not None:
+            outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
+            if outside.kind != PROVED:
+                return outside, NOTHING_HELD
+        return verdict, _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
@@ -364,6 +416,16 @@ def _ways(model: Callable[..., Any], has_rows: bool, jit_compile: bool) -> list[
     modes = ("slice", "index") if has_rows else ("index",)
     modes = ("slice",) if isinstance(model, InImpliedPlate) else modes
     return [(mode, rows) for mode in modes for rows in prior_rows]
+
+
+def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Position) -> Held:
+    """Results, whose place ends in a number, and arguments, whose place ends in a name."""
+    values = tuple((place, value) for place, value in held.items() if isinstance(place[1], int))
+    numbers: dict[int, tuple[tuple[str, Any], ...]] = {}
+    for place, value in held.items():
+        if isinstance(value, HeldNumber):
+            numbers[place[0]] = (*numbers.get(place[0], ()), (place[1], value.number))
+    return Held(values, tuple(numbers.items()), num_steps, tuple(z.items())) if held else NOTHING_HELD
 
 
 def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:

@@ -1,8 +1,8 @@
 """What a model's likelihood takes from all rows: values that mix rows, but rest on no parameter.
 
 The largest of a column, a sorted array, a literal 1/N: such a value is the same at every position, so it is computed
-once, on all rows, and held. A part of the rows is then given it in place of its own: as it is, or, where it has an entry
-for each row, cut to the part's rows. What a part computes from there on is what all rows compute, at its rows.
+once, on all rows, and held. A part of the rows is then given it in place of its own: as it is, or cut to its rows,
+where it has an entry for each. What a part computes from there on is what all rows compute, at its rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Proof(NamedTuple):
 
     verdict: Verdict
     num_steps: int
-    held: dict[Any, HeldValue]
+    held: dict[Any, Any]
 
 
 class Holding:
@@ -104,6 +104,6 @@ class Holding:
         return {key: value for key, value in self.held.items() if key in read}
 
 
-def reasons(held: Iterable[HeldValue]) -> tuple[str, ...]:
+def reasons(held: Iterable[Any]) -> tuple[str, ...]:
     """What is held, in words, each once."""
     return tuple(dict.fromkeys(value.what for value in held))

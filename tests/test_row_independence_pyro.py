@@ -14,14 +14,12 @@ import pytest
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 
-from pyro_split import ModelNotSplittableError, priors, split_model
-from pyro_split.networks import random_module
-from pyro_split.row_independence import prove
+from pyro_split import ModelNotSplittableError, split_model
 from pyro_split.splitting import ModelSplit
-from split_common.row_independence import NOT_PROVED, PROVED, REFUTED
+from split_common.row_independence import PROVED
 from tests import models
 from tests.backends import PyroBackend
-from tests.row_models_pyro import HONEST, MIXING, OUTSIDE, draw_data, model_of
+from tests.row_models_pyro import HONEST, MIXING, draw_data, model_of
 from tests.test_splitting import needs_plate
 
 SUBSETS = 4
