@@ -222,7 +222,7 @@ WITHIN = {
     "activations": lambda y, X, g, i, u: (
         F.gelu(y) + F.silu(y) + F.elu(y) + F.softplus(y) + F.leaky_relu(y) + F.relu6(y)
     ),
-    "more activations": lambda y, X, g, i, u: F.logsigmoid(y) + F.hardtanh(y) + F.selu(y) + F.mish(y) + F.hardswish(y),
+    "more activations": lambda y, X, g, i, u: F.logsigmoid(y) + F.selu(y) + F.mish(y) + F.hardswish(y),
     "special functions": lambda y, X, g, i, u: torch.lgamma(y) + torch.erf(y) + torch.digamma(y) + torch.special.i0e(y),
     "each row mapped": lambda y, X, g, i, u: torch.vmap(lambda x: x.sort()[0].cumsum(0) @ u)(X),
 }
