@@ -16,8 +16,10 @@ import pytest
 import torch
 from pyro.infer import MCMC
 from pyro.infer.autoguide.initialization import init_to_uniform
+from torch.nn import functional as F
 
 from pyro_split import ModelNotSplittableError, PenaltyMH, SymmetricSplitHMC, priors, split_model
+from pyro_split.flat_program import FlatProgram
 from pyro_split.networks import cnn, random_module
 from pyro_split.row_independence import prove
 from pyro_split.splitting import ModelSplit
@@ -247,10 +249,11 @@ def test_indices_of_the_plate_look_up_what_the_model_holds():
 
         return model
 
-    split = find(model_with(lambda i: X.mean(0)), ())
-    assert (split.mode, split.verdict.kind) == ("index", PROVED)
-    with pytest.raises(ModelNotSplittableError, match="mean over the data rows"):
-        find(model_with(lambda i: X[i].mean(0)), ())
+    outside = find(model_with(lambda i: X.mean(0)), ())
+    assert (outside.mode, outside.verdict.kind, outside.verdict.held) == ("index", PROVED, ())
+    among = find(model_with(lambda i: X[i].mean(0)), ()).verdict
+    assert among.kind == PROVED
+    assert re.search("mean over the data rows", str(among.held))
 
 
 def test_networks_are_proved_and_statistics_of_their_rows_are_not():
@@ -284,6 +287,19 @@ def test_what_a_model_asks_of_values_is_not_proved():
     assert re.match(r"test_row_independence_pyro.py:\d+: a number taken out of a tensor", found.why)
 
 
+def test_what_is_written_over_in_passing_may_be_given():
+    """Cosine similarity bounds norms in place: those before, given or asked for, stay what they are."""
+    X = torch.randn(5, 3)
+    program = FlatProgram(lambda X: [F.cosine_similarity(0.01 * X, X, dim=1, eps=0.5)], [X])
+    places = [(step.number, 0) for step in program.steps]
+    assert any(step.overload._schema.is_mutable for step in program.steps)
+    results = dict(zip(places, program.results(places, [X]), strict=True))
+    copies = {place: x.clone() for place, x in results.items()}
+    for place in places:
+        torch.testing.assert_close(program.evaluate([X], {place: results[place]}), program.evaluate([X]))
+    torch.testing.assert_close(results, copies)
+
+
 def test_a_proof_looks_at_shapes_alone():
     def model(X, y):
         b = pyro.sample("b", dist.Normal(torch.zeros(50), 1.0).to_event(1))
@@ -294,5 +310,5 @@ def test_a_proof_looks_at_shapes_alone():
     args = torch.zeros(1, 1).expand(num_rows, 50), torch.zeros(1).expand(num_rows)
     split = find(model, args, num_subsets=10**4)
     started = time.perf_counter()
-    assert prove(split._density(args, {}), args, {"b": torch.zeros(50)}, 100).kind == PROVED
+    assert prove(split._density(args, {}), args, {"b": torch.zeros(50)}, 100).verdict.kind == PROVED
     assert time.perf_counter() - started < 2

@@ -1,7 +1,8 @@
 """Rules of the proof, operation by operation: what mixes rows is never proved, what stays within a row is.
 
 The predictors are as many as there are rows, so that only the meaning of an axis tells it from another. What an
-operation makes of the data is added to a mean times 1e-9: a comparison of numbers does not see it.
+operation makes of the data is added to a mean times 1e-9: a comparison of numbers does not see it. A value that mixes
+rows may be held, since it rests on no parameter here; then the split is not one by the rules alone.
 """
 
 import numpy as np
@@ -49,7 +50,7 @@ def data():
     return tuple(torch.as_tensor(x) for x in columns)
 
 
-def is_proved(of_rows):
+def is_proved_by_rules(of_rows):
     def model(y, X, g):
         b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
         u = pyro.sample("u", dist.Normal(torch.zeros(NUM_ROWS), 1.0).to_event(1))
@@ -58,7 +59,8 @@ def is_proved(of_rows):
             pyro.sample("y", dist.Normal(b + value.reshape(len(y), -1).sum(1), 1.0), obs=y)
 
     try:
-        return verdict(model, data()).kind == PROVED
+        found = verdict(model, data())
+        return found.kind == PROVED and not found.held
     except ModelNotSplittableError:
         return False
 
@@ -230,11 +232,11 @@ WITHIN = {
 
 @pytest.mark.contract
 @pytest.mark.parametrize("of_rows", MIXING.values(), ids=MIXING.keys())
-def test_what_mixes_rows_is_not_proved(of_rows):
-    assert not is_proved(of_rows)
+def test_what_mixes_rows_is_seen(of_rows):
+    assert not is_proved_by_rules(of_rows)
 
 
 @pytest.mark.contract
 @pytest.mark.parametrize("of_rows", WITHIN.values(), ids=WITHIN.keys())
 def test_what_stays_within_a_row_is_proved(of_rows):
-    assert is_proved(of_rows)
+    assert is_proved_by_rules(of_rows)
