@@ -22,11 +22,13 @@ from split_common.conjugacy import PARAMETERS, SUPPORT, Free, Log, Other, Term, 
 
 FAMILIES = {dist.Normal: "Normal", dist.Gamma: "Gamma", dist.Chi2: "Gamma", dist.InverseGamma: "InverseGamma"}
 WRAPPERS = {dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution}
-SAME = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "copy", "copy_p")
-NAMES = {**dict.fromkeys(SAME, "same"), "gather": "take", "dynamic_slice": "take", "concatenate": "join", "stack": "join"}
+SAME = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "dynamic_slice", "gather"}
+SAME |= {"copy", "copy_p"}
 
 
-def read_terms(split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]) -> list[Term]:
+def read_terms(
+    split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]
+) -> list[Term]:
     """The terms of a model's log-density outside the data plate; nothing is evaluated.
 
     Args:
@@ -49,7 +51,8 @@ def read_terms(split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any],
     values = follow(FlatProgram(expression), [*inputs, *(Free() for _ in data)])
     known = jax.tree.unflatten(jax.tree.structure(outputs), values)
     return [
-        Term(**said[name], log_density=x.pop("log_density"), value=x.pop("value"), parameters=x) for name, x in known.items()
+        Term(**said[name], log_density=x.pop("log_density"), value=x.pop("value"), parameters=x)
+        for name, x in known.items()
     ]
 
 

@@ -245,9 +245,9 @@ class BlockGibbsHMC(HierarchicalKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
-        check_priors_only(self._found.needs_data, self._found.precisions)
         self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
         check_conjugacy(read_terms(split, args, kwargs, self._found.precisions), self._found.groups)
+        check_priors_only(self._found.needs_data, self._found.precisions)
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)

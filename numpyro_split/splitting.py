@@ -349,7 +349,9 @@ class ModelSplit:
 
         return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
 
-    def prior_sites(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[[Position, Data], Trace], Data]:
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], Trace], Data]:
         """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
         arguments = Arguments(args, kwargs, self._row_axes)
         return self._density(arguments).prior_sites, arguments.data

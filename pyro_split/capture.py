@@ -12,14 +12,17 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import pyro
 import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functionalize
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 
 Function = Callable[..., Tensor]
 
@@ -118,6 +121,39 @@ class ValueAndGrad:
         ]
 
 
+def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
+    """The operations of a function, which are not evaluated.
+
+    Args:
+        function: ``function(*tensors)``, tensors; pure.
+        tensors: what it takes, for their shapes.
+
+    Raises:
+        Exception: whatever the function raises where its operations cannot be traced, or do not show where its values
+            come from.
+    """
+    with torch.no_grad(), pyro.validation_enabled(False), unlogged(), OnlyTensors():
+        # a tensor written in place would hide where its values come from
+        graph = make_fx(functionalize(function), tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    for node in graph.graph.find_nodes(op="get_attr"):
+        if isinstance(getattr(graph, node.target), FakeTensor):
+            raise RuntimeError(
+                "a tensor whose origin the operations do not show, such as a Parameter made of another one"
+            )
+    return graph
+
+
+class OnlyTensors(TorchFunctionMode):
+    """Has a model that is traced fail where it hands values over to something else than torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refuse what would read memory that a traced tensor does not have."""
+        name = getattr(func, "__name__", "")
+        if name in ("numpy", "__array__", "__dlpack__") and torch._is_functional_tensor(args[0]):
+            raise RuntimeError(f"{name} of a tensor that is traced")
+        return func(*args, **(kwargs or {}))
+
+
 def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
     """Whether a function's value rests on any of its leading tensors, by its operations, which are not evaluated.
 
@@ -129,27 +165,14 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
         num_arguments: how many leading tensors are asked about.
 
     Raises:
-        Exception: whatever the function raises where its operations cannot be traced.
+        Exception: as :func:`graph_of`.
     """
-    with torch.no_grad(), pyro.validation_enabled(False), unlogged():
-        # a tensor written in place would hide where its values come from
-        traced = make_fx(functionalize(function), tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
-    nodes = list(traced.graph.nodes)
+    nodes = list(graph_of(lambda *tensors: [function(*tensors)], tensors).graph.nodes)
     reached = set(nodes[:num_arguments])
     for node in nodes:
         if reached.intersection(node.all_input_nodes):
             reached.add(node)
     return nodes[-1] in reached
-
-
-def reaches(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
-    """Whether autograd finds a way from a function's value to any of its leading tensors, of whatever derivative."""
-    with torch.enable_grad(), pyro.validation_enabled(False):
-        arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
-        value = function(*arguments, *tensors[num_arguments:])
-        if not value.requires_grad:
-            return False
-        return any(g is not None for g in torch.autograd.grad(value, arguments, allow_unused=True))
 
 
 def _is_numerical(error: RuntimeError) -> bool:

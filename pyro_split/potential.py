@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
-from pyro_split.capture import ValueAndGrad, reaches, uses
+from pyro_split.capture import ValueAndGrad, uses
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
@@ -177,10 +177,10 @@ class SplitPotential:
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
-        """Whether any of these sites has a part in the likelihood of any row, wherever its value lies.
+        """Whether any of these sites may have a part in the likelihood of any row, wherever its value lies.
 
         Args:
-            z: a position, for its shapes; its values matter only where the model cannot be traced.
+            z: a position, for its shapes.
             names: of the sites.
         """
         sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
@@ -195,8 +195,8 @@ class SplitPotential:
         of_each_size = {len(block.indices): block for block in self._blocks}.values()
         try:
             return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
-        except Exception:  # a model that cannot be traced is run
-            return any(reaches(likelihood, inputs(block), len(names)) for block in self._blocks)
+        except Exception:  # of a model that cannot be traced nobody knows
+            return True
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.

@@ -1,10 +1,10 @@
 r"""May a precision be drawn given everything else? Decided from the model's expression, for all values.
 
-Write u for the unconstrained precisions, τ = e^u (or e^-u, of a variance), x for everything else. The log-density is a sum
-of terms, one for each site. Precisions are drawn when
+Write u for the unconstrained precisions, τ = e^u (or e^-u, of a variance), x for everything else. The log-density is a
+sum of terms, one for each site. Precisions are drawn when
 
 * the term of a precision itself is that of Gamma(α, β) (of a variance, InverseGamma), α constant, β free of precisions;
-* terms of weights are those of Normal(m, s) at w, where m and w are free of precisions and s = c τ_l^{-1/2} for all values,
+* terms of weights are those of Normal(m, s) at w, with m and w free of precisions and, for all values, s = c τ_l^{-1/2},
   c free of precisions, l one fixed element for each weight;
 * no other term rests on a precision.
 
@@ -12,20 +12,20 @@ Then the log-density is, but for a term free of u,
 
 .. math:: \sum_l (\alpha_l + Q_l / 2) \log \tau_l - \beta'_l(x)\, \tau_l ,
 
-so that given x the precisions are independent gamma variables. This is enough and not needed: another use may cancel out,
-a mask may be taken into account; what is not established is refused.
+so that given x the precisions are independent gamma variables. This is enough, and more than is needed: another use may
+cancel out, a mask could be taken into account. What is not established is refused.
 
-What a value of the model is, as a function of the precisions, is followed through its operations. It is :class:`Free` of
-them; :class:`Power`, each entry c e^{a u_l}; :class:`Log`, each entry a u_l + c; or :class:`Other`, of which nothing is
-known but on which precisions it may rest. :func:`result` says what an operation makes of its operands; the packages read
-the operations off their hosts' traces and give them the names used here.
+What a value of the model is, as a function of the precisions, is followed through its operations. It is :class:`Free`
+of them; :class:`Power`, each entry c e^{a u_l}; :class:`Log`, each entry a u_l + c; or :class:`Other`, of which nothing
+is known but on which precisions it may rest. :func:`result` says what an operation makes of its operands; the packages
+read the operations off their hosts' traces and give them the names used here.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from split_common.hierarchy import Group
 
@@ -89,8 +89,8 @@ class Other(NamedTuple):
 
 
 Value = Free | Power | Log | Other
-NUMBERS: dict[str, Callable[..., float]] = {
-    "same": lambda x: x,
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "same": lambda x, *_: x,
     "neg": operator.neg,
     "add": operator.add,
     "sub": operator.sub,
@@ -102,9 +102,9 @@ def result(operation: str, operands: Sequence[Value]) -> Value:
     """What an operation makes of its operands.
 
     Args:
-        operation: its name: "exp", "log", "sqrt", "rsqrt", "reciprocal", "neg", "add", "sub", "mul", "div", "pow"; "same"
-            for one that moves or repeats entries, "take" for one that takes some by numbers, "join" for one that puts
-            arrays beside one another; any other is not followed.
+        operation: its name: "exp", "log", "sqrt", "rsqrt", "reciprocal", "neg", "add", "sub", "mul", "div", "pow", or
+            "same" for one that moves, repeats or picks entries, by numbers that are further operands; any other is not
+            followed.
         operands: what is known of them.
 
     Example:
@@ -175,12 +175,8 @@ def _sub(x: Value, y: Value) -> Value | None:
     return _add(_neg(y) or y, x) if isinstance(x, Free) else _add(x, y)
 
 
-def _take(x: Value, *numbers: Value) -> Value | None:
+def _same(x: Value, *numbers: Value) -> Value | None:
     return x if all(isinstance(value, Free) and value.fixed for value in numbers) else None
-
-
-def _join(x: Value, *others: Value) -> Value | None:
-    return x if all(value == x for value in others) else None
 
 
 RULES: dict[str, Callable[..., Value | None]] = {
@@ -195,9 +191,7 @@ RULES: dict[str, Callable[..., Value | None]] = {
     "div": _div,
     "add": _add,
     "sub": _sub,
-    "same": lambda x: x,
-    "take": _take,
-    "join": _join,
+    "same": _same,
 }
 
 

