@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
 from pyro_split.capture import ValueAndGrad, uses
@@ -279,8 +278,7 @@ class SplitPotential:
             positions = [dict(zip(sites, values, strict=True)) for values in by_position]
             return function(positions, lambda z: density.pointwise(z, data, indices))
 
-        # derivatives along a direction write in place, which a trace must not
-        return ValueAndGrad(functionalize(evaluate), len(sites), self._jit_compile)
+        return ValueAndGrad(evaluate, len(sites), self._jit_compile, writes=True)
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
         """What a :meth:`row_function` is called with: the positions' values, the rows of the data, their numbers."""

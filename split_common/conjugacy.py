@@ -4,8 +4,8 @@ Write u for the unconstrained precisions, τ = e^u (or e^-u, of a variance), x f
 sum of terms, one for each site. Precisions are drawn when
 
 * the term of a precision itself is that of Gamma(α, β) (of a variance, InverseGamma), α constant, β free of precisions;
-* terms of weights are those of Normal(m, s) at w, with m and w free of precisions and, for all values, s = c τ_l^{-1/2},
-  c free of precisions, l one fixed element for each weight;
+* terms of weights are those of Normal(m, s) at w, m and w free of precisions, s = c τ_l^{-1/2} for all values, c free
+  of precisions, l one fixed element for each weight;
 * no other term rests on a precision.
 
 Then the log-density is, but for a term free of u,
