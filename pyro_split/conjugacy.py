@@ -21,7 +21,7 @@ from pyro_split.splitting import ModelSplit
 from split_common.checks import first_line
 from split_common.conjugacy import PARAMETERS, Free, Log, Other, Term, Value, not_conjugate, result
 
-FAMILIES = {dist.Normal: "Normal", dist.Gamma: "Gamma", dist.Chi2: "Gamma", dist.InverseGamma: "InverseGamma"}
+FAMILIES = {dist.Normal: "Normal", dist.Gamma: "Gamma", dist.InverseGamma: "InverseGamma"}
 WRAPPERS = {dist.Independent, dist.MaskedDistribution}
 SAME = {
     "expand",
@@ -87,7 +87,7 @@ def read_terms(
 
 
 def _in_words(site: dict[str, Any], is_observed: bool) -> dict[str, str]:
-    fn, under = site["fn"], "" if isinstance(site["scale"], float) and site["scale"] == 1.0 else "a scale"
+    fn, under = site["fn"], "" if isinstance(site["scale"], float | int) and site["scale"] == 1 else "a scale"
     under = under if site["mask"] is None else "a mask"
     while type(fn) in WRAPPERS:
         fn, under = fn.base_dist, "a mask" if type(fn) is dist.MaskedDistribution else under

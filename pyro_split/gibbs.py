@@ -10,6 +10,9 @@ the prior gives β', whatever constant factors, means or hyperparameters go into
 
 .. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
 
+That this is the conditional is decided before anything is drawn, from the model's expression (:mod:`conjugacy`): every
+use of a precision in the log-density is found, and one that is not known to be of this form for all values is refused.
+
 Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
 an iteration. :class:`~pyro_split.S3HMC` moves them together.
 
@@ -173,7 +176,7 @@ class BlockGibbsHMC(HierarchicalKernel):
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` as :class:`~pyro_split.S3HMC`, and for
-            a precision whose prior is not conjugate.
+            a precision that is not known, from the model's expression, to have a gamma distribution given the rest.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -196,7 +196,7 @@ RULES: dict[str, Callable[..., Value | None]] = {
 
 
 SUPPORT = "the support of site"
-PARAMETERS = {"Normal": ("loc", "scale"), **dict.fromkeys(("Gamma", "InverseGamma"), ("concentration", "rate"))}
+PARAMETERS = {"Normal": ("loc", "scale"), "Gamma": ("concentration",), "InverseGamma": ("concentration",)}
 
 
 class Term(NamedTuple):
@@ -210,7 +210,7 @@ class Term(NamedTuple):
             called.
         under: "a mask" or "a scale" where the term is not the distribution's log-probability alone, else "".
         value: the value of the site.
-        parameters: of those three families, by name.
+        parameters: of those three families, what they are asked for, by name (:data:`PARAMETERS`).
     """
 
     site: str
@@ -282,8 +282,7 @@ def _fault_of_prior(term: Term, family: str) -> Fault | None:
         return Fault(name, f"its logarithm is not what is sampled{_reason(term.value)}")
     if not (isinstance(concentration, Free) and concentration.fixed):
         return Fault(name, "the concentration of its prior is no constant")
-    prior = f"the prior of {name!r}"
-    return _use(f"the rate of {prior}", term.parameters["rate"]) or _use(prior, term.log_density, {name})
+    return _use(f"the prior of {name!r}", term.log_density, {name})
 
 
 def _fault_of_weights(term: Term, group: Group) -> Fault | None:

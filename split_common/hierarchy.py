@@ -15,6 +15,8 @@ inverse gamma prior on a variance, which is the same model.
 
 The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
 amounts tells l, and random ones near and far check both. No form of a model is privileged, no expression is parsed.
+S3HMC is exact whatever is found here, for its kinetic energy is normalised at every position; who draws precisions from
+their distribution needs it for all values (:mod:`split_common.conjugacy`).
 """
 
 from __future__ import annotations

@@ -216,15 +216,21 @@ REFUSED = {
     ),
     "rate of another precision": (
         lambda lib: two_precisions(lib, lambda t: 1.0 + beyond(lib, t)),
-        "the rate of the prior of 'kappa' rests on it",
+        "the prior of 'kappa' rests on it",
     ),
     "a chain of precisions": (
         lambda lib: two_precisions(lib, lambda t: t),
-        "the rate of the prior of 'kappa' rests on it",
+        "the prior of 'kappa' rests on it",
     ),
     "mean of the weights": (
         lambda lib: scaled_by(lib, lambda t: t**-0.5, lambda t: beyond(lib, t)),
         "the mean of site 'w' rests on it",
+    ),
+    "an observation that is a function of it": (
+        lambda lib: beside(
+            lib, lambda t, w: sample(lib, "seen", lib.dist.Normal(0.0, t**-0.5), obs=0.3 + beyond(lib, t))
+        ),
+        "the value of observed site 'seen' rests on it",
     ),
     "scale plus something": (
         lambda lib: scaled_by(lib, lambda t: t**-0.5 + beyond(lib, t)),
@@ -376,6 +382,22 @@ def shared(lib):
     return regression(lib, prior)
 
 
+def conditioned(lib):
+    """Another weight of the precision, whose value a handler gives."""
+
+    def prior():
+        tau = gamma(lib)
+        with handlers(lib).condition(data={"v": lib.array(0.4)}):
+            weights(lib, tau**-0.5, "v", shape=())
+        return weights(lib, tau**-0.5)
+
+    return regression(lib, prior)
+
+
+def library(lib, name):
+    return importlib.import_module(f"{lib.split.__name__}.{name}")
+
+
 DRAWN = {
     "power": of_form(lambda lib, t: t**-0.5),
     "one by the root": of_form(lambda lib, t: 1 / lib.np.sqrt(t)),
@@ -401,6 +423,10 @@ DRAWN = {
     "deterministic sites": deterministic_scale,
     "in plates": in_plates,
     "shared": shared,
+    "conditioned": conditioned,
+    "priors.normal_gamma": lambda lib: regression(
+        lib, lambda: library(lib, "priors").normal_gamma("w", (2, DIM), per_unit=True).sum(0)
+    ),
 }
 
 
@@ -425,7 +451,28 @@ def conditional(kernel, lib, z, drawn, rates):
     return total
 
 
-@pytest.mark.parametrize("name", DRAWN)
+# what the packages share, NumPyro compiles for
+IN_DEFAULT_SUITE = {
+    "power",
+    "by logarithms, halved",
+    "variance: root",
+    "units by number",
+    "seen often",
+    "in plates",
+    "shared",
+}
+
+
+@pytest.mark.parametrize(
+    ("lib", "name"),
+    [
+        pytest.param(backend, name, id=f"{backend.name}-{name}", marks=[pytest.mark.slow] * is_slow)
+        for backend in (NumPyroBackend, PyroBackend)
+        for name in DRAWN
+        for is_slow in [backend is NumPyroBackend and name not in IN_DEFAULT_SUITE]
+    ],
+    indirect=["lib"],
+)
 def test_drawn_from_its_distribution(lib, name):
     """From τ = e^-6 to e^6 the prior's energy changes as the gamma distribution's; float64, no false alarms."""
     kernel, potential = kernel_for(lib, DRAWN[name])
@@ -449,13 +496,27 @@ def test_what_is_refused_would_be_wrong(lib, monkeypatch):
 
     with pytest.raises(ValueError, match="factor 'cap' rests on it"):
         kernel_for(lib, build)
-    monkeypatch.setattr(importlib.import_module(f"{lib.split.__name__}.gibbs"), "check_conjugacy", lambda *args: None)
+    monkeypatch.setattr(library(lib, "gibbs"), "check_conjugacy", lambda *args: None)
     kernel, potential = kernel_for(lib, build)
     z = {"tau": lib.array(0.5), "w": lib.np.zeros(DIM)}
     grad = potential.prior_energy_and_grad(z)[1]
     keys = [[lib._jax.random.key(i)] if lib.name == "numpyro" else [] for i in range(200)]
     drawn = [np.exp(float(kernel._conjugate.draw(z, grad, *key)["tau"])) for key in keys]
     assert max(drawn) > limit
+
+
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_rows_that_numpy_computes():
+    """Pyro: log-likelihoods of rows are those of the model as it runs, not of a trace that lacks a value."""
+    model, lib = rows_in_python(LEAKS["numpy"])
+    args = models.data(lib)
+    potential = lib.split.split_model(model, args, num_subsets=2)
+    rows = lib.np.arange(models.NUM_ROWS)
+    compiled = potential.row_function(lambda positions, row_terms: row_terms(positions[0]).sum(), 1, ["tau", "w"])
+    for u in (0.5, np.log(FAR) + 1.0):
+        z = {"tau": lib.array(u), "w": lib.array(np.ones(DIM))}
+        expected = float(potential.pointwise_log_likelihood(z, rows).sum())
+        assert float(compiled.value(*potential.row_inputs([z], rows))) == pytest.approx(expected, rel=1e-12)
 
 
 def rows_in_python(change):
@@ -467,7 +528,7 @@ def rows_in_python(change):
 LEAKS = {
     "branch": lambda lib, tau: 1.0 if tau > FAR else 0.0,
     "item": lambda lib, tau: max(tau.item() - FAR, 0.0),
-    "float": lambda lib, tau: max(float(tau) - FAR, 0.0),
+    "float": lambda lib, tau: max(float(tau.detach()) - FAR, 0.0),
     "numpy": lambda lib, tau: lib.np.as_tensor(np.maximum(tau.detach().numpy() - FAR, 0.0)),
     "list": lambda lib, tau: lib.np.tensor([max(x - FAR, 0.0) for x in tau.reshape(1).tolist()]),
     "parameter": lambda lib, tau: beyond(lib, lib.np.nn.Parameter(tau)),
@@ -488,9 +549,9 @@ def test_values_that_python_looks_at(name):
 
 
 @pytest.mark.filterwarnings("ignore:the model could not be traced")
-def test_a_prior_that_cannot_be_traced(lib):
-    if lib.name == "numpyro":
-        pytest.skip("NumPyro itself traces every model")
+def test_a_prior_that_cannot_be_traced():
+    """Pyro; NumPyro itself traces every model."""
+    lib = PyroBackend()
 
     def branch(tau, w):
         if tau > FAR:
