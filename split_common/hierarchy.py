@@ -225,11 +225,11 @@ def conjugate_shapes(
 
 
 def check_priors_only(needs_data: bool, names: Sequence[str]) -> None:
-    """Raise where the rows of the data plate depend on a precision, as where weights have an entry per row."""
+    """Raise where the likelihood depends on a precision, as where weights have an entry per row of the data plate."""
     if needs_data:
         raise ValueError(
-            f"precisions to be drawn must enter the prior alone, got {list(names)}, on which rows of the data plate "
-            "depend; use S3HMC, or name other precision_sites"
+            f"precisions to be drawn must enter the prior alone, got {list(names)}, on which the likelihood depends; "
+            "use S3HMC, or name other precision_sites"
         )
 
 

@@ -181,7 +181,20 @@ def flat_normal(lib, name, tau):
     return sample(lib, name, lib.dist.Normal(beyond(lib, tau), 1.0))
 
 
-# each with what the refusal says
+def whole(lib, other=lambda tau: None):
+    """Observations that are correlated, without a plate; and something else that τ reaches."""
+
+    def model(X, y):
+        tau = gamma(lib)
+        w = weights(lib, tau**-0.5)
+        other(tau)
+        fn = lib.dist.MultivariateNormal(X @ w, covariance_matrix=lib.np.eye(len(y)) + 0.5)
+        sample(lib, "y", fn, obs=y)
+
+    return model
+
+
+# each with what the refusal says; what is run whole has observations and factors for its likelihood
 REFUSED = {
     "hard bound": (
         lambda lib: beside(lib, lambda t, w: lib.ppl.factor("cap", lib.np.where(t > FAR, -np.inf, 0.0 * t))),
@@ -282,6 +295,14 @@ REFUSED = {
     "precision under a mask": (
         lambda lib: precision_under(lib, handlers(lib).mask(mask=lib.array(np.array(True)))),
         "its prior is under a mask",
+    ),
+    "no plate: a cap": (
+        lambda lib: whole(lib, lambda tau: lib.ppl.factor("cap", -beyond(lib, tau))),
+        "must enter the prior alone",
+    ),
+    "no plate: another latent": (
+        lambda lib: whole(lib, lambda tau: flat_normal(lib, "v", tau)),
+        "site 'v' rests on it",
     ),
     "rows: relu": (lambda lib: in_rows(lib, lambda t: beyond(lib, t)), "must enter the prior alone"),
     "rows: clamp": (
@@ -423,6 +444,7 @@ DRAWN = {
     "deterministic sites": deterministic_scale,
     "in plates": in_plates,
     "shared": shared,
+    "no plate": whole,
     "conditioned": conditioned,
     "priors.normal_gamma": lambda lib: regression(
         lib, lambda: library(lib, "priors").normal_gamma("w", (2, DIM), per_unit=True).sum(0)
