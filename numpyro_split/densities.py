@@ -16,7 +16,7 @@ from numpyro.handlers import substitute, trace
 from numpyro.infer.util import _unconstrain_reparam
 
 from numpyro_split.flat_program import FlatProgram
-from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, prior_terms, row_terms
+from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, Trace, prior_sites, prior_terms, row_terms
 from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
 from split_common.held import HeldValue
 from split_common.subsets import SubsetLayout
@@ -188,6 +188,11 @@ class ModelDensity:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
         args, kwargs = self.arguments.build(data)
         return prior_terms(self._trace(z, args, kwargs), self.plate)
+
+    def prior_sites(self, z: Position, data: Data) -> Trace:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`."""
+        args, kwargs = self.arguments.build(data)
+        return prior_sites(self._trace(z, args, kwargs), self.plate)
 
     def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
         """Terms inside the plate for the rows of block ``b`` of subset ``m``."""

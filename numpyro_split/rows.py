@@ -166,7 +166,12 @@ def plate_frame(site: dict[str, Any], plate: str) -> Any:
 
 def prior_terms(model_trace: Trace, plate: str) -> list[jax.Array]:
     """Log-probabilities of the sites outside the data plate."""
-    return [log_prob_of(site) for site in samples_of(model_trace) if plate_frame(site, plate) is None]
+    return [log_prob_of(site) for site in prior_sites(model_trace, plate).values()]
+
+
+def prior_sites(model_trace: Trace, plate: str) -> Trace:
+    """The sample sites outside the data plate, by name."""
+    return {site["name"]: site for site in samples_of(model_trace) if plate_frame(site, plate) is None}
 
 
 def row_terms(model_trace: Trace, plate: str) -> list[tuple[jax.Array, int]]:

@@ -349,6 +349,13 @@ class ModelSplit:
 
         return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
 
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], Trace], Data]:
+        """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return self._density(arguments).prior_sites, arguments.data
+
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None

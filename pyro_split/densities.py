@@ -127,13 +127,14 @@ class ModelDensity:
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Everything outside the plate, Jacobians included."""
-        args, kwargs = self.arguments.build(data)
-        if self.prior_rows is not None:
-            few = RowBlock(torch.arange(self.prior_rows), 0)
-            z, data = self.cut(z, data, few)
-            args, kwargs = self.rows(data, few.indices)
-        terms, jacobian = self._terms(z, args, kwargs, inside=False)
+        terms, jacobian = self._terms(*self._for_prior(z, data), inside=False)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`, with these."""
+        model_trace = self._trace(*self._for_prior(z, data))[0]
+        with pyro.validation_enabled(False):
+            return {name: model_trace.nodes[name] for name in site_terms(model_trace, self.plate, inside=False)}
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """Everything inside the plate for some rows, local latents with their Jacobians included."""
@@ -271,6 +272,14 @@ class ModelDensity:
             axis = z[name].dim() + axis
             full[name] = torch.zeros_like(z[name]).index_copy(axis, block.indices.to(z[name].device), grad[name])
         return full
+
+    def _for_prior(self, z: Position, data: Data) -> tuple[Position, Any, Any]:
+        """Position and arguments that the prior is evaluated on."""
+        if self.prior_rows is None:
+            return z, *self.arguments.build(data)
+        few = RowBlock(torch.arange(self.prior_rows), 0)
+        z, data = self.cut(z, data, few)
+        return z, *self.rows(data, few.indices)
 
     def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
         by_site, jacobians = self._site_terms(z, args, kwargs, inside)

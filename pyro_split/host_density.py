@@ -98,6 +98,12 @@ class HostDensity:
         names = self.parts.prior_sites
         return _log_prob(model_trace, names) + self._jacobians(z, constrained, names)
 
+    def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
+        """The latent sites, whose log-probabilities are the terms of :meth:`prior`, with these."""
+        model_trace, names = self._trace(self._run, z, data)[0], self.parts.prior_sites
+        _log_prob(model_trace, names)
+        return {name: site for name, site in sample_sites(model_trace).items() if name in names}
+
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """All other terms."""
         names, evaluator = self.parts.prior_sites, self.parts.evaluator

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
-from pyro_split.capture import ValueAndGrad, reaches, uses
+from pyro_split.capture import ValueAndGrad, uses
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
 from split_common.subsets import SubsetLayout
@@ -177,10 +176,10 @@ class SplitPotential:
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
-        """Whether any of these sites has a part in the likelihood of any row, wherever its value lies.
+        """Whether any of these sites may have a part in the likelihood of any row, wherever its value lies.
 
         Args:
-            z: a position, for its shapes; its values matter only where the model cannot be traced.
+            z: a position, for its shapes.
             names: of the sites.
         """
         sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
@@ -195,8 +194,8 @@ class SplitPotential:
         of_each_size = {len(block.indices): block for block in self._blocks}.values()
         try:
             return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
-        except Exception:  # a model that cannot be traced is run
-            return any(reaches(likelihood, inputs(block), len(names)) for block in self._blocks)
+        except Exception:  # of a model that cannot be traced nobody knows
+            return True
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.
@@ -279,8 +278,7 @@ class SplitPotential:
             positions = [dict(zip(sites, values, strict=True)) for values in by_position]
             return function(positions, lambda z: density.pointwise(z, data, indices))
 
-        # derivatives along a direction write in place, which a trace must not
-        return ValueAndGrad(functionalize(evaluate), len(sites), self._jit_compile)
+        return ValueAndGrad(evaluate, len(sites), self._jit_compile, writes=True)
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
         """What a :meth:`row_function` is called with: the positions' values, the rows of the data, their numbers."""

@@ -17,7 +17,7 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
 from torch.distributions import biject_to
 
-from pyro_split.densities import Arguments, ModelDensity, Position
+from pyro_split.densities import Arguments, Data, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.host_density import WHOLE, HostDensity, Parts
@@ -317,6 +317,13 @@ class ModelSplit:
                 return read(density.sites_at(z, self.parts[part]))
 
         return read_at
+
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], dict[str, Any]], Data]:
+        """The sample sites outside the plate, as a function of a position and the data tensors; and these."""
+        density = self._density(args, kwargs)
+        return density.prior_sites, density.arguments.data
 
     def unconstrain(self, values: dict[str, Any]) -> Position:
         """The position of constrained values by site; the rest of ``values`` is left out."""

@@ -33,7 +33,7 @@ LAYERS = [
     {"noise"},
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
-    {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
+    {"integrators", "kinetic", "hierarchy", "conjugacy", "control_variates", "minibatches"},
     {"prepared"},
     {
         "splitting",
