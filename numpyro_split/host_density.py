@@ -117,7 +117,11 @@ class HostDensity:
 
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms of the latent sites."""
-        return [log_prob_of(site) for site in self._sites(z, data) if self._is_prior(site)]
+        return [log_prob_of(site) for site in self.prior_sites(z, data).values()]
+
+    def prior_sites(self, z: Position, data: Data) -> Trace:
+        """The sample sites whose log-probabilities are the terms of :meth:`prior`, by name."""
+        return {site["name"]: site for site in self._sites(z, data) if self._is_prior(site)}
 
     def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
         """All other terms."""
