@@ -11,6 +11,7 @@ import numpyro
 from numpyro.infer import MCMC
 
 from numpyro_split.densities import Arguments, Data, Position, RowBlock, as_jax
+from numpyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 
 
@@ -53,9 +54,17 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     found = from_numpyro(mcmc, log_likelihood=False, **options)
+    if mcmc.sampler.model is not None:
+        found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))
     return found
+
+
+def _split_of(mcmc: MCMC) -> ModelSplit:
+    """How the model of a run divides."""
+    kernel: Any = mcmc.sampler
+    return kernel._prepare(mcmc.num_warmup, *as_jax((mcmc._args, mcmc._kwargs)))[0]._known_split
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
@@ -64,7 +73,7 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
     if kernel.model is None:
         raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
     args, kwargs = as_jax((mcmc._args, mcmc._kwargs))
-    split = kernel._prepare(mcmc.num_warmup, args, kwargs)[0]._known_split
+    split = _split_of(mcmc)
     check_none_summed_out([site.name for site in split.sites if site.discrete])
     arguments = Arguments(args, kwargs, split._row_axes)
     density, layout = split._density(arguments), split.layout

@@ -31,7 +31,7 @@ from numpyro.infer.util import (
 )
 
 from numpyro_split.content import program_of_model
-from numpyro_split.densities import Arguments, Data, Held, ModelDensity, Position, RowBlock, as_jax
+from numpyro_split.densities import NOTHING_HELD, Arguments, Data, Held, ModelDensity, Position, RowBlock, as_jax
 from numpyro_split.exactness import check_exact
 from numpyro_split.host_density import WHOLE, HostDensity, Parts, WholeModel
 from numpyro_split.implied_plate import InImpliedPlate
@@ -158,7 +158,7 @@ class ModelSplit:
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
-        self._held = Held()
+        self._held = NOTHING_HELD
 
     @classmethod
     def find(
@@ -430,21 +430,23 @@ class ModelSplit:
         """
         largest = self.layout.sizes[0]
         sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}
+        if not sizes:
+            return Verdict(PROVED, "nothing is divided"), NOTHING_HELD
         held: dict[int, HeldValue] = {}
         num_steps = 0
         for size in sorted(sizes):
             try:
                 proof = prove(density, data, z, size)
             except (ConcretizationTypeError, TracerArrayConversionError) as error:
-                return Verdict(NOT_PROVED, first_line(error)), Held()
+                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
-                return proof.verdict, Held()
+                return proof.verdict, NOTHING_HELD
             held |= proof.held
             num_steps = proof.num_steps
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
         found = tuple(sorted(held.items()))
         verdict = Verdict(PROVED, held=reasons(value for _, value in found))
-        return verdict, Held(found, position, num_steps) if held else Held()
+        return verdict, Held(found, position, num_steps) if held else NOTHING_HELD
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""

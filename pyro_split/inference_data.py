@@ -19,6 +19,7 @@ from pyro_split.densities import ModelDensity, RowBlock
 from pyro_split.rows import plate_frame, sample_sites
 from pyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
+from split_common.row_independence import Verdict
 from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
@@ -34,7 +35,8 @@ def to_inference_data(
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
     The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
-    The model is run for them on the rows of one subset at a time.
+    The model is run for them on the rows of one subset at a time. The attribute ``split`` of the posterior says whether
+    the rows were proved to be independent of one another.
 
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with a kernel of this package.
@@ -82,8 +84,12 @@ def to_inference_data(
         groups["posterior_predictive"] = {
             name: x.detach().cpu().numpy().reshape(*shape, *x.shape[1:]) for name, x in posterior_predictive.items()
         }
-    groups.update(_observations(mcmc, draws, log_likelihood))
-    return _from_dict({name: group for name, group in groups.items() if group}, options)
+    observed, verdict = _observations(mcmc, draws, log_likelihood)
+    groups.update(observed)
+    found = _from_dict({name: group for name, group in groups.items() if group}, options)
+    if verdict is not None:
+        found["posterior"].attrs["split"] = str(verdict)
+    return found
 
 
 def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
@@ -96,12 +102,14 @@ def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
     return statistics
 
 
-def _observations(mcmc: MCMC, draws: dict[str, Tensor], log_likelihood: bool) -> dict[str, dict[str, np.ndarray]]:
-    """The groups of what the model observes on the data of the run; none where they are out of reach."""
+def _observations(
+    mcmc: MCMC, draws: dict[str, Tensor], log_likelihood: bool
+) -> tuple[dict[str, dict[str, np.ndarray]], Verdict | None]:
+    """The groups of what the model observes on the data of the run, and how it divides; none where out of reach."""
     if mcmc.kernel.model is None:
         if log_likelihood:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-        return {}
+        return {}, None
     try:
         observations = Observations.of(mcmc)
         groups = {"observed_data": observations.values(draws)}
@@ -110,10 +118,10 @@ def _observations(mcmc: MCMC, draws: dict[str, Tensor], log_likelihood: bool) ->
         if log_likelihood:
             raise ValueError(f"log_likelihood=True cannot be had, as {reason}") from error
         warnings.warn(f"observed_data are left out, as {reason}", stacklevel=3)
-        return {}
+        return {}, None
     if log_likelihood:
         groups["log_likelihood"] = observations.log_likelihoods(draws)
-    return groups
+    return groups, observations.verdict
 
 
 class Observations:
@@ -122,13 +130,18 @@ class Observations:
     Args:
         split: how the model divides.
         density: its density on the data of a run.
+
+    Attributes:
+        verdict: whether the model's rows are independent of one another.
     """
 
     def __init__(self, split: ModelSplit, density: ModelDensity):
+        self.verdict = split.verdict
         self._density, self._plate, self._latents = density, density.plate, set(split.site_sizes)
         self._discrete = [site.name for site in split.sites if site.discrete]
         inside = [site for site in split.sites if self._plate in site.plates]
-        if any(site.plates[self._plate] is None for site in inside):  # one site for each row: they are not joined
+        # one site for each row: they are not joined; what is held rests on all rows
+        if any(site.plates[self._plate] is None for site in inside) or split.verdict.held:
             self._blocks = [RowBlock(torch.arange(split.layout.num_rows))]
         else:
             self._blocks = [RowBlock(torch.as_tensor(split.layout.rows(m))) for m in range(split.layout.num_subsets)]

@@ -376,15 +376,16 @@ class ModelSplit:
 
         And what is held, where it is proved.
         """
+        sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
         held: dict[Any, HeldValue | HeldNumber] = {}
         num_steps = 0
-        for size in sorted({*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}):
+        for size in sorted(sizes):
             proof = prove(density, density.arguments.data, z, size)
             if proof.verdict.kind != PROVED:
                 return proof.verdict, NOTHING_HELD
             held |= proof.held
             num_steps = proof.num_steps
-        verdict = Verdict(PROVED, held=reasons(held.values()))
+        verdict = Verdict(PROVED, "" if sizes else "nothing is divided", held=reasons(held.values()))
         if self._prior_rows is not None:
             outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
             if outside.kind != PROVED:
@@ -420,7 +421,7 @@ def _ways(model: Callable[..., Any], has_rows: bool, jit_compile: bool) -> list[
 
 def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Position) -> Held:
     """Results, whose place ends in a number, and arguments, whose place ends in a name."""
-    values = tuple((place, value) for place, value in held.items() if isinstance(place[1], int))
+    values = tuple((place, value) for place, value in held.items() if isinstance(value, HeldValue))
     numbers: dict[int, tuple[tuple[str, Any], ...]] = {}
     for place, value in held.items():
         if isinstance(value, HeldNumber):

@@ -1,8 +1,8 @@
 """A split proved, or refuted, from the model's expression.
 
-``MIXING`` are models whose rows rest on one another, ``HONEST`` their twins: rows that are each for themselves. The first
-are refused where what mixes rows rests on parameters, and otherwise it is held; all of the second are proved with nothing
-held. What is proved adds up to the host's potential at random points.
+``MIXING`` are models whose rows rest on one another, ``HONEST`` their twins: rows that are each for themselves. The
+first are refused where what mixes rows rests on parameters, and otherwise it is held; all of the second are proved with
+nothing held. What is proved adds up to the host's potential at random points.
 """
 
 import re
