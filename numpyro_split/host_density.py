@@ -120,7 +120,7 @@ class HostDensity:
         return [log_prob_of(site) for site in self.prior_sites(z, data).values()]
 
     def prior_sites(self, z: Position, data: Data) -> Trace:
-        """The sample sites whose log-probabilities are the terms of :meth:`prior`, by name."""
+        """The latent sites and their Jacobians, whose log-probabilities are the terms of :meth:`prior`."""
         return {site["name"]: site for site in self._sites(z, data) if self._is_prior(site)}
 
     def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
