@@ -12,7 +12,7 @@ sites' terms: a factor of every summand, which comes out of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyro
@@ -96,18 +96,20 @@ class HostDensity:
         """Terms of the latent sites, Jacobians included."""
         model_trace, constrained = self._trace(self._run, z, data)
         names = self.parts.prior_sites
-        return _total(_with_log_prob(model_trace, names)) + self._jacobians(z, constrained, names)
+        return _log_prob(model_trace, names) + self._jacobians(z, constrained, names)
 
     def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
-        """The sample sites whose log-probabilities are the terms of :meth:`prior`, with these."""
-        return _with_log_prob(self._trace(self._run, z, data)[0], self.parts.prior_sites)
+        """The latent sites, whose log-probabilities are the terms of :meth:`prior`, with these."""
+        model_trace, names = self._trace(self._run, z, data)[0], self.parts.prior_sites
+        _log_prob(model_trace, names)
+        return {name: site for name, site in sample_sites(model_trace).items() if name in names}
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """All other terms."""
         names, evaluator = self.parts.prior_sites, self.parts.evaluator
         if evaluator is None:
             model_trace, _ = self._trace(self._run, z, data)
-            return _total(_with_log_prob(model_trace, sample_sites(model_trace).keys() - names))
+            return _log_prob(model_trace, sample_sites(model_trace).keys() - names)
         model_trace, constrained = self._trace(_WithoutTerms(names)(self._run), z, data)
         with pyro.validation_enabled(False):
             total = torch.as_tensor(evaluator.log_prob(model_trace)).sum(dtype=torch.float64)
@@ -140,7 +142,7 @@ class HostDensity:
             return sites
         return {name: site for name, site in sites.items() if name in self.parts.prior_sites}
 
-    def _jacobians(self, z: Position, constrained: Position, names: Collection[str]) -> Tensor:
+    def _jacobians(self, z: Position, constrained: Position, names: Any) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)
         for name, u in z.items():
             if name in names:
@@ -157,13 +159,9 @@ class HostDensity:
             return poutine.trace(poutine.condition(model, constrained)).get_trace(*args, **kwargs), constrained
 
 
-def _with_log_prob(model_trace: Any, names: Collection[str]) -> dict[str, Any]:
-    """Some sites of a trace, in the model's order, with their log-probabilities."""
+def _log_prob(model_trace: Any, names: Any) -> Tensor:
+    """Sum of the log-probabilities of some sites."""
     with pyro.validation_enabled(False):
         model_trace.compute_log_prob(lambda name, site: name in names)
-    return {name: site for name, site in model_trace.nodes.items() if name in names}
-
-
-def _total(sites: dict[str, Any]) -> Tensor:
-    terms = (site["log_prob"].sum(dtype=torch.float64) for site in sites.values())
+    terms = (model_trace.nodes[name]["log_prob"].sum(dtype=torch.float64) for name in names)
     return sum(terms, torch.zeros((), dtype=torch.float64))
