@@ -177,7 +177,7 @@ def _numbers_in_float64(
     wide = lambda x: jnp.asarray(np.asarray(x).astype(np.float64) if x.dtype.kind == "f" else x)  # noqa: E731
     try:
         with jax.enable_x64(True):
-            return _numbers(density, *jax.tree.map(wide, (data, points)), with_grad)
+            return _numbers(density, jax.tree.map(wide, data), jax.tree.map(wide, points), with_grad)
     except (TypeError, ValueError):
         return None
 

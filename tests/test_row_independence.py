@@ -90,6 +90,15 @@ MIXING = {
         dist.Normal(jnp.where(jnp.arange(len(y)) < 2, 0.0, X @ w), s),
         y,
     ),
+    "the first row overwritten": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X @ w).at[0].set(0.0), s), y),
+    "pooled": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.reduce_window(X @ w, -jnp.inf, lax.max, (2,), (1,), "SAME"), s),
+        y,
+    ),
+    "Fourier transform of predictions": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.real(jnp.fft.fft(X @ w)), s),
+        y,
+    ),
     "whitened": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ jnp.linalg.inv(X.T @ X) @ w, s), y),
 }
 HONEST = {
@@ -162,6 +171,23 @@ HONEST = {
     ),
     "binomial": lambda X, y, g, lab, w, t, s, i: (dist.Binomial(10, logits=X @ w), g),
     "interpolated": lambda X, y, g, lab, w, t, s, i: (dist.Normal(jnp.interp(y, jnp.linspace(-3, 3, 4), t), s), y),
+    "a column overwritten": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X.at[:, 0].set(1.0) @ w, s), y),
+    "columns put into more": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.zeros((X.shape[0], 5)).at[:, 1:4].add(X * w)[:, :3].sum(1), s),
+        y,
+    ),
+    "convolved rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.conv_general_dilated(X[:, None], w[None, None], (1,), "SAME").sum((1, 2)), s),
+        y,
+    ),
+    "pooled rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(lax.reduce_window(X * w, -jnp.inf, lax.max, (1, 2), (1, 1), "VALID").sum(1), s),
+        y,
+    ),
+    "Fourier transform of rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.real(jnp.fft.fft(X, axis=1)) @ w, s),
+        y,
+    ),
     "Weibull": lambda X, y, g, lab, w, t, s, i: (dist.Weibull(jnp.exp(X @ w), 1 + s), jnp.exp(y)),
     "Dirichlet-multinomial": lambda X, y, g, lab, w, t, s, i: (
         dist.DirichletMultinomial(jnp.exp(X * w), 6),
@@ -198,7 +224,18 @@ def verdict(model, args, plate=None):
 
 
 # what mixes rows in these rests on parameters, or on the number of a cut row beside them
-REFUSED = ["summed up", "softmax over rows", "by the norm", "plus a count", "batch norm", "Gram matrix", "convolved"]
+REFUSED = [
+    "summed up",
+    "softmax over rows",
+    "by the norm",
+    "plus a count",
+    "batch norm",
+    "Gram matrix",
+    "convolved",
+    "the first row overwritten",
+    "pooled",
+    "Fourier transform of predictions",
+]
 HELD = [name for name in MIXING if name not in REFUSED]
 
 
