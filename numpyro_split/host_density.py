@@ -107,7 +107,7 @@ class HostDensity:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.program, self.parts.prior_sites, self.arguments.structure
+        return self.program, self.parts.prior_sites, self.parts.enumerated is None, self.arguments.structure
 
     def for_program(self, program: str) -> HostDensity:
         """The same density, known to compute what ``program`` is the digest of."""

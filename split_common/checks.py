@@ -158,7 +158,7 @@ def check_no_discrete(sites: Sequence[str]) -> None:
         raise ModelNotSplittableError(
             f"every latent site must be continuous, got discrete latent sites {list(sites)}; marginalise them: "
             "write a mixture as MixtureSameFamily, or sum the likelihood over their values yourself (logsumexp, in a "
-            f"factor or a distribution of your own); {WHOLE_RUNS}, if need be summing over their values"
+            f"factor or a distribution of your own); {WHOLE_RUNS}, summing over finitely many values"
         )
 
 

@@ -75,7 +75,8 @@ def _advice(observed: Sequence[Observation], package: str) -> str:
         return f"{names} is observed in the steps of a scan, which rest on one another, so that it does not divide"
     shapes = [(*site.batch_shape, *site.event_shape) for site in observed]
     if () in shapes or len({site.batch_shape[:1] for site in observed}) > 1:
-        return f"the observed sites {names} have no rows in common that a plate could hold"
+        sites = f"the site {names} has no rows" if len(observed) == 1 else f"the sites {names} have no rows in common"
+        return f"{sites} that a plate could hold"
     sites = f"the site {observed[0].name!r}" if len(observed) == 1 else f"the sites {names}"
     first = observed[0]
     if first.batch_shape:
