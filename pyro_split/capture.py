@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
-import pyro
 import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from pyro_split.running import unvalidated
 
 Function = Callable[..., Tensor]
 
@@ -73,13 +74,13 @@ class ValueAndGrad:
             return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
 
     def _replay(self, with_grad: bool, tensors: Sequence[Tensor]) -> list[Tensor]:
-        with pyro.validation_enabled(False):
+        with unvalidated():
             return self._evaluate_grad(*tensors) if with_grad else self._evaluate(*tensors)
 
     def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
         evaluate = self._evaluate_grad if with_grad else self._evaluate
         try:
-            with pyro.validation_enabled(False), unlogged():
+            with unvalidated(), unlogged():
                 graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -131,7 +132,7 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
     Raises:
         Exception: whatever the function raises where its operations cannot be traced.
     """
-    with torch.no_grad(), pyro.validation_enabled(False), unlogged():
+    with torch.no_grad(), unvalidated(), unlogged():
         # a tensor written in place would hide where its values come from
         traced = make_fx(functionalize(function), tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     nodes = list(traced.graph.nodes)
@@ -144,7 +145,7 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
 
 def reaches(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
     """Whether autograd finds a way from a function's value to any of its leading tensors, of whatever derivative."""
-    with torch.enable_grad(), pyro.validation_enabled(False):
+    with torch.enable_grad(), unvalidated():
         arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
         value = function(*arguments, *tensors[num_arguments:])
         if not value.requires_grad:
