@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
-import pyro
 import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
@@ -24,6 +23,8 @@ from torch.func import functionalize
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
+
+from pyro_split.running import unvalidated
 
 Function = Callable[..., Tensor]
 
@@ -79,7 +80,7 @@ class ValueAndGrad:
             return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
 
     def _replay(self, with_grad: bool, *tensors: Tensor) -> list[Tensor]:
-        with pyro.validation_enabled(False):
+        with unvalidated():
             return self._evaluate(with_grad, self._function, *tensors)
 
     def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
@@ -137,7 +138,7 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
 
 
 def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
-    with pyro.validation_enabled(False), unlogged(), OnlyTensors():
+    with unvalidated(), unlogged(), OnlyTensors():
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     for node in graph.graph.find_nodes(op="get_attr"):
         if isinstance(getattr(graph, node.target), FakeTensor):

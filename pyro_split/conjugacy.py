@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from pyro_split.capture import graph_of, unlogged
 from pyro_split.densities import Position
+from pyro_split.running import unvalidated
 from pyro_split.splitting import ModelSplit
 from split_common.checks import first_line
 from split_common.conjugacy import PARAMETERS, Free, Log, Other, Term, Value, not_conjugate, result
@@ -106,7 +106,7 @@ def _in_numbers(site: dict[str, Any]) -> dict[str, Tensor]:
 
 def _have_gradients(run: Any, z: Position, data: Sequence[Tensor], precisions: Sequence[str]) -> list[bool]:
     """Of each tensor whether autograd finds a way to a precision, on shapes alone: the graph does not show no_grad."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, unlogged(), pyro.validation_enabled(False):
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, unlogged(), unvalidated():
         leaves = [fake.from_tensor(u.detach()).requires_grad_(name in precisions) for name, u in z.items()]
         with torch.enable_grad():
             return [x.requires_grad for x in run(*leaves, *(fake.from_tensor(x) for x in data))]

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import split_common
 from pyro_split.capture import unlogged
+from pyro_split.running import unvalidated
 from split_common.checks import first_line
 
 PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
@@ -158,7 +159,7 @@ class FlatProgram:
 def _on_shapes() -> Iterator[None]:
     """Run without values, and leave Pyro's parameters as they are."""
     store = pyro.get_param_store()
-    with store.scope(store.get_state()), unlogged(), pyro.validation_enabled(False), torch.no_grad():
+    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad():
         with FakeTensorMode(allow_non_fake_inputs=True):
             yield
 

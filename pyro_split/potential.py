@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pyro_split.arguments import FORMS
 from pyro_split.capture import ValueAndGrad, uses
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
+from split_common.containers import Given
 from split_common.subsets import SubsetLayout
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
@@ -52,6 +54,8 @@ class SplitPotential:
         >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
         3.5
     """
+
+    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which are read from
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True):
         self._density, self._data, self._jit_compile = density, data, jit_compile
@@ -96,13 +100,15 @@ class SplitPotential:
         """
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
-        leaves, treedef = pytree.tree_flatten(data)
-        leaves = [torch.as_tensor(leaf) for leaf in leaves]
+        leaves, treedef = pytree.tree_flatten(FORMS.open(None, (data,), {})[0][0])
+        leaves = [torch.as_tensor(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one tensor, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
-        return cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+        potential.held = data
+        return potential
 
     @property
     def num_subsets(self) -> int:
