@@ -1,8 +1,8 @@
 """How long a proof takes that a model's rows are independent, in both packages.
 
 ``python -m benchmarks.row_proof`` prints seconds (minimum, median and maximum of 5) of one proof, in which the model is
-run on shapes twice and both lists of operations are walked: of a logistic regression on 10⁶ rows of 50 numbers, and of a
-residual network of 18 layers and 11 million parameters on images of 32 x 32 x 3. ``--rows`` takes another number.
+run on shapes twice and both lists of operations are walked: of a logistic regression on 10⁶ rows of 50 numbers, and of
+a residual network of 18 layers and 11 million parameters on images of 32 x 32 x 3. ``--rows`` takes another number.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 On the rows of a subset such a value would be another one, and the model another model. So where a model reads, it is
 run once on all rows, and what it read there is what it reads on any rows, each reading known by its place in the code
-and by how often that place was passed before. Readings that rest on parameters are left alone: they are made anew in each run,
-as on the host. Which these are is seen from the operations of that one run, value by value.
+and by how often that place was passed before. Readings that rest on parameters are left alone: they are made anew in
+each run, as on the host. Which these are is seen from the operations of that one run, value by value.
 """
 
 from __future__ import annotations
