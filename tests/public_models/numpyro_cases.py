@@ -137,7 +137,7 @@ EXAMPLES = [
         for name in ("fully_pooled", "not_pooled", "partially_pooled", "partially_pooled_with_logit")
     ),
     example("bnn", "model", lambda m: call(*m.get_data(N=24)[:2], 4)),
-    *(c for k in range(1, 6) for c in whole(example, "capture_recapture", f"model_{k}", captures)),
+    *(c for k in (1, 3, 4, 5) for c in whole(example, "capture_recapture", f"model_{k}", captures)),
     example("covtype", "model", lambda m: call(*map(jnp.asarray, regression(60, 5, "binary")))),
     *whole(example, "dais_demo", "model", lambda m: call(*m.get_data(N=8))),
     *whole(example, "funnel", "model", lambda m: call()),

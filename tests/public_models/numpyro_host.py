@@ -96,8 +96,8 @@ def _points(model: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, np.
     start, unravel = ravel_pytree(info.param_info.z)
     potential = jax.jit(lambda u: info.potential_fn(unravel(u)))
     mode = _descend(lambda u: info.potential_fn(unravel(u)), start)
-    scattered = mode + 0.1 * random.normal(random.key(2), (4 * NUM_POINTS, start.size))
-    points = jnp.concatenate([start[None], mode[None], scattered])
+    around = jnp.tile(jnp.stack([mode, start]), (2 * NUM_POINTS, 1))
+    points = jnp.stack([start, mode, *(around + 0.1 * random.normal(random.key(2), around.shape))])
     host = np.array([potential(u) for u in points])
     kept = np.flatnonzero(np.isfinite(host))[:NUM_POINTS]
     return jax.vmap(unravel)(points[kept]), host[kept]
