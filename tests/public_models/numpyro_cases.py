@@ -57,9 +57,11 @@ def regression(num_rows=40, num_columns=3, kind="normal"):
 # --- examples -----------------------------------------------------------------------------------------------------
 
 
-def at_bats(_, **kwargs):
+def at_bats(_):
+    """Eighteen players of different strength."""
     draw = rng()
-    return call(jnp.full(18, 45), jnp.asarray(draw.binomial(45, 0.27, 18)), **kwargs)
+    strength = 1 / (1 + np.exp(1 - 0.7 * draw.normal(size=18)))
+    return call(jnp.full(18, 45), jnp.asarray(draw.binomial(45, strength)))
 
 
 def captures(_):
@@ -402,11 +404,11 @@ TUTORIALS = [
         label="conditioned_linear_model",
     ),
     *whole(tutorial, "effect_handlers", "model_with_param", lambda m: call(0.5), label="one value"),
-    tutorial("effect_handlers", "model_with_param", lambda m: call(jnp.linspace(-1, 1, 20))),
+    tutorial("effect_handlers", "model_with_param", lambda m: call(jnp.asarray(rng().normal(size=20)))),
     tutorial(
         "effect_handlers",
         lambda m: _lifted(m.model_with_param),
-        lambda m: call(jnp.linspace(-1, 1, 20)),
+        lambda m: call(jnp.asarray(rng().normal(size=20))),
         label="lifted_model",
     ),
     *whole(tutorial, "effect_handlers", "composed_model", lambda m: call()),
