@@ -16,7 +16,6 @@ from numpyro.infer.util import initialize_model
 from numpyro.optim import Adam
 
 from numpyro_split import SplitNUTS
-from numpyro_split.splitting import ModelSplit
 from tests.public_models.case import Case
 from tests.public_models.origin import Unavailable
 
@@ -47,17 +46,9 @@ def refusal(case: Case) -> Exception | None:
 def verdict(case: Case) -> Any:
     """Whether the split is proved."""
     model, args, kwargs = case.build()
-    return ModelSplit.find(
-        model,
-        args,
-        kwargs,
-        num_subsets=case.num_subsets,
-        plate=case.plate,
-        data_axes=case.data_axes,
-        subset_order="sequential",
-        init_strategy=init_to_uniform,
-        program=None,
-    ).verdict
+    kernel = _kernel(case, model)
+    kernel.init(random.key(1), 0, None, args, kwargs)
+    return kernel._prepared.latest()._known_split.verdict
 
 
 def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
