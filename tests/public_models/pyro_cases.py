@@ -6,7 +6,6 @@ needs a network or a file, and with fewer rows where the origin's would only cos
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import pyro
 import torch
 from pyro import poutine
+from pyro.infer.autoguide import init_to_uniform, init_to_value
 
 from tests.public_models.pyro_models import (
     baseball,
@@ -80,13 +80,15 @@ class Case(NamedTuple):
 
     Attributes:
         name: of the file, and of the model where the file holds several.
-        model: the model as it was published, or the function that its origin makes of it.
-        arguments: makes positional and keyword arguments.
+        model: the model as it was published, or what its origin makes of it.
+        arguments: makes positional and keyword arguments, and sets the globals that the model reads.
         num_subsets: M.
         expected: "right" (the split's potential is the host's own) or "refused" (before sampling, with an error).
-        words: what the error must say, where it is refused.
-        divides: whether the likelihood is a sum over the rows of a plate, given as the model has it.
-        options: ``plate`` and ``data_axes``, where a user must give them.
+        words: a regular expression that the message of a refusal must match.
+        plate: the data plate, where it has to be named.
+        data_axes: the axes of the rows, where they have to be named.
+        init_strategy: where the chain starts, where most of the model's states are impossible.
+        host: which host the model is written for.
     """
 
     name: str
@@ -94,9 +96,20 @@ class Case(NamedTuple):
     arguments: Callable[[], Arguments]
     num_subsets: int = 4
     expected: str = "right"
-    words: tuple[str, ...] = ()
-    divides: bool = True
-    options: dict[str, Any] = {}  # noqa: RUF012
+    words: str = ""
+    plate: str | None = None
+    data_axes: dict[str, int | None] | None = None
+    init_strategy: Callable[..., Any] = init_to_uniform
+    host: str = "pyro"
+
+    @property
+    def divides(self) -> bool:
+        """Whether the model divides over rows."""
+        return self.num_subsets > 1 and self.expected == "right"
+
+    def build(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The model, its positional and its keyword arguments."""
+        return self.model, *self.arguments()
 
 
 def _given(*args: Any, **kwargs: Any) -> Callable[[], Arguments]:
@@ -165,7 +178,13 @@ def _seals() -> Arguments:
 def _epidemic(population: int, days: int) -> Arguments:
     """Few new infections; the example's global ``args`` hold the population too."""
     sir_hmc.args = SimpleNamespace(population=population, recovery_time=7.0)
-    return (sir_hmc.args, torch.tensor([1.0, 0.0, 2.0, 1.0, 1.0, 0.0][:days])), {}
+    return (sir_hmc.args, torch.tensor([1.0, 0.0, 1.0, 2.0, 1.0, 0.0][:days])), {}
+
+
+def _feasible_start(site: dict[str, Any] | None = None) -> Any:
+    """Where the example itself starts: most states of an epidemic are impossible."""
+    args, data = _epidemic(50, 6)[0]
+    return init_to_value(site, sir_hmc.heuristic_init(args, data))
 
 
 def _small_gamma_def() -> Callable[..., Any]:
@@ -181,7 +200,15 @@ def _gamma_def_faces() -> Arguments:
 
 def _interactions() -> Arguments:
     X = _normal(15, 4)
-    hypers = {"expected_sparsity": 2.0, "alpha1": 3.0, "beta1": 1.0, "alpha2": 3.0, "beta2": 1.0, "alpha3": 1.0, "c": 1.0}
+    hypers = {
+        "expected_sparsity": 2.0,
+        "alpha1": 3.0,
+        "beta1": 1.0,
+        "alpha2": 3.0,
+        "beta2": 1.0,
+        "alpha3": 1.0,
+        "c": 1.0,
+    }
     return (X, X[:, 0] - 2 * X[:, 1] + X[:, 0] * X[:, 1], {k: torch.tensor(v) for k, v in hypers.items()}), {}
 
 
@@ -209,7 +236,10 @@ def _rugged_matrix() -> Arguments:
 
 def _clusters() -> Arguments:
     """As many points as the first data of the tutorial, thinned; its globals with them."""
-    module, centers = tutorial_dirichlet_process_mixture_gaussian, torch.tensor([[-8.0, -8], [8, 8], [1.5, 2], [-0.5, 1]])
+    module, centers = (
+        tutorial_dirichlet_process_mixture_gaussian,
+        torch.tensor([[-8.0, -8], [8, 8], [1.5, 2], [-0.5, 1]]),
+    )
     data = centers.repeat(5, 1) + _normal(20, 2)
     module.T, module.alpha, module.N = 3, 0.1, len(data)
     return (data,), {}
@@ -258,127 +288,25 @@ def _mutations(sparse: bool = False) -> Arguments:
     return (dataset,), {}
 
 
+def _tiny_epidemic() -> Arguments:
+    return _epidemic(3, 3)
 
 
-DISCRETE = ("discrete latent sites", "num_subsets=1")
-NO_PLATE = ("plate", "num_subsets=1")
-MIXED = ("num_subsets=1",)
+def _small_epidemic() -> Arguments:
+    return _epidemic(50, 6)
 
 
-def _whole(name: str, model: Callable[..., Any], arguments: Callable[[], Arguments], words: tuple[str, ...]) -> list[Case]:
-    """A model that does not divide: refused with several subsets, and run as it is with one."""
-    return [
-        Case(name, model, arguments, 3, "refused", words, divides=False),
-        Case(f"{name}-whole", model, arguments, 1, divides=False),
-    ]
+TOSSES = torch.tensor([1.0] * 6 + [0.0] * 4)
 
 
-def _examples() -> list[Case]:
-    scheme = functools.partial(_chorales)
-    cases = [
-        Case(f"baseball-{name}", getattr(baseball, name), _batting)
-        for name in ("fully_pooled", "not_pooled", "partially_pooled", "partially_pooled_with_logit")
-    ]
-    for i in range(1, 6):
-        model = getattr(capture_recapture_cjs, f"model_{i}")
-        cases += _whole(f"capture_recapture_cjs-{i}", model, _captures, DISCRETE)
-    school = (eight_schools_mcmc.model, eight_schools_data.sigma, eight_schools_data.y)
-    cases += _whole("eight_schools_mcmc", eight_schools_mcmc.conditioned_model, _given(*school), NO_PLATE)
-    cases += _whole("eight_schools_svi", eight_schools_svi.model, _given(eight_schools_svi.data), MIXED)
-    for i in range(6):
-        cases += _whole(f"hmm-{i}", getattr(hmm, f"model_{i}"), scheme, DISCRETE)
-    cases.append(Case("hmm-7", hmm.model_7, scheme, 3, options={"plate": "sequences"}))
-    cases += _whole("lda", lda.model, _documents, DISCRETE)
-    cases.append(Case("lkj", lkj.model, _given(_normal(40, 3).double())))
-    cases.append(Case("minipyro", minipyro.model, _given(_normal(100) + 3.0)))
-    cases += _whole("mixed_hmm", mixed_hmm.model_generic, _seals, DISCRETE)
-    cases += _whole("neutra", neutra.model, _given(1.15, 1.0), NO_PLATE)
-    tiny, small = functools.partial(_epidemic, 3, 3), functools.partial(_epidemic, 50, 6)
-    cases += _whole("sir_hmc-reparameterized", sir_hmc.reparameterized_discrete_model, tiny, DISCRETE)
-    cases += _whole("sir_hmc-continuous", sir_hmc.continuous_model, small, DISCRETE)
-    cases += _whole("sir_hmc-vectorized", sir_hmc.vectorized_model, small, NO_PLATE)
-    cases.append(Case("sparse_gamma_def", _small_gamma_def(), _gamma_def_faces, 3))
-    cases += _whole("sparse_regression", sparse_regression.model, _interactions, NO_PLATE)
-    for module in (svi_horovod, svi_lightning, svi_torch):
-        cases.append(Case(module.__name__.rsplit(".", 1)[1], module.Model(40), _covariates))
-    toy = toy_mixture_model_discrete_enumeration
-    return cases + _whole("toy_mixture_model_discrete_enumeration", toy.model, _chain_of_flips, DISCRETE)
+def _measured(model: Callable[..., Any]) -> Callable[..., Any]:
+    """The model with the tutorial's measurement."""
+    return poutine.condition(model, data={"measurement": torch.tensor(9.5)})
 
 
-def _tutorials() -> list[Case]:
-    tails = torch.tensor([1.0] * 6 + [0.0] * 4)
-    bayesian = tutorial_bayesian_regression.BayesianRegression(3, 1)
-    scale = tutorial_intro_part_ii
-    measured = {"measurement": torch.tensor(9.5)}
-    conditioned = poutine.condition(tutorial_effect_handlers.scale, data=measured)
-    biased = poutine.condition(tutorial_effect_handlers_biased_scale.biased_scale, data=measured)
-    growth, fairness, modules = tutorial_logistic_growth, tutorial_mle_map, tutorial_modules
-    clusters = tutorial_dirichlet_process_mixture_gaussian.model
-    spots = tutorial_dirichlet_process_mixture_poisson.model
-    words = tutorial_enumeration_hmm.hmm_model
-    by_region = {"plate": "region", "data_axes": {"counts": 1}}
-    flow = tutorial_svi_flow_guide
-    x_star = flow.likelihood(_normal(12, 3)).mean + 0.1 * _normal(5, 12, 2, seed=1)
-    return [
-        Case("tutorial_bayesian_regression", bayesian, _rugged_matrix),
-        Case("tutorial_bayesian_regression_ii", tutorial_bayesian_regression_ii.model, _given(*_rugged())),
-        Case("tutorial_boosting_bbvi", tutorial_boosting_bbvi.model, _given(4.0 + 0.1 * _normal(20))),
-        *_whole("tutorial_csis", tutorial_csis.model, _scores, NO_PLATE),
-        *_whole("tutorial_dirichlet_process_mixture_gaussian", clusters, _clusters, DISCRETE),
-        *_whole("tutorial_dirichlet_process_mixture_poisson", spots, _sunspots, DISCRETE),
-        Case("tutorial_easyguide", tutorial_easyguide.model, _votes, options={"data_axes": {"batch": 1, "subsample": 0}}),
-        *_whole("tutorial_effect_handlers", conditioned, _given(8.5), NO_PLATE),
-        *_whole("tutorial_effect_handlers_biased_scale", biased, _given(8.5), NO_PLATE),
-        *_whole("tutorial_enumeration_plates", tutorial_enumeration_plates.model, _given(), DISCRETE),
-        *_whole("tutorial_enumeration_mixture", tutorial_enumeration_mixture.model, _given(_normal(10)), DISCRETE),
-        *_whole("tutorial_enumeration_hmm", words, _given(_integers(3, 6), 3, 4), DISCRETE),
-        *_whole("tutorial_gmm", tutorial_gmm.model, _given(tutorial_gmm.data), DISCRETE),
-        Case("tutorial_intro_long", tutorial_intro_long.model, _given(*_rugged())),
-        *_whole("tutorial_intro_part_ii-conditioned_scale", scale.conditioned_scale, _given(8.5), NO_PLATE),
-        *_whole(
-            "tutorial_intro_part_ii-deferred_conditioned_scale",
-            scale.deferred_conditioned_scale,
-            _given(torch.tensor(9.5), 8.5),
-            NO_PLATE,
-        ),
-        *_whole("tutorial_intro_part_ii-scale_obs", scale.scale_obs, _given(8.5), NO_PLATE),
-        Case("tutorial_jit", tutorial_jit.model, _given(0.5 + 2.0 * _normal(100))),
-        *_whole("tutorial_jit_hmm", tutorial_jit_hmm.model, _given(_normal(6), 10, 6, 3), DISCRETE),
-        *_whole("tutorial_logistic_growth-basic", growth.basic_model, _strains, MIXED),
-        Case("tutorial_logistic_growth-regional", growth.regional_model, _six_regions, 3, options=by_region),
-        Case("tutorial_logistic_growth-regional2", growth.regional_model2, _six_regions, 3, options=by_region),
-        Case("tutorial_mle_map-original", fairness.original_model, _given(tails)),
-        Case("tutorial_mle_map-masked", fairness.masked_model, _given(tails)),
-        Case("tutorial_mle_map-uniform_prior", fairness.original_model_uniform_prior, _given(tails)),
-        Case("tutorial_model_rendering_plate", tutorial_model_rendering_plate.model, _given(1.0 + _normal(10))),
-        *_whole("tutorial_model_rendering_mace", tutorial_model_rendering_mace.mace, _annotations, DISCRETE),
-        Case("tutorial_model_rendering_params", tutorial_model_rendering_params.model, _given(1.0 + _normal(10))),
-        *_whole(
-            "tutorial_model_rendering_overlapping_plates",
-            tutorial_model_rendering_overlapping_plates.model,
-            _given(),
-            MIXED,
-        ),
-        Case("tutorial_model_rendering_semisupervised", tutorial_model_rendering_semisupervised.model, _pairs, 2),
-        Case(
-            "tutorial_model_rendering_deterministic",
-            tutorial_model_rendering_deterministic.model_deterministic,
-            _given(1.0 + _normal(10)),
-        ),
-        Case("tutorial_modules-GlobalModel", modules.GlobalModel(), _given(1.0 + _normal(12))),
-        Case("tutorial_modules-LocalModel", modules.LocalModel(), _given(1.0 + _normal(12))),
-        Case("tutorial_modules-Model", modules.Model(5, 2), _given(_normal(12, 5), _normal(12, 2, seed=1))),
-        Case("tutorial_predictive_deterministic", tutorial_predictive_deterministic.model, _counts_of_features),
-        *_whole("tutorial_prior_predictive", tutorial_prior_predictive.model2, _series, MIXED),
-        *_whole("tutorial_prodlda_counts", tutorial_prodlda_counts.model, _given(tutorial_prodlda_counts.counts), NO_PLATE),
-        Case("tutorial_prodlda_dice", tutorial_prodlda_dice.model, _given(tutorial_prodlda_counts.data - 1)),
-        *_whole("tutorial_stable", tutorial_stable.reparam_model, _returns, NO_PLATE),
-        Case("tutorial_svi_flow_guide", flow.model, _given(x_star), options={"plate": "data", "data_axes": {"x": 1}}),
-        *_whole("tutorial_svi_part_i", tutorial_svi_part_i.model, _given(list(tails)), NO_PLATE),
-        *_whole("tutorial_svi_part_iii", tutorial_svi_part_iii.BernoulliBetaExample(10).model, _given(False), MIXED),
-        *_whole("tutorial_workflow", tutorial_workflow.model, _mutations, MIXED),
-        *_whole("tutorial_workflow_sparse", tutorial_workflow_sparse.model, _sparse_mutations, NO_PLATE),
-    ]
+def _signals() -> Arguments:
+    """Five noisy observations of each of twelve points."""
+    return (_normal(12, 3)[:, :2] + 0.1 * _normal(5, 12, 2, seed=1),), {}
 
 
 def _scores() -> Arguments:
@@ -401,4 +329,148 @@ def _sparse_mutations() -> Arguments:
     return _mutations(sparse=True)
 
 
-CASES = _examples() + _tutorials()
+TAKES_WHOLE = "num_subsets=1"  # what the refusal of a model that does not divide must point to
+NAMES_PLATE = "plate must be given"
+NAMES_AXES = "data_axes"
+
+
+def _whole(name: str, model: Callable[..., Any], arguments: Callable[[], Arguments], **options: Any) -> list[Case]:
+    """A model that does not divide: refused with several subsets, and run as it is with one."""
+    return [
+        Case(f"{name} M=3", model, arguments, 3, "refused", TAKES_WHOLE, **options),
+        Case(f"{name} M=1", model, arguments, 1, **options),
+    ]
+
+
+def _told(
+    name: str, model: Callable[..., Any], arguments: Callable[[], Arguments], words: str, **options: Any
+) -> list[Case]:
+    """A model that divides once the user has named plate and axes, which the refusal before that must ask for."""
+    plate = options.get("plate") if words == NAMES_AXES else None
+    return [
+        Case(f"{name} untold", model, arguments, 3, "refused", words, plate=plate),
+        Case(name, model, arguments, 3, **options),
+    ]
+
+
+EXAMPLES = [
+    *(
+        Case(f"baseball-{name}", getattr(baseball, name), _batting)
+        for name in ("fully_pooled", "not_pooled", "partially_pooled", "partially_pooled_with_logit")
+    ),
+    *(
+        case
+        for i in range(1, 6)
+        for case in _whole(f"capture_recapture_cjs-{i}", getattr(capture_recapture_cjs, f"model_{i}"), _captures)
+    ),
+    *_whole(
+        "eight_schools_mcmc",
+        eight_schools_mcmc.conditioned_model,
+        _given(eight_schools_mcmc.model, eight_schools_data.sigma, eight_schools_data.y),
+    ),
+    *_whole("eight_schools_svi", eight_schools_svi.model, _given(eight_schools_svi.data)),
+    *(case for i in range(6) for case in _whole(f"hmm-{i}", getattr(hmm, f"model_{i}"), _chorales)),
+    Case("hmm-7", hmm.model_7, _chorales, 3),
+    *_whole("lda", lda.model, _documents),
+    Case("lkj", lkj.model, _given(_normal(40, 3).double())),
+    Case("minipyro", minipyro.model, _given(_normal(100) + 3.0)),
+    *_whole("mixed_hmm", mixed_hmm.model_generic, _seals),
+    *_whole("neutra", neutra.model, _given(1.15, 1.0)),
+    *_whole("sir_hmc-reparameterized", sir_hmc.reparameterized_discrete_model, _tiny_epidemic),
+    *_whole("sir_hmc-continuous", sir_hmc.continuous_model, _small_epidemic, init_strategy=_feasible_start),
+    *_whole("sir_hmc-vectorized", sir_hmc.vectorized_model, _small_epidemic, init_strategy=_feasible_start),
+    Case("sparse_gamma_def", _small_gamma_def(), _gamma_def_faces, 3),
+    *_whole("sparse_regression", sparse_regression.model, _interactions),
+    Case("svi_horovod", svi_horovod.Model(40), _covariates),
+    Case("svi_lightning", svi_lightning.Model(40), _covariates),
+    Case("svi_torch", svi_torch.Model(40), _covariates),
+    *_whole("toy_mixture_model_discrete_enumeration", toy_mixture_model_discrete_enumeration.model, _chain_of_flips),
+]
+
+TUTORIALS = [
+    Case("tutorial_bayesian_regression", tutorial_bayesian_regression.BayesianRegression(3, 1), _rugged_matrix),
+    Case("tutorial_bayesian_regression_ii", tutorial_bayesian_regression_ii.model, _given(*_rugged())),
+    Case("tutorial_boosting_bbvi", tutorial_boosting_bbvi.model, _given(4.0 + 0.1 * _normal(20))),
+    *_whole("tutorial_csis", tutorial_csis.model, _scores),
+    *_whole(
+        "tutorial_dirichlet_process_mixture_gaussian", tutorial_dirichlet_process_mixture_gaussian.model, _clusters
+    ),
+    *_whole("tutorial_dirichlet_process_mixture_poisson", tutorial_dirichlet_process_mixture_poisson.model, _sunspots),
+    *_told("tutorial_easyguide", tutorial_easyguide.model, _votes, NAMES_AXES, data_axes={"batch": 1, "subsample": 0}),
+    *_whole("tutorial_effect_handlers", _measured(tutorial_effect_handlers.scale), _given(8.5)),
+    *_whole(
+        "tutorial_effect_handlers_biased_scale",
+        _measured(tutorial_effect_handlers_biased_scale.biased_scale),
+        _given(8.5),
+    ),
+    *_whole("tutorial_enumeration_plates", tutorial_enumeration_plates.model, _given()),
+    *_whole("tutorial_enumeration_mixture", tutorial_enumeration_mixture.model, _given(_normal(10))),
+    *_whole("tutorial_enumeration_hmm", tutorial_enumeration_hmm.hmm_model, _given(_integers(3, 6), 3, 4)),
+    *_whole("tutorial_gmm", tutorial_gmm.model, _given(tutorial_gmm.data)),
+    Case("tutorial_intro_long", tutorial_intro_long.model, _given(*_rugged())),
+    *_whole("tutorial_intro_part_ii-conditioned_scale", tutorial_intro_part_ii.conditioned_scale, _given(8.5)),
+    *_whole(
+        "tutorial_intro_part_ii-deferred_conditioned_scale",
+        tutorial_intro_part_ii.deferred_conditioned_scale,
+        _given(torch.tensor(9.5), 8.5),
+    ),
+    *_whole("tutorial_intro_part_ii-scale_obs", tutorial_intro_part_ii.scale_obs, _given(8.5)),
+    Case("tutorial_jit", tutorial_jit.model, _given(0.5 + 2.0 * _normal(100))),
+    *_whole("tutorial_jit_hmm", tutorial_jit_hmm.model, _given(_normal(6), 10, 6, 3)),
+    *_whole("tutorial_logistic_growth-basic", tutorial_logistic_growth.basic_model, _strains),
+    *_told(
+        "tutorial_logistic_growth-regional",
+        tutorial_logistic_growth.regional_model,
+        _six_regions,
+        NAMES_AXES,
+        plate="region",
+        data_axes={"counts": 1},
+    ),
+    *_told(
+        "tutorial_logistic_growth-regional2",
+        tutorial_logistic_growth.regional_model2,
+        _six_regions,
+        NAMES_AXES,
+        plate="region",
+        data_axes={"counts": 1},
+    ),
+    Case("tutorial_mle_map-original", tutorial_mle_map.original_model, _given(TOSSES)),
+    Case("tutorial_mle_map-masked", tutorial_mle_map.masked_model, _given(TOSSES)),
+    Case("tutorial_mle_map-uniform_prior", tutorial_mle_map.original_model_uniform_prior, _given(TOSSES)),
+    Case("tutorial_model_rendering_plate", tutorial_model_rendering_plate.model, _given(1.0 + _normal(10))),
+    *_whole("tutorial_model_rendering_mace", tutorial_model_rendering_mace.mace, _annotations),
+    Case("tutorial_model_rendering_params", tutorial_model_rendering_params.model, _given(1.0 + _normal(10))),
+    *_whole(
+        "tutorial_model_rendering_overlapping_plates",
+        tutorial_model_rendering_overlapping_plates.model,
+        _given(),
+    ),
+    Case("tutorial_model_rendering_semisupervised", tutorial_model_rendering_semisupervised.model, _pairs, 2),
+    Case(
+        "tutorial_model_rendering_deterministic",
+        tutorial_model_rendering_deterministic.model_deterministic,
+        _given(1.0 + _normal(10)),
+    ),
+    Case("tutorial_modules-GlobalModel", tutorial_modules.GlobalModel(), _given(1.0 + _normal(12))),
+    Case("tutorial_modules-LocalModel", tutorial_modules.LocalModel(), _given(1.0 + _normal(12))),
+    Case("tutorial_modules-Model", tutorial_modules.Model(5, 2), _given(_normal(12, 5), _normal(12, 2, seed=1))),
+    Case("tutorial_predictive_deterministic", tutorial_predictive_deterministic.model, _counts_of_features),
+    *_whole("tutorial_prior_predictive", tutorial_prior_predictive.model2, _series),
+    *_whole("tutorial_prodlda_counts", tutorial_prodlda_counts.model, _given(tutorial_prodlda_counts.counts)),
+    Case("tutorial_prodlda_dice", tutorial_prodlda_dice.model, _given(tutorial_prodlda_counts.data - 1)),
+    *_whole("tutorial_stable", tutorial_stable.reparam_model, _returns),
+    *_told(
+        "tutorial_svi_flow_guide",
+        tutorial_svi_flow_guide.model,
+        _signals,
+        NAMES_PLATE,
+        plate="data",
+        data_axes={"x": 1},
+    ),
+    *_whole("tutorial_svi_part_i", tutorial_svi_part_i.model, _given(list(TOSSES))),
+    *_whole("tutorial_svi_part_iii", tutorial_svi_part_iii.BernoulliBetaExample(10).model, _given(False)),
+    *_whole("tutorial_workflow", tutorial_workflow.model, _mutations),
+    *_whole("tutorial_workflow_sparse", tutorial_workflow_sparse.model, _sparse_mutations),
+]
+
+CASES = EXAMPLES + TUTORIALS
