@@ -146,12 +146,16 @@ def _captures(num_animals: int = 24, num_periods: int = 5) -> Arguments:
     return (history, _flips(0.5, num_animals, seed=1)), {}
 
 
-def _chorales(**changes: Any) -> Arguments:
+def _chorales(jit: bool = False) -> Arguments:
     """Sequences of different lengths, padded with zeros; fewer tones and states than on a piano."""
-    lengths = torch.tensor([3, 4, 2, 4, 3, 4])
+    lengths = torch.tensor([3, 2, 4, 2, 3, 4])  # the longest of two at a time differs
     sequences = _flips(0.3, 6, 4, 5) * (torch.arange(4) < lengths[:, None])[..., None]
-    args = SimpleNamespace(hidden_dim=4, nn_dim=6, nn_channels=2, jit=False)
-    return (sequences, lengths, SimpleNamespace(**{**vars(args), **changes})), {}
+    return (sequences, lengths, SimpleNamespace(hidden_dim=4, nn_dim=6, nn_channels=2, jit=jit)), {}
+
+
+def _padded_chorales() -> Arguments:
+    """All steps of every sequence, whatever the longest in hand; the example's switch for that."""
+    return _chorales(jit=True)
 
 
 def _documents() -> Arguments:
@@ -377,6 +381,7 @@ EXAMPLES = [
     *_whole("eight_schools_svi", eight_schools_svi.model, _given(eight_schools_svi.data)),
     *(case for i in range(6) for case in _whole(f"hmm-{i}", getattr(hmm, f"model_{i}"), _chorales)),
     Case("hmm-7", hmm.model_7, _chorales, 3),
+    Case("hmm-7 jit", hmm.model_7, _padded_chorales, 3),
     *_whole("lda", lda.model, _documents),
     Case("lkj", lkj.model, _given(_normal(40, 3).double())),
     Case("minipyro", minipyro.model, _given(_normal(100) + 3.0)),
