@@ -1,6 +1,6 @@
 # Copyright Contributors to the Pyro project.
 # SPDX-License-Identifier: Apache-2.0
-# https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/dirichlet_process_mixture.ipynb (cell 5, 7)
+# Definitions of https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/dirichlet_process_mixture.ipynb, cell 5 and 7 (unchanged)
 
 import torch
 import torch.nn.functional as F

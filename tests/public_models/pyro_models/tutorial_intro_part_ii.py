@@ -1,6 +1,6 @@
 # Copyright Contributors to the Pyro project.
 # SPDX-License-Identifier: Apache-2.0
-# https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/intro_part_ii.ipynb (cell 3, 5, 7, 9)
+# Definitions of https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/intro_part_ii.ipynb, cell 3 and 5 and 7 and 9 (unchanged)
 
 import torch
 

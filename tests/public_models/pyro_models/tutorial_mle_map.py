@@ -1,6 +1,6 @@
 # Copyright Contributors to the Pyro project.
 # SPDX-License-Identifier: Apache-2.0
-# https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/mle_map.ipynb (cell 4, 33, 39)
+# Definitions of https://github.com/pyro-ppl/pyro/blob/ff6ae1c9572591791aae8842bcd702fcf0b46fd6/tutorial/source/mle_map.ipynb, cell 4 and 33 and 39 (unchanged)
 
 import pyro
 import pyro.distributions as dist
