@@ -92,14 +92,20 @@ def _points(case: Case) -> tuple[list[Position], np.ndarray]:
     start = {name: u.detach() for name, u in start.items()}
     mode = _descend(potential, start)
     nearby = [(start, 0.3), (start, 0.7), (mode, 0.05), (mode, 0.2)]
-    points = [start, mode, *(_scatter(z, scale, seed) for seed, (z, scale) in enumerate(nearby))]
+    points = [start, mode, *(_scatter(potential, z, scale, seed) for seed, (z, scale) in enumerate(nearby))]
     with torch.no_grad():
         return points, np.array([float(potential(z)) for z in points])
 
 
-def _scatter(z: Position, scale: float, seed: int) -> Position:
+def _scatter(potential: Callable[[Position], torch.Tensor], z: Position, scale: float, seed: int) -> Position:
+    """A point around ``z``, the nearer the more of them are impossible."""
     generator = torch.Generator().manual_seed(seed)
-    return {name: u + scale * torch.randn(u.shape, generator=generator, dtype=u.dtype) for name, u in z.items()}
+    for _ in range(10):
+        point = {name: u + scale * torch.randn(u.shape, generator=generator, dtype=u.dtype) for name, u in z.items()}
+        if torch.isfinite(potential(point)):
+            return point
+        scale /= 2
+    return z
 
 
 def _descend(potential: Callable[[Position], torch.Tensor], start: Position) -> Position:
