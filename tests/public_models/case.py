@@ -62,7 +62,7 @@ class Case:
         Raises:
             Unavailable: where the host's file, or something that it needs, is not on this machine.
         """
-        origin = Origin(self.host, self.path, self.keep, self.given)
+        origin = Origin(self.path, self.keep, self.given)
         model = origin.definition(self.model, self.which) if isinstance(self.model, str) else self.model(origin)
         return model, *self.arguments(origin)
 

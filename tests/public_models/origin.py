@@ -1,45 +1,38 @@
-"""The hosts' examples and tutorials, read from a checkout of the host's repository.
+"""NumPyro's examples and tutorials, as they stand in ``numpyro_models``: definitions, without running a file's other lines.
 
-No code of theirs is kept here: a definition is taken from the file where it stands, unchanged, and keeps that file's
-lines. The folder named by the environment variable ``SPLIT_PUBLIC_MODELS`` holds one checkout per host.
+A file may define one name several times, may import what is not on this machine, and may need a global value that its
+origin makes of downloaded data; so a definition is taken from the file's text.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-import json
-import linecache
-import os
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "SPLIT_PUBLIC_MODELS"
-COMMITS = {"numpyro": "0b935d488056ae1775b4ab05cbe2812f51f21a4f"}
+MODELS = Path(__file__).parent / "numpyro_models"
 
 
 class Unavailable(Exception):
-    """The file, or something that it imports, is not on this machine."""
+    """Something that the file imports is not on this machine."""
 
 
 class Origin:
-    """What one file of a host defines: functions and classes, without running the rest of the file.
+    """What one file defines: functions and classes.
 
     Args:
-        host: "numpyro" or "pyro", the name of the checkout's folder.
-        path: of the file in the checkout; Python or a notebook.
+        path: of the file in the host's repository; a notebook's definitions are kept as ``tutorial_<name>.py``.
         keep: names of assignments that the definitions need, which run too.
         given: values of global names that the file makes of its data.
     """
 
-    def __init__(self, host: str, path: str, keep: tuple[str, ...] = (), given: dict[str, Any] | None = None):
-        self.path = _checkout(host) / path
-        if not self.path.exists():
-            raise Unavailable(f"{self.path} does not exist; {VARIABLE} names a folder of checkouts, see README.md")
-        self._names: dict[str, Any] = {"__name__": f"{host}_{self.path.stem}"}
+    def __init__(self, path: str, keep: tuple[str, ...] = (), given: dict[str, Any] | None = None):
+        prefix = "tutorial_" if path.endswith(".ipynb") else ""
+        self.path = MODELS / f"{prefix}{Path(path).stem}.py"
+        self._names: dict[str, Any] = {"__name__": self.path.stem}
         self._definitions: dict[str, list[Any]] = {}
         self._missing: list[str] = []
-        for node in ast.parse(_text(self.path)).body:
+        for node in ast.parse(self.path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -75,21 +68,3 @@ class Origin:
             self._missing.append(str(error))
         else:
             self._definitions.setdefault(node.name, []).append(self._names[node.name])
-
-
-@functools.lru_cache
-def _text(path: Path) -> str:
-    """The file's code; of a notebook, its code cells without the lines for the notebook itself."""
-    if path.suffix == ".py":
-        return path.read_text()
-    cells = json.loads(path.read_text())["cells"]
-    lines = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code").split("\n")
-    text = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in lines)
-    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
-    return text
-
-
-def _checkout(host: str) -> Path:
-    if VARIABLE not in os.environ:
-        raise Unavailable(f"{VARIABLE} is not set: it names a folder of checkouts, see tests/public_models/README.md")
-    return Path(os.environ[VARIABLE]) / host
