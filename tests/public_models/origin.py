@@ -1,4 +1,4 @@
-"""NumPyro's examples and tutorials, as they stand in ``numpyro_models``: definitions, without running a file's other lines.
+"""NumPyro's examples and tutorials, as they stand in ``numpyro_models``: one definition after the other.
 
 A file may define one name several times, may import what is not on this machine, and may need a global value that its
 origin makes of downloaded data; so a definition is taken from the file's text.
