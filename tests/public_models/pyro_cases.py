@@ -428,7 +428,17 @@ TUTORIALS = [
     *_whole("tutorial_intro_part_ii-scale_obs", tutorial_intro_part_ii.scale_obs, _given(8.5)),
     Case("tutorial_jit", tutorial_jit.model, _given(0.5 + 2.0 * _normal(100))),
     *_whole("tutorial_jit_hmm", tutorial_jit_hmm.model, _given(_normal(6), 10, 6, 3)),
-    *_whole("tutorial_logistic_growth-basic", tutorial_logistic_growth.basic_model, _strains),
+    Case("tutorial_logistic_growth-basic", tutorial_logistic_growth.basic_model, _strains),
+    Case(
+        "tutorial_logistic_growth-regional time", tutorial_logistic_growth.regional_model, _six_regions, 3, plate="time"
+    ),
+    Case(
+        "tutorial_logistic_growth-regional2 time",
+        tutorial_logistic_growth.regional_model2,
+        _six_regions,
+        3,
+        plate="time",
+    ),
     *_told(
         "tutorial_logistic_growth-regional",
         tutorial_logistic_growth.regional_model,
