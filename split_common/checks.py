@@ -386,6 +386,14 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Va
     )
 
 
+def tables_advice(names: Sequence[str]) -> str:
+    """What to do about arguments that hold objects of pandas, in a model that does not divide."""
+    return (
+        f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside the "
+        "model, and pass arrays, as in df['x'].to_numpy()"
+    )
+
+
 def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) -> str:
     """What to do about values that a model reads with Python, each with its line and the data that it rests on."""
     listed = []

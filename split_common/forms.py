@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from split_common.checks import ModelNotSplittableError, argument_names, must_be_converted
+from split_common.checks import ModelNotSplittableError, argument_names, must_be_converted, tables_advice
 from split_common.containers import Form, Opener
 from split_common.open_model import HELD, open_held
 from split_common.tables import Operations
@@ -121,7 +121,20 @@ class Forms:
             try:
                 return second()
             except Exception:
-                raise error from None
+                raise self._with_advice(error, model, args, kwargs) from None
+
+    def _with_advice(
+        self, error: ModelNotSplittableError, model: Callable[..., Any] | None, args: Args, kwargs: Kwargs
+    ) -> ModelNotSplittableError:
+        """The error, and what to do about tables where there are any."""
+        named = zip(argument_names(model, len(args), kwargs), [*args, *kwargs.values()], strict=True)
+        names = [name for name, value in named if self._opened(value).tables]
+        return type(error)(f"{error}{tables_advice(names)}") if names else error
+
+    def _opened(self, value: Any) -> Opener:
+        opener = self._opener(Form())
+        opener.open(value)
+        return opener
 
     def _opener(self, form: Form) -> Opener:
         return Opener(self._framework.tree_map, self._framework.operations, form)
@@ -150,8 +163,7 @@ class Forms:
         return bool(opener.arrays) and not self._framework.is_numpy
 
     def _must_be_converted(self, value: Any) -> bool:
-        opener = self._opener(Form())
-        opener.open(value)
+        opener = self._opened(value)
         return bool(opener.tables or opener.lists or self._differ(opener))
 
     def _try(
