@@ -19,7 +19,6 @@ import torch
 from pyro import poutine
 from pyro.infer import config_enumerate
 from pyro.infer.mcmc.util import TraceEinsumEvaluator
-from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyro_split.densities import Arguments, Data, Position, RowBlock
@@ -28,18 +27,6 @@ from pyro_split.running import unvalidated
 from split_common.subsets import SubsetLayout
 
 WHOLE = "whole"
-
-
-class _WithoutTerms(Messenger):
-    """Has the log-probabilities of some sites be zero."""
-
-    def __init__(self, names: frozenset[str]):
-        super().__init__()
-        self.names = names
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.names:
-            msg["mask"] = False
 
 
 class Parts(NamedTuple):
@@ -94,13 +81,13 @@ class HostDensity:
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Terms of the latent sites, Jacobians included."""
-        model_trace, constrained = self._trace(self._run, z, data)
+        model_trace, constrained = self._trace(z, data)
         names = self.parts.prior_sites
         return _log_prob(model_trace, names) + self._jacobians(z, constrained, names)
 
     def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
         """The latent sites, whose log-probabilities are the terms of :meth:`prior`, with these."""
-        model_trace, names = self._trace(self._run, z, data)[0], self.parts.prior_sites
+        model_trace, names = self._trace(z, data)[0], self.parts.prior_sites
         _log_prob(model_trace, names)
         return {name: site for name, site in sample_sites(model_trace).items() if name in names}
 
@@ -108,9 +95,11 @@ class HostDensity:
         """All other terms."""
         names, evaluator = self.parts.prior_sites, self.parts.evaluator
         if evaluator is None:
-            model_trace, _ = self._trace(self._run, z, data)
+            model_trace, _ = self._trace(z, data)
             return _log_prob(model_trace, sample_sites(model_trace).keys() - names)
-        model_trace, constrained = self._trace(_WithoutTerms(names)(self._run), z, data)
+        model_trace, constrained = self._trace(z, data)
+        for name in names:
+            model_trace.remove_node(name)
         with unvalidated():
             total = torch.as_tensor(evaluator.log_prob(model_trace)).sum(dtype=torch.float64)
         return total + self._jacobians(z, constrained, z.keys() - names)
@@ -137,7 +126,7 @@ class HostDensity:
 
     def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
         """The model's sample sites at a position that do not rest on a discrete one."""
-        sites = sample_sites(self._trace(self._run, z, self.arguments.data)[0])
+        sites = sample_sites(self._trace(z, self.arguments.data)[0])
         if self.parts.evaluator is None:
             return sites
         return {name: site for name, site in sites.items() if name in self.parts.prior_sites}
@@ -151,12 +140,12 @@ class HostDensity:
                 )
         return total
 
-    def _trace(self, model: Callable[..., Any], z: Position, data: Data) -> tuple[Any, Position]:
+    def _trace(self, z: Position, data: Data) -> tuple[Any, Position]:
         """The model's trace at a position, and the position constrained."""
         args, kwargs = self.arguments.build(data)
         constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
         with poutine.block(), unvalidated():
-            return poutine.trace(poutine.condition(model, constrained)).get_trace(*args, **kwargs), constrained
+            return poutine.trace(poutine.condition(self._run, constrained)).get_trace(*args, **kwargs), constrained
 
 
 def _log_prob(model_trace: Any, names: Any) -> Tensor:

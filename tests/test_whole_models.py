@@ -359,16 +359,16 @@ def test_draws_of_weights_and_precisions_are_the_hosts(lib, name, build):
     assert_draws_are_the_hosts(lib, name, build, 1)
 
 
-def test_weights_and_precisions_are_told_from_what_is_observed(lib):
+@pytest.mark.parametrize("build", [hierarchy, hierarchical_mixture], ids=name_of)
+def test_weights_and_precisions_are_told_from_what_is_observed(lib, build):
     """No plate: the precision is the prior's, the factor and the observations are the likelihood's."""
-    for build in (hierarchy, hierarchical_mixture):
-        model, args = build(lib)
-        kernel, potential = lib.prepared(lib.split.BlockGibbsHMC(model), args)
-        assert "precision tau -> " in repr(kernel)
-        z = {"tau": lib.array(0.3), "w" if build is hierarchy else "away": lib.array([0.5, -1.0])}
-        apart = {**z, "tau": lib.array(1.3)}
-        assert float(potential.subset_log_likelihood(z, 0)) == float(potential.subset_log_likelihood(apart, 0))
-        assert float(potential.log_prior(z)) != float(potential.log_prior(apart))
+    model, args = build(lib)
+    kernel, potential = lib.prepared(lib.split.BlockGibbsHMC(model), args)
+    assert "precision tau -> " in repr(kernel)
+    z = {"tau": lib.array(0.3), "w" if build is hierarchy else "away": lib.array([0.5, -1.0])}
+    apart = {**z, "tau": lib.array(1.3)}
+    assert float(potential.subset_log_likelihood(z, 0)) == float(potential.subset_log_likelihood(apart, 0))
+    assert float(potential.log_prior(z)) != float(potential.log_prior(apart))
 
 
 def test_a_run_tells_all_of_it(lib):
