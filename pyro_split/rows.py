@@ -134,7 +134,8 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with tensors_for_arrays():
             model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
-        plate_sizes = {str(site["name"]): site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
+        subsamples = [site for site in nodes if isinstance(site["fn"], _Subsample)]
+        plate_sizes = {str(site["name"]): site["fn"].size for site in subsamples if site["fn"].size > 0}
         sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
         for site in nodes:
             for frame in site["cond_indep_stack"]:  # of a plate that is only said to be there
