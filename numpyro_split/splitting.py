@@ -527,7 +527,7 @@ def _first_that_divides(
 
 
 def _readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
-    """What a model that divides in no way reads from its data with Python: on a part it may have read something else."""
+    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
     try:
         return find_readings(model, arguments)
     except ReadingError:
