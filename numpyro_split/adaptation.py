@@ -35,6 +35,7 @@ class AdaptationSettings(NamedTuple):
     dense_mass: bool | list[tuple[str, ...]]
     target_accept_prob: float
     find_heuristic_step_size: bool
+    regularize_mass_matrix: bool = True
 
 
 class SearchPoint(NamedTuple):
@@ -150,6 +151,7 @@ class Adapter:
             adapt_mass_matrix=settings.adapt_mass_matrix,
             dense_mass=[block for block, dense in mass_blocks(settings.dense_mass, sites).items() if dense],
             target_accept_prob=settings.target_accept_prob,
+            regularize_mass_matrix=settings.regularize_mass_matrix,
         )
 
     def init(

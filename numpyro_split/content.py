@@ -20,14 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 from jax.core import Tracer
-from jax.errors import ConcretizationTypeError, TracerArrayConversionError
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.densities import Arguments, Data, Position
 from numpyro_split.potential import SplitPotential
+from numpyro_split.readings import UNREADABLE, find_readings
 from numpyro_split.rows import log_prob_of
 from split_common.digest import WORDS, Digest, digest_of_arrays
+from split_common.open_model import OpenModel
 
 KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
@@ -122,7 +123,7 @@ def resumable(cls: Any) -> Any:
 
 def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
     """Digest of what a model computes from arrays like these, which are not looked at where that can be helped."""
-    digest = Digest()
+    digest, owner = Digest(), model.__wrapped__ if isinstance(model, OpenModel) else model
 
     def run(data: Data) -> list[Any]:
         args, kwargs = arguments.build(data)
@@ -136,9 +137,13 @@ def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
         return [samples, [x for x in jax.tree.leaves(others) if isinstance(x, jax.Array)]]
 
     try:
-        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), model).key
-    except (ConcretizationTypeError, TracerArrayConversionError):
-        return _add_expression(digest, jax.make_jaxpr(lambda: run(arguments.data))(), model).key
+        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
+    except UNREADABLE:
+        readings = find_readings(model, arguments)
+        for reading in readings.found.values():
+            digest.add_array(reading.value)
+        with readings.answering():
+            return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
 
 
 def program_of_potential(potential: SplitPotential, z: Position) -> str:

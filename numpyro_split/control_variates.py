@@ -25,6 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from numpyro_split.densities import Position
+from numpyro_split.derivatives import grad
 from numpyro_split.potential import SplitPotential
 from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
 from split_common.reference import covariance_of, find_mode, leading_directions
@@ -173,5 +174,6 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
 def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
     """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
     flat, unravel = ravel_pytree(taylor.reference)
-    prior = jax.jit(jax.hessian(lambda x: potential.log_prior(unravel(x))))(flat)
+    gradient = grad(lambda x: potential.log_prior(unravel(x)), potential.forward_mode)
+    prior = jax.jit(jax.jacfwd(gradient))(flat)
     return covariance_of(-np.asarray(prior, np.float64) - temper * np.asarray(taylor.hessian, np.float64))

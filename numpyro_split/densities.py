@@ -16,9 +16,11 @@ from numpyro.handlers import substitute, trace
 from numpyro.infer.util import _unconstrain_reparam
 
 from numpyro_split.flat_program import FlatProgram
-from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, prior_terms, row_terms
+from numpyro_split.rows import ROWS_KWARG, RowSelectableModel, Trace, prior_sites, prior_terms, row_terms
 from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
+from split_common.containers import Given
 from split_common.held import HeldValue
+from split_common.open_model import HELD
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, jax.Array]
@@ -35,6 +37,7 @@ class Density(Protocol):
 
     layout: SubsetLayout
     num_blocks: int
+    forward_mode: bool  # whether gradients are taken forwards
 
     def for_program(self, program: str) -> Density:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -135,6 +138,8 @@ class ModelDensity:
         held: what is taken from all rows.
     """
 
+    forward_mode = False
+
     def __init__(
         self,
         model: RowSelectableModel,
@@ -160,7 +165,7 @@ class ModelDensity:
     @property
     def _key(self) -> tuple[Any, ...]:
         places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()), self.held)
-        return self.program, *places, self.arguments.structure
+        return self.program, self.forward_mode, *places, self.arguments.structure
 
     def for_program(self, program: str) -> ModelDensity:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -177,7 +182,9 @@ class ModelDensity:
             for k, s, d in self.held.position
         ]
         held = self.held._replace(position=tuple(sites))
-        return ModelDensity(self.model, layout, self.mode, arguments, self.local_axes, self.program, held)
+        density = ModelDensity(self.model, layout, self.mode, arguments, self.local_axes, self.program, held)
+        density.forward_mode = self.forward_mode
+        return density
 
     @property
     def plate(self) -> str:
@@ -188,6 +195,11 @@ class ModelDensity:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
         args, kwargs = self.arguments.build(data)
         return prior_terms(self._trace(z, args, kwargs), self.plate)
+
+    def prior_sites(self, z: Position, data: Data) -> Trace:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`."""
+        args, kwargs = self.arguments.build(data)
+        return prior_sites(self._trace(z, args, kwargs), self.plate)
 
     def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
         """Terms inside the plate for the rows of block ``b`` of subset ``m``."""
@@ -295,7 +307,7 @@ class Arguments:
     """A model's arguments, taken apart into arrays and the rest.
 
     Args:
-        args: positional arguments.
+        args: positional arguments, as :func:`numpyro_split.arguments.open_arguments` has them, or of arrays alone.
         kwargs: keyword arguments.
         row_axes: for the path of each array that holds data rows, the axis they lie along.
         model: where the names of positional arguments are read from; needed for messages only.
@@ -303,7 +315,7 @@ class Arguments:
     Attributes:
         data: the arrays, in order.
         axes: for each array, the axis of its rows, or None.
-        argument_names: names of the model's arguments.
+        argument_names: names of the model's arguments, and of the arrays that it holds.
     """
 
     def __init__(
@@ -314,12 +326,15 @@ class Arguments:
         model: Callable[..., Any] | None = None,
     ):
         paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
         self._is_array = [_is_array(leaf) for _, leaf in paths]
         self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
-        self._paths = [path for path, leaf in paths if _is_array(leaf)]
-        self.data: Data = tuple(jnp.asarray(leaf) for _, leaf in paths if _is_array(leaf))
+        self._paths = [path for path, _ in arrays]
+        self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in arrays]
+        self.data: Data = tuple(jnp.asarray(x.array if isinstance(x, Given) else x) for _, x in arrays)
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
-        self.argument_names = argument_names(model, len(args), kwargs)
+        names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
+        self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
 
     @property
     def structure(self) -> tuple[Any, ...]:
@@ -333,8 +348,9 @@ class Arguments:
         return self._treedef, tuple((x.shape, x.dtype) for x in self.data), others
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments."""
-        arrays = iter(data)
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
+        arrays = iter([x if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_array, self._others, strict=True)
         return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
 
@@ -359,9 +375,14 @@ class Arguments:
     def named_arrays(self) -> list[tuple[str, jax.Array]]:
         """Each array with the argument's name and the path inside it, for messages."""
         return [
-            (self._argument_of(path) + jax.tree_util.keystr(path[2:]), x)
+            (self._argument_of(path) + ("" if _is_held(path) else jax.tree_util.keystr(path[2:])), x)
             for path, x in zip(self._paths, self.data, strict=True)
         ]
+
+    def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
+        """Names of the arguments that hold rows."""
+        names = [self._argument_of(path) for path in self._paths if jax.tree_util.keystr(path) in row_axes]
+        return list(dict.fromkeys(names))
 
     def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
         """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
@@ -381,14 +402,22 @@ class Arguments:
         return found
 
     def _argument_of(self, path: Any) -> str:
+        if _is_held(path):
+            return jax.tree_util.keystr(path[2:]).lstrip(".")
         group, place = path[0].idx, path[1]
         return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _is_held(path: Any) -> bool:
+    """Whether an array is one that the model holds, not one of its arguments."""
+    return getattr(path[1], "key", None) == HELD
 
 
 class FunctionDensity:
     """The log-density of a prior function and a likelihood function."""
 
     plate: str | None = None
+    forward_mode = False
     num_blocks = 1  # a sum over rows, which the likelihood may return, can only be of whole subsets
 
     program: str | None = None  # digest of what the functions compute, where it is known
@@ -406,7 +435,7 @@ class FunctionDensity:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return (id(self),) if self.program is None else (self.program, self.layout, self._treedef)
+        return (id(self),) if self.program is None else (self.program, self.forward_mode, self.layout, self._treedef)
 
     def for_program(self, program: str) -> FunctionDensity:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -452,17 +481,7 @@ def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:
     return jnp.sum(jnp.moveaxis(x, axis, 0).reshape(size, -1), axis=1)
 
 
-def as_jax(tree: Any) -> Any:
-    """A tree whose NumPy arrays of numbers are JAX arrays, of what they hold now.
-
-    From a copy: JAX may share the memory of a NumPy array, and may keep what it once converted it to, so that an array
-    which is changed in place would be seen as it was, or be seen to change.
-    """
-    is_numpy = lambda x: isinstance(x, np.ndarray) and _is_array(x)  # noqa: E731
-    return jax.tree.map(lambda x: jnp.asarray(x.copy()) if is_numpy(x) else x, tree)
-
-
 def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, jax.Array)
+    return isinstance(leaf, jax.Array | Given)

@@ -28,6 +28,7 @@ from numpyro.infer.util import potential_energy
 from numpyro.optim import Adam
 
 from numpyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
+from numpyro_split.derivatives import value_and_grad
 from numpyro_split.potential import SplitPotential
 from numpyro_split.rows import describe_model
 from split_common.checks import compare_differences, compare_split, no_finite_start
@@ -188,7 +189,8 @@ def _numbers(density: ModelDensity, data: Data, points: list[Position], with_gra
     if not with_grad:
         host = jax.jit(energy)
         return [(float(host(z, data)), np.asarray(potential.energies(z).value)) for z in points]
-    host_and_grad, found = jax.jit(jax.value_and_grad(energy)), []
+    host_and_grad = jax.jit(lambda z, data: value_and_grad(lambda z: energy(z, data), density.forward_mode)(z))
+    found = []
     for z in points:
         (whole, whole_grad), (energies, split_grad) = host_and_grad(z, data), potential.energies_and_grad(z)
         found.append((float(whole), np.asarray(energies.value), _flat(whole_grad), _flat(split_grad)))

@@ -264,7 +264,7 @@ def _scales(model_trace: Trace) -> Scales:
     for name, site in model_trace.items():
         if site["type"] != "sample":
             continue
-        fn, shape = site["fn"], jnp.shape(site["value"])
+        fn, shape = site["fn"], jnp.broadcast_shapes(jnp.shape(site["value"]), site["fn"].shape())
         while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
             fn = fn.base_dist
         parameters: Any = fn

@@ -23,6 +23,7 @@ from numpyro.infer.util import _unconstrain_reparam
 from numpyro.primitives import Messenger
 
 from numpyro_split.densities import Arguments, Data, Position, RowBlock
+from numpyro_split.readings import Readings
 from numpyro_split.rows import RowSelectableModel, Site, Trace, log_prob_of, samples_of
 from split_common.subsets import SubsetLayout
 
@@ -33,8 +34,8 @@ WITHOUT_KWARG = "_without_terms_of_sites"
 class WholeModel(RowSelectableModel):
     """The user's model, on all of its arguments, with a reserved keyword for sites whose terms are left out."""
 
-    def __init__(self, model: Callable[..., Any]):
-        super().__init__(model, plate="")  # as no plate is called
+    def __init__(self, model: Callable[..., Any], readings: Readings | None = None):
+        super().__init__(model, "", readings)  # as no plate is called
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
@@ -92,6 +93,7 @@ class HostDensity:
     plate: str | None = None
     mode = WHOLE
     num_blocks = 1
+    forward_mode = False
     local_axes: dict[str, int] = {}  # noqa: RUF012
 
     def __init__(self, model: RowSelectableModel, arguments: Arguments, program: str, parts: Parts):
@@ -107,7 +109,8 @@ class HostDensity:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.program, self.parts.prior_sites, self.parts.enumerated is None, self.arguments.structure
+        places = self.forward_mode, self.parts.prior_sites, self.parts.enumerated is None
+        return self.program, *places, self.arguments.structure
 
     def for_program(self, program: str) -> HostDensity:
         """The same density, known to compute what ``program`` is the digest of."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.densities import Arguments, Data, Position, RowBlock, as_jax
+from numpyro_split.densities import Arguments, Data, Position, RowBlock
 from numpyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 
@@ -64,7 +64,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
     kernel: Any = mcmc.sampler
-    return kernel._prepare(mcmc.num_warmup, *as_jax((mcmc._args, mcmc._kwargs)))[0]._known_split
+    return kernel._prepare(mcmc.num_warmup, *kernel._open(mcmc._args, mcmc._kwargs))[0]._known_split
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
@@ -72,7 +72,7 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
     kernel: Any = mcmc.sampler
     if kernel.model is None:
         raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-    args, kwargs = as_jax((mcmc._args, mcmc._kwargs))
+    args, kwargs = kernel._open(mcmc._args, mcmc._kwargs)
     split = _split_of(mcmc)
     check_none_summed_out([site.name for site in split.sites if site.discrete])
     arguments = Arguments(args, kwargs, split._row_axes)

@@ -25,9 +25,10 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from numpyro_split.adaptation import AdaptationSettings
+from numpyro_split.arguments import FORMS
 from numpyro_split.captured import check_captured
 from numpyro_split.content import Content, DataDigest, program_of_model, program_of_potential
-from numpyro_split.densities import Arguments, Position, as_jax
+from numpyro_split.densities import Arguments, Position
 from numpyro_split.potential import SplitPotential
 from numpyro_split.prepared import PreparedKernels
 from numpyro_split.splitting import ModelSplit
@@ -46,7 +47,9 @@ from split_common.checks import (
     check_sites,
     check_state_form,
 )
+from split_common.containers import Form
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
+from split_common.open_model import OpenModel
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS, warn_of_other_data
 from split_common.values import describe_kernel
@@ -80,6 +83,8 @@ class SplitKernel(MCMCKernel):
         target_accept_prob: float = 0.8,
         init_strategy: Callable[..., Any] = init_to_uniform,
         find_heuristic_step_size: bool = True,
+        forward_mode_differentiation: bool = False,
+        regularize_mass_matrix: bool = True,
     ):
         self._model = check_callable("model", model) if not isinstance(model, SplitPotential) else None
         self._potential = model if isinstance(model, SplitPotential) else None
@@ -97,7 +102,9 @@ class SplitKernel(MCMCKernel):
             dense_mass=check_mass_blocks("dense_mass", dense_mass),
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
+            regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
         )
+        self._forward_mode = check_flag("forward_mode_differentiation", forward_mode_differentiation)
         self._prepared = PreparedKernels()
         self._warmup = Warmup(0)
         # of a copy that knows a model and its data
@@ -163,14 +170,12 @@ class SplitKernel(MCMCKernel):
                 matrix of the wrong shape, or a starting point where the density is not finite.
         """
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
-        with at_once():  # chains in parallel come here traced
-            args, kwargs = as_jax(given)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
         if self._potential is not None and first is None and self._given_start is None:
             if (latest := self._prepared.latest()) is not None:
-                self._prepare(num_warmup, args, kwargs, latest._state_like.z, given)
+                self._begin(num_warmup, latest._state_like.z, *given)
             return NoStart()  # a run that goes on from a given state needs none
-        kernel, potential, content = self._prepare(num_warmup, args, kwargs, first, given)
+        args, kwargs, (kernel, potential, content) = self._begin(num_warmup, first, *given)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         if init_params is None:
             z = kernel._find_start(keys[0], potential, args, kwargs)
@@ -223,7 +228,7 @@ class SplitKernel(MCMCKernel):
         """Map from a position to constrained values and deterministic sites."""
         if self._model is None:
             return identity
-        args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+        args, kwargs = self._open(model_args, model_kwargs)
         split = self._latest_like(args, kwargs)._known_split
         constrain = split.postprocess_fn(args, kwargs)
 
@@ -244,7 +249,7 @@ class SplitKernel(MCMCKernel):
         """Map from a position to constrained values, without running the model."""
         if self._model is None:
             return identity
-        args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+        args, kwargs = self._open(model_args, model_kwargs)
         return one_thread_at_a_time(self._latest_like(args, kwargs)._known_split.constrain_fn(args, kwargs))
 
     def get_diagnostics_str(self, state: Any) -> str:
@@ -299,7 +304,7 @@ class SplitKernel(MCMCKernel):
     ) -> tuple[Any, SplitPotential, Content]:
         """As :meth:`_prepare`, for a state; the model is not looked at anew, since every run begins with ``init``."""
         with at_once():
-            args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
+            args, kwargs = self._open(model_args, model_kwargs)
             arguments = self._arguments(args, kwargs)
             program = self._prepared.program_of(arguments.signature)
             known = not any(isinstance(x, Tracer) for x in arguments.data)
@@ -312,6 +317,8 @@ class SplitKernel(MCMCKernel):
             kernel = None if program is None else self._prepared.find_for_traced(program, state.warmup.num_warmup)
             if kernel is None or program is None:
                 raise RuntimeError("init must be called before sample, on data of the same shapes and types")
+            if kernel._split is not None and kernel._split.reads:
+                raise ValueError("jit_model_args must be False for a model that reads values of its data with Python")
             kernel = kernel._without_knowledge()
             content = self._content(program, arguments)
         assert content is not None
@@ -345,19 +352,41 @@ class SplitKernel(MCMCKernel):
         kernel._set_up(kernel._bind(args, kwargs), init_params)
         return kernel
 
-    def _program(self, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _begin(
+        self, num_warmup: int, init_params: Position | None, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, SplitPotential, Content]]:
+        """A run's arguments as JAX arrays, in a form in which the model divides, and the copy that knows them."""
+
+        def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
+            self._prepared.form = form
+            return args, kwargs, self._prepare(num_warmup, args, kwargs, init_params, (model_args, model_kwargs))
+
+        with at_once():  # chains in parallel come here traced
+            return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._prepared.form)
+
+    def _open(
+        self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a run that has begun, as JAX arrays."""
+        return FORMS.open(self._model, tuple(model_args), dict(model_kwargs or {}), self._prepared.form)[:2]
+
+    @property
+    def _running_model(self) -> OpenModel:
+        """The user's model, which may be given what it holds as an argument."""
         assert self._model is not None
+        return OpenModel(self._model)
+
+    def _program(self, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         try:
-            return program_of_model(self._model, arguments)
+            return program_of_model(self._running_model, arguments)
         except Exception:
             self._divide(args, kwargs, program="")  # says in words what is wrong with model or data
             raise
 
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
         """How the model divides over these arguments, checked."""
-        assert self._model is not None
         return ModelSplit.find(
-            self._model,
+            self._running_model,
             args,
             kwargs,
             num_subsets=self._num_subsets,
@@ -367,6 +396,7 @@ class SplitKernel(MCMCKernel):
             init_strategy=self._init_strategy,
             program=program,
             batch_sizes=self._batch_sizes,
+            forward_mode=self._forward_mode,
         )
 
     def _batch_sizes(self, num_rows: int) -> Iterable[int]:
@@ -426,7 +456,8 @@ class SplitKernel(MCMCKernel):
         """Warn of what a state says of the run."""
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
-        return self._potential if self._potential is not None else self._known_split.bind(args, kwargs)
+        potential = self._potential if self._potential is not None else self._known_split.bind(args, kwargs)
+        return potential.in_forward_mode() if self._forward_mode else potential
 
     def _find_start(
         self, rng_key: jax.Array, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -184,6 +184,10 @@ class PenaltyMH(MinibatchKernel):
         inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's; a list is an array.
         init_strategy: the host's initialisation strategy: where the search for the mode starts.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        forward_mode_differentiation: take derivatives forwards, for models with loops of unknown length
+            (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
+        regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
+            does.
         num_subsets: in how many subsets passes over all the data are made, before sampling; at least 2 are used, for
             the check that the model's rows are apart, so 1 counts as 2, and ``kernel.num_subsets`` says so.
         plate: name of the data plate; None takes the only plate with observations.
@@ -238,6 +242,8 @@ class PenaltyMH(MinibatchKernel):
         inverse_mass_matrix: Any = None,
         init_strategy: Callable[..., Any] = init_to_uniform,
         find_heuristic_step_size: bool = True,
+        forward_mode_differentiation: bool = False,
+        regularize_mass_matrix: bool = True,
         num_subsets: int = 2,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
@@ -271,6 +277,8 @@ class PenaltyMH(MinibatchKernel):
             target_accept_prob=self._penalty.target_accept_prob,
             init_strategy=init_strategy,
             find_heuristic_step_size=find_heuristic_step_size,
+            forward_mode_differentiation=forward_mode_differentiation,
+            regularize_mass_matrix=regularize_mass_matrix,
         )
 
     def _watch(self, state: PenaltyMHState) -> None:

@@ -13,6 +13,7 @@ evaluated in blocks (:data:`numpyro_split.densities.BLOCK_BYTES`), whose sum it 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +21,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from numpyro_split.densities import Data, Density, FunctionDensity, Position, as_jax
+from numpyro_split.arguments import FORMS
+from numpyro_split.densities import Data, Density, FunctionDensity, Position
+from numpyro_split.derivatives import grad, value_and_grad
 from numpyro_split.energies import Compensated, compensated_add, compensated_total
 from split_common.checks import check_callable, check_lengths
+from split_common.containers import Given
 from split_common.subsets import SubsetLayout
 
 
@@ -52,6 +56,8 @@ class SplitPotential:
         >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
         3.5
     """
+
+    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which arrays are read from
 
     def __init__(self, density: Density, data: Data):
         self._density, self._data = density, data
@@ -92,13 +98,16 @@ class SplitPotential:
         """
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
-        leaves, treedef = jax.tree.flatten(data)
-        leaves = [jnp.asarray(leaf) for leaf in as_jax(leaves)]
+        opened = FORMS.open(None, (data,), {})[0][0]
+        leaves, treedef = jax.tree.flatten(opened)
+        leaves = [jnp.asarray(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one array, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
-        return cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
+        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
+        potential.held = data
+        return potential
 
     @property
     def num_subsets(self) -> int:
@@ -151,7 +160,8 @@ class SplitPotential:
 
     def subset_potential_and_grad(self, z: Position, m: int | jax.Array) -> tuple[jax.Array, Position]:
         """U_m(z) and its gradient, a dict like ``z``."""
-        return jax.value_and_grad(self._subset_potential)(z, self._subset_index(m))
+        index = self._subset_index(m)
+        return value_and_grad(lambda z: self._subset_potential(z, index), self.forward_mode)(z)
 
     @jax.jit
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
@@ -159,7 +169,7 @@ class SplitPotential:
         share = 1.0 / self.num_subsets
         prior, prior_grad = self.prior_energy_and_grad(z)
         likelihood, grad = self._sum_over_blocks(
-            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z)
+            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z, self.forward_mode)
         )
         total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
         return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
@@ -167,7 +177,7 @@ class SplitPotential:
     @jax.jit
     def prior_energy_and_grad(self, z: Position) -> tuple[Compensated, Position]:
         """The prior's term of U(z), a scalar, and its gradient, a dict like ``z``."""
-        return _energy_and_grad(lambda z: self._density.prior(z, self._data), z)
+        return _energy_and_grad(lambda z: self._density.prior(z, self._data), z, self.forward_mode)
 
     @jax.jit
     def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
@@ -204,7 +214,7 @@ class SplitPotential:
             rows = self._density.pointwise(z, self._data, indices)
             return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
 
-        return jax.value_and_grad(potential)(z)
+        return value_and_grad(potential, self.forward_mode)(z)
 
     @jax.jit
     def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
@@ -220,8 +230,8 @@ class SplitPotential:
 
         def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
             m, b = jnp.divmod(place, self._density.num_blocks)
-            grad = jax.grad(lambda z: _total(self._density.block(z, self._data, m, b)))
-            products = jax.vmap(lambda v: jax.jvp(grad, (z,), (v,))[1])(directions)
+            gradient = grad(lambda z: _total(self._density.block(z, self._data, m, b)), self.forward_mode)
+            products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
             return jax.tree.map(jnp.add, total, products), None
 
         zero, places = jax.tree.map(jnp.zeros_like, directions), self.num_subsets * self._density.num_blocks
@@ -284,6 +294,17 @@ class SplitPotential:
         """The arrays that the potential is bound to."""
         return self._data
 
+    @property
+    def forward_mode(self) -> bool:
+        """Whether gradients are taken forwards."""
+        return self._density.forward_mode
+
+    def in_forward_mode(self) -> SplitPotential:
+        """The same potential, whose gradients are taken forwards."""
+        density = copy.copy(self._density)
+        density.forward_mode = True
+        return SplitPotential(density, self._data)
+
     def for_program(self, program: str) -> SplitPotential:
         """The same potential; its compiled functions are kept by what it computes (:mod:`numpyro_split.content`)."""
         return SplitPotential(self._density.for_program(program), self._data)
@@ -298,7 +319,9 @@ class SplitPotential:
         return cls(density, tuple(data))
 
 
-def _energy_and_grad(log_density: Callable[[Position], list[jax.Array]], z: Position) -> tuple[Compensated, Position]:
+def _energy_and_grad(
+    log_density: Callable[[Position], list[jax.Array]], z: Position, forwards: bool
+) -> tuple[Compensated, Position]:
     """Minus the sum of the terms of a log-density, without rounding error, and its gradient."""
 
     def energy(z: Position) -> tuple[jax.Array, Compensated]:
@@ -306,8 +329,8 @@ def _energy_and_grad(log_density: Callable[[Position], list[jax.Array]], z: Posi
         compensated = compensated_total([lax.stop_gradient(term) for term in terms])
         return -_total(terms), jax.tree.map(jnp.negative, compensated)
 
-    (_, compensated), grad = jax.value_and_grad(energy, has_aux=True)(z)
-    return compensated, grad
+    (_, compensated), gradient = value_and_grad(energy, forwards, has_aux=True)(z)
+    return compensated, gradient
 
 
 def _total(terms: list[jax.Array]) -> jax.Array:

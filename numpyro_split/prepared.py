@@ -19,17 +19,23 @@ from collections.abc import Hashable
 from typing import Any
 
 import jax
-import numpy as np
 
 from numpyro_split.content import Content
+from split_common.containers import Form
 
 MOST_KEPT = 16  # copies, of one kernel
+PLAIN = (int, float, complex, str, bytes, type(None))  # values that do not change
 
 
 class PreparedKernels:
-    """The copies of one kernel; may be used by several threads at once."""
+    """The copies of one kernel; may be used by several threads at once.
+
+    Attributes:
+        form: in what form the model of the last run takes its arguments; None before there is one.
+    """
 
     def __init__(self) -> None:
+        self.form: Form | None = None
         self._lock = threading.RLock()
         self._kernels: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
         self._programs: OrderedDict[Hashable, str] = OrderedDict()
@@ -77,19 +83,20 @@ class PreparedKernels:
     def note_run(self, signature: Hashable, leaves: list[Any], content: Content) -> None:
         """Take note of a run's arguments, before anything of it is compiled.
 
-        The host keeps compiled programs by the identity of the arrays, whose values are constants in them. Where the
-        same arrays now have another content (changed in place, or the model reads something else), these programs
-        are dropped.
+        The host keeps compiled programs by the identity of the arguments, whose values are constants in them. Where
+        the same arguments now have another content (changed in place, or the model reads something else), these
+        programs are dropped.
         """
-        key = (signature, tuple(id(x) for x in leaves if _is_array(x)))
+        given = [x for x in leaves if not isinstance(x, PLAIN)]
+        key = (signature, tuple(map(id, given)))
         with self._lock:
             _put(self._programs, signature, content.program)
             if content.key is None:
                 return
-            # an array that is gone can have left its identity to another one
+            # an argument that is gone can have left its identity to another one
             self._seen = {k: (xs, d) for k, (xs, d) in self._seen.items() if all(x() is not None for x in xs)}
             changed = key in self._seen and self._seen[key][1] != content.key
-            self._seen[key] = ([weakref.ref(x) for x in leaves if _is_array(x)], content.key)
+            self._seen[key] = (_references(given), content.key)
         if changed:
             jax.clear_caches()
 
@@ -101,5 +108,12 @@ def _put(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
         table.popitem(last=False)
 
 
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | jax.Array)
+def _references(values: list[Any]) -> list[Any]:
+    """By which it is seen that values are gone; some objects have none."""
+    found = []
+    for value in values:
+        try:
+            found.append(weakref.ref(value))
+        except TypeError:
+            continue
+    return found

@@ -16,6 +16,7 @@ from jax import random
 
 from numpyro_split.control_variates import Taylor, controlled
 from numpyro_split.densities import Position
+from numpyro_split.derivatives import grad
 from numpyro_split.energies import Compensated
 from numpyro_split.integrators import Integrator, IntegratorState, Kinetic
 from numpyro_split.minibatches import draw_minibatch
@@ -56,7 +57,7 @@ def draw_force(
     temper = batches.temper(settings.target)
     if settings.gradient == "surrogate":
         assert taylor is not None  # settings are checked to have a control variate
-        return Force(jax.grad(lambda z: -potential.log_prior(z) - temper * taylor.total(z)))
+        return Force(grad(lambda z: -potential.log_prior(z) - temper * taylor.total(z), potential.forward_mode))
     size = min(settings.gradient_batch_size, batches.num_rows)
     rows = draw_minibatch(rng_key, batches.num_rows, size)
     row_weight = temper * batches.num_rows / size
@@ -68,7 +69,7 @@ def draw_force(
         known = 0.0 if taylor is None else temper * taylor.total(z)
         return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
 
-    return Force(jax.grad(estimate))
+    return Force(grad(estimate, potential.forward_mode))
 
 
 def propose(

@@ -102,7 +102,7 @@ class Walk:
         another = NotAligned(False, "the program is another one on fewer rows")
         for a, b in zip(whole.steps, part.steps, strict=False):
             if a.name != b.name or a.inputs != b.inputs or a.outputs != b.outputs:
-                return [another._replace(where=_place(a.caller))] * len(whole.outputs)
+                return [another._replace(where=place_of(a.caller))] * len(whole.outputs)
         if len(whole.steps) != len(part.steps) or whole.outputs != part.outputs:
             return [another] * len(whole.outputs)
         known = dict(zip(whole.inputs, inputs, strict=True))
@@ -140,7 +140,7 @@ class Walk:
                 found = faults[:1] * op.results if faults else RULES.get(op.name, no_rule)(op)
         except KeyError as missing:  # a parameter that has another name in this version of JAX
             found = unknown(op, f"{op.name}, which has no parameter {missing}")
-        place = partial(_place, whole.caller)
+        place = partial(place_of, whole.caller)
         return [
             value._replace(where=place()) if isinstance(value, NotAligned) and not value.where else value
             for value in map(op.consistent, found, whole.equation.outvars, part.equation.outvars)
@@ -206,7 +206,7 @@ def _join(a: Value, b: Value) -> Value:
     return NotAligned(False, "values of two kinds")
 
 
-def _place(equation: Any) -> str:
+def place_of(equation: Any) -> str:
     """File and line of the user's model where an operation was written, or ""."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():

@@ -20,6 +20,7 @@ from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from numpyro_split.readings import Readings
 from split_common.plates import Observation
 
 Trace = dict[str, dict[str, Any]]
@@ -66,13 +67,19 @@ class RowSelectableModel:
     at module level, so that kernels pickle.
     """
 
-    def __init__(self, model: Callable[..., Any], plate: str, values: dict[str, Any] | None = None):
-        self.model, self.plate, self.values = model, plate, values or {}
+    def __init__(self, model: Callable[..., Any], plate: str, readings: Readings | None = None):
+        self.model, self.plate = model, plate
+        self.values: dict[str, Any] = {}
+        self.readings = Readings() if readings is None else readings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites."""
+        """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
         indices = kwargs.pop(ROWS_KWARG, None)
-        with SelectRows(self.plate, indices), numpyro.handlers.substitute(data=self.values):
+        with (
+            SelectRows(self.plate, indices),
+            numpyro.handlers.substitute(data=self.values),
+            self.readings.answering(),
+        ):
             return self.model(*args, **kwargs)
 
 
@@ -166,7 +173,12 @@ def plate_frame(site: dict[str, Any], plate: str) -> Any:
 
 def prior_terms(model_trace: Trace, plate: str) -> list[jax.Array]:
     """Log-probabilities of the sites outside the data plate."""
-    return [log_prob_of(site) for site in samples_of(model_trace) if plate_frame(site, plate) is None]
+    return [log_prob_of(site) for site in prior_sites(model_trace, plate).values()]
+
+
+def prior_sites(model_trace: Trace, plate: str) -> Trace:
+    """The sample sites outside the data plate, by name."""
+    return {site["name"]: site for site in samples_of(model_trace) if plate_frame(site, plate) is None}
 
 
 def row_terms(model_trace: Trace, plate: str) -> list[tuple[jax.Array, int]]:

@@ -115,6 +115,10 @@ class S3HMC(HierarchicalKernel):
             variance of weights and 1 for every other site; a list is an array.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        forward_mode_differentiation: take derivatives forwards, for models with loops of unknown length
+            (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
+        regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
+            does.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -167,6 +171,8 @@ class S3HMC(HierarchicalKernel):
         inverse_mass_matrix: Any = None,
         init_strategy: Callable[..., Any] = init_to_uniform,
         find_heuristic_step_size: bool = True,
+        forward_mode_differentiation: bool = False,
+        regularize_mass_matrix: bool = True,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
         subset_order: str = "sequential",
@@ -189,6 +195,8 @@ class S3HMC(HierarchicalKernel):
             inverse_mass_matrix=inverse_mass_matrix,
             init_strategy=init_strategy,
             find_heuristic_step_size=find_heuristic_step_size,
+            forward_mode_differentiation=forward_mode_differentiation,
+            regularize_mass_matrix=regularize_mass_matrix,
             plate=plate,
             data_axes=data_axes,
             subset_order=subset_order,

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
-from jax.errors import ConcretizationTypeError, TracerArrayConversionError
 from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
@@ -30,12 +29,14 @@ from numpyro.infer.util import (
     transform_fn,
 )
 
+from numpyro_split.arguments import FORMS
 from numpyro_split.content import program_of_model
-from numpyro_split.densities import NOTHING_HELD, Arguments, Data, Held, ModelDensity, Position, RowBlock, as_jax
+from numpyro_split.densities import NOTHING_HELD, Arguments, Data, Held, ModelDensity, Position, RowBlock
 from numpyro_split.exactness import check_exact
 from numpyro_split.host_density import WHOLE, HostDensity, Parts, WholeModel
 from numpyro_split.implied_plate import InImpliedPlate
 from numpyro_split.potential import SplitPotential
+from numpyro_split.readings import UNREADABLE, Readings, find_readings
 from numpyro_split.row_independence import prove
 from numpyro_split.rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
 from numpyro_split.tracing import at_once
@@ -45,6 +46,7 @@ from split_common.checks import (
     NoDataPlateError,
     NoFiniteStartError,
     RowsMeetError,
+    axes_advice,
     check_callable,
     check_data_axes,
     check_lengths,
@@ -56,7 +58,9 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.containers import Form
 from split_common.held import HeldValue, reasons
+from split_common.open_model import OpenModel
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
@@ -110,19 +114,24 @@ def split_model(
         ('data', (4, 3, 3))
     """
     check_callable("model", model)
-    args, kwargs = as_jax((tuple(model_args), dict(model_kwargs or {})))
-    split = ModelSplit.find(
-        model,
-        args,
-        kwargs,
-        num_subsets=num_subsets,
-        plate=plate,
-        data_axes=data_axes,
-        subset_order=subset_order,
-        init_strategy=init_strategy,
-        program=None,
-    )
-    return split.bind(args, kwargs)
+
+    def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
+        split = ModelSplit.find(
+            OpenModel(model),
+            args,
+            kwargs,
+            num_subsets=num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            program=None,
+        )
+        return split.bind(args, kwargs)
+
+    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential.held = (model_args, model_kwargs)
+    return potential
 
 
 class ModelSplit:
@@ -146,9 +155,11 @@ class ModelSplit:
         row_axes: dict[str, int],
         init_strategy: Callable[..., Any],
         program: str,
+        forward_mode: bool = False,
     ):
         self.layout, self.mode, self.program = layout, mode, program
         self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._forward_mode = forward_mode
         self._local_axes: dict[str, int] = {}
         self._host_potential: Callable[..., Any] | None = None
         self._postprocess: Callable[..., Any] | None = None
@@ -174,16 +185,19 @@ class ModelSplit:
         init_strategy: Callable[..., Any],
         program: str | None,
         batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
+        forward_mode: bool = False,
     ) -> ModelSplit:
         """Find the split of a model, and check it; the arguments but the last two are those of :func:`split_model`.
 
         One subset is all of the model, which then need not divide.
 
         ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
-        numbers of rows that are evaluated at a time besides a subset's.
+        numbers of rows that are evaluated at a time besides a subset's; ``forward_mode`` says whether gradients are
+        taken forwards.
         """
         options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
         options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
+        options |= {"forward_mode": forward_mode}
         try:
             try:
                 return cls._divide(model, args, kwargs, plate=plate, **options)
@@ -194,7 +208,7 @@ class ModelSplit:
                 raise
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
-        return cls._undivided(model, args, kwargs, init_strategy, program)
+        return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
 
     @classmethod
     def _divide(
@@ -210,12 +224,13 @@ class ModelSplit:
         init_strategy: Callable[..., Any],
         program: str | None,
         batch_sizes: Callable[[int], Iterable[int]],
+        forward_mode: bool,
     ) -> ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
-        sites = _describe(model, arguments)
+        sites, readings = _describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
@@ -223,30 +238,26 @@ class ModelSplit:
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         program = program_of_model(model, arguments) if program is None else program
         sizes = set(batch_sizes(layout.num_rows))
-        failures: dict[str, Exception] = {}
-        unproved: list[ModelSplit] = []
+        row_model = RowSelectableModel(model, plate, readings)
+        modes = _modes(model, bool(row_axes))
+        splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
         with at_once():
-            for mode in _modes(model, bool(row_axes)):
-                split = cls(RowSelectableModel(model, plate), layout, mode, row_axes, init_strategy, program)
-                try:
-                    split._prepare(sites, sizes, args, kwargs)
-                    if split.verdict.kind == PROVED:
-                        split._check(args, kwargs)
-                        return split
-                except NoFiniteStartError:
-                    raise
-                except SPLIT_FAILURES as error:
-                    failures[mode] = error
-                else:
-                    unproved.append(split)
-            for split in unproved:
-                try:
-                    split._check(args, kwargs)
-                except SPLIT_FAILURES as error:
-                    failures[split.mode] = error
-                else:
-                    return split
-        raise neither_mode_splits(failures)
+            found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
+            if found is None and not readings and any(isinstance(error, UNREADABLE) for error in failures.values()):
+                row_model = RowSelectableModel(model, plate, find_readings(row_model, arguments))
+                splits = [split.with_model(row_model) for split in splits]
+                found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
+        if found is None:
+            names = arguments.names_of(row_axes) if data_axes is None else []
+            advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, layout.num_rows)
+            raise neither_mode_splits(failures, advice)
+        return found
+
+    def with_model(self, model: RowSelectableModel) -> ModelSplit:
+        """The same way of dividing another model, not looked at yet."""
+        return ModelSplit(
+            model, self.layout, self.mode, self._row_axes, self._init_strategy, self.program, self._forward_mode
+        )
 
     @classmethod
     def _divide_without_plate(
@@ -258,7 +269,7 @@ class ModelSplit:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
         arguments = Arguments(args, kwargs, model=model)
-        observed = _describe(model, arguments).observations
+        observed = _describe(model, arguments)[0].observations
         site = divisible_without_plate(observed)
         if site is None:
             raise no_data_plate(observed, "numpyro")
@@ -287,12 +298,15 @@ class ModelSplit:
         kwargs: dict[str, Any],
         init_strategy: Callable[..., Any],
         program: str | None,
+        forward_mode: bool,
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
         program = program_of_model(model, arguments) if program is None else program
-        split = cls(WholeModel(model), SubsetLayout(1, 1), WHOLE, {}, init_strategy, program)
-        split.sites = [site._replace(value=None) for site in _describe(model, arguments).sites]
+        sites, readings = _describe(model, arguments)
+        whole = WholeModel(model, readings)
+        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, program, forward_mode)
+        split.sites = [site._replace(value=None) for site in sites.sites]
         with at_once():
             split._learn_sites(arguments)
         split.verdict = Verdict(PROVED, "nothing is divided")
@@ -320,6 +334,11 @@ class ModelSplit:
         return str((*places, self.layout.key))
 
     @property
+    def reads(self) -> bool:
+        """Whether the model reads values of its data with Python, so that it is known for these data alone."""
+        return bool(self._model.readings)
+
+    @property
     def local_sites(self) -> list[str]:
         """Latent sites inside the data plate."""
         return list(self._local_axes)
@@ -327,7 +346,7 @@ class ModelSplit:
     @property
     def parts(self) -> list[np.ndarray]:
         """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
-        if self._local_axes or self._held.values:
+        if self._local_axes or self._held.values or self._model.readings:
             return [np.arange(self.layout.num_rows)]
         return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
 
@@ -349,6 +368,13 @@ class ModelSplit:
 
         return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
 
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], Trace], Data]:
+        """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return self._density(arguments).prior_sites, arguments.data
+
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
@@ -369,8 +395,12 @@ class ModelSplit:
 
     def _density(self, arguments: Arguments) -> Any:  # a ModelDensity, or a HostDensity
         if self.mode == WHOLE:
-            return HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._host_potential))
-        return ModelDensity(self._model, self.layout, self.mode, arguments, self._local_axes, self.program, self._held)
+            density = HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._host_potential))
+        else:
+            places = self.layout, self.mode, arguments, self._local_axes
+            density = ModelDensity(self._model, *places, self.program, self._held)
+        density.forward_mode = self._forward_mode
+        return density
 
     def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
@@ -437,7 +467,7 @@ class ModelSplit:
         for size in sorted(sizes):
             try:
                 proof = prove(density, data, z, size)
-            except (ConcretizationTypeError, TracerArrayConversionError) as error:
+            except UNREADABLE as error:
                 return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
                 return proof.verdict, NOTHING_HELD
@@ -469,6 +499,40 @@ def _modes(model: Callable[..., Any], has_rows: bool) -> tuple[str, ...]:
     return ("slice", "index") if has_rows else ("index",)
 
 
+def _first_that_divides(
+    splits: list[ModelSplit], sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[ModelSplit | None, dict[str, Exception]]:
+    """The first split that is proved, or else the first that passes the check; and what is wrong with the others."""
+    failures: dict[str, Exception] = {}
+    unproved: list[ModelSplit] = []
+    for split in splits:
+        try:
+            split._prepare(sites, batch_sizes, args, kwargs)
+            if split.verdict.kind == PROVED:
+                split._check(args, kwargs)
+                return split, failures
+        except NoFiniteStartError:
+            raise
+        except SPLIT_FAILURES as error:
+            failures[split.mode] = error
+        else:
+            unproved.append(split)
+    for split in unproved:
+        try:
+            split._check(args, kwargs)
+        except SPLIT_FAILURES as error:
+            failures[split.mode] = error
+        else:
+            return split, failures
+    return None, failures
+
+
+def _forwards(failures: Mapping[str, Exception]) -> str:
+    """Advice for models that cannot be differentiated backwards."""
+    is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
+    return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
+
+
 def _as_arrays(z: Mapping[str, Any]) -> Position:
     """A position as floating-point arrays: the host hands on the plain numbers that an init strategy may give."""
     return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
@@ -480,10 +544,15 @@ def _depends_on_values(support: Any) -> bool:
     return any(bound is not None and not isinstance(bound, int | float) for bound in bounds)
 
 
-def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:
-    """Trace the model; where it fails on data of unequal length, say so."""
+def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = arguments.build(arguments.data)
     try:
-        return describe_model(model, *arguments.build(arguments.data))
+        return describe_model(model, args, kwargs), Readings()
+    except UNREADABLE:
+        readings = find_readings(model, arguments)
+        with readings.answering():
+            return describe_model(model, args, kwargs), readings
     except (TypeError, ValueError) as error:
         raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
         raise

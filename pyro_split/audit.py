@@ -46,7 +46,8 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     assert isinstance(kernel, PenaltyMH)
     by_chain, draws = cast(list[dict[str, Any]], mcmc._diagnostics), mcmc.get_samples(group_by_chain=True)
     first = {name: x[0, 0] for name, x in draws.items()} if kernel._potential is not None else None
-    kernel, potential = copy.copy(kernel)._prepare(mcmc._args or (), mcmc._kwargs or {}, first)
+    args, kwargs = kernel._open(mcmc._args or (), mcmc._kwargs or {})
+    kernel, potential = copy.copy(kernel)._prepare(args, kwargs, first)
     assert isinstance(kernel, PenaltyMH)
     settings, batches, taylor = kernel._penalty, kernel._batches(potential.plate_size), kernel._reference.taylor
     sites = list(draws) if kernel._split is None else list(kernel._split.site_sizes)

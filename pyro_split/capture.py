@@ -12,14 +12,19 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
-import pyro
 import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functionalize
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+
+from pyro_split.running import unvalidated
 
 Function = Callable[..., Tensor]
 
@@ -43,10 +48,12 @@ class ValueAndGrad:
         function: ``function(*tensors)``, a scalar; pure.
         num_arguments: in how many leading tensors to differentiate.
         traced: whether to keep a trace; else ``function`` runs at each call.
+        writes: whether it writes into tensors, as derivatives along a direction do, which a trace must not.
     """
 
-    def __init__(self, function: Function, num_arguments: int, traced: bool):
+    def __init__(self, function: Function, num_arguments: int, traced: bool, writes: bool = False):
         self._function, self._num_arguments, self._traced = function, num_arguments, traced
+        self._to_trace = functionalize(function) if writes else function
         self._traces: dict[tuple[bool, tuple[torch.Size, ...]], Callable[..., list[Tensor]]] = {}
 
     def value(self, *tensors: Tensor) -> Tensor:
@@ -64,7 +71,7 @@ class ValueAndGrad:
             with torch.no_grad():
                 if self._traced and key not in self._traces:
                     self._traces[key] = self._trace(with_grad, tensors)
-                return self._traces[key](*tensors) if self._traced else self._replay(with_grad, tensors)
+                return self._traces[key](*tensors) if self._traced else self._replay(with_grad, *tensors)
         except RuntimeError as error:
             if not _is_numerical(error):
                 raise
@@ -72,15 +79,13 @@ class ValueAndGrad:
             nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
             return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
 
-    def _replay(self, with_grad: bool, tensors: Sequence[Tensor]) -> list[Tensor]:
-        with pyro.validation_enabled(False):
-            return self._evaluate_grad(*tensors) if with_grad else self._evaluate(*tensors)
+    def _replay(self, with_grad: bool, *tensors: Tensor) -> list[Tensor]:
+        with unvalidated():
+            return self._evaluate(with_grad, self._function, *tensors)
 
     def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
-        evaluate = self._evaluate_grad if with_grad else self._evaluate
         try:
-            with pyro.validation_enabled(False), unlogged():
-                graph = make_fx(evaluate, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+            graph = _operations(partial(self._evaluate, with_grad, self._to_trace), tensors)
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             warnings.warn(
@@ -89,7 +94,7 @@ class ValueAndGrad:
                 stacklevel=2,
             )
             self._traced = False
-            return evaluate
+            return partial(self._replay, with_grad)
         graph.graph.eliminate_dead_code()
         graph.recompile()
         with warnings.catch_warnings():
@@ -102,13 +107,12 @@ class ValueAndGrad:
                 return graph  # some operations, such as a convolution's gradient, the JIT does not take
             return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval())
 
-    def _evaluate(self, *tensors: Tensor) -> list[Tensor]:
-        return [self._function(*tensors)]
-
-    def _evaluate_grad(self, *tensors: Tensor) -> list[Tensor]:
+    def _evaluate(self, with_grad: bool, function: Function, *tensors: Tensor) -> list[Tensor]:
+        if not with_grad:
+            return [function(*tensors)]
         with torch.enable_grad():
             arguments = [x.detach().requires_grad_() for x in tensors[: self._num_arguments]]
-            value = self._function(*arguments, *tensors[self._num_arguments :])
+            value = function(*arguments, *tensors[self._num_arguments :])
             if not value.requires_grad:
                 return [value, *(torch.zeros_like(x) for x in arguments)]
             grads = torch.autograd.grad(value, arguments, allow_unused=True)
@@ -116,6 +120,41 @@ class ValueAndGrad:
             value.detach(),
             *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True)),
         ]
+
+
+def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
+    """The operations of a function, which are not evaluated.
+
+    Args:
+        function: ``function(*tensors)``, tensors; pure.
+        tensors: what it takes, for their shapes.
+
+    Raises:
+        Exception: whatever the function raises where its operations cannot be traced, or do not show where its values
+            come from.
+    """
+    with torch.no_grad():  # a tensor written in place would hide where its values come from
+        return _operations(functionalize(function), tensors)
+
+
+def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
+    with unvalidated(), unlogged(), OnlyTensors():
+        graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    for node in graph.graph.find_nodes(op="get_attr"):
+        if isinstance(getattr(graph, node.target), FakeTensor):
+            raise RuntimeError("a tensor of which operations do not show where it comes from, such as a Parameter")
+    return graph
+
+
+class OnlyTensors(TorchFunctionMode):
+    """Has a model that is traced fail where it hands values over to something else than torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refuse what would read memory that a traced tensor does not have."""
+        name = getattr(func, "__name__", "")
+        if name in ("numpy", "__array__", "__dlpack__") and torch._is_functional_tensor(args[0]):
+            raise RuntimeError(f"{name} of a tensor that is traced")
+        return func(*args, **(kwargs or {}))
 
 
 def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
@@ -129,27 +168,14 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
         num_arguments: how many leading tensors are asked about.
 
     Raises:
-        Exception: whatever the function raises where its operations cannot be traced.
+        Exception: as :func:`graph_of`.
     """
-    with torch.no_grad(), pyro.validation_enabled(False), unlogged():
-        # a tensor written in place would hide where its values come from
-        traced = make_fx(functionalize(function), tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
-    nodes = list(traced.graph.nodes)
+    nodes = list(graph_of(lambda *tensors: [function(*tensors)], tensors).graph.nodes)
     reached = set(nodes[:num_arguments])
     for node in nodes:
         if reached.intersection(node.all_input_nodes):
             reached.add(node)
     return nodes[-1] in reached
-
-
-def reaches(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
-    """Whether autograd finds a way from a function's value to any of its leading tensors, of whatever derivative."""
-    with torch.enable_grad(), pyro.validation_enabled(False):
-        arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
-        value = function(*arguments, *tensors[num_arguments:])
-        if not value.requires_grad:
-            return False
-        return any(g is not None for g in torch.autograd.grad(value, arguments, allow_unused=True))
 
 
 def _is_numerical(error: RuntimeError) -> bool:

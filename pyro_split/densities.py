@@ -9,7 +9,6 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import pyro
 import torch
 from pyro import poutine
 from torch import Tensor
@@ -18,7 +17,10 @@ from torch.utils import _pytree as pytree
 from pyro_split.flat_program import FlatProgram
 from pyro_split.held import NOTHING_HELD, Held
 from pyro_split.rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
+from pyro_split.running import unvalidated
 from split_common.checks import ModelNotSplittableError, argument_names, check_row_axis
+from split_common.containers import Given
+from split_common.open_model import HELD
 from split_common.subsets import SubsetLayout
 
 Position = dict[str, Tensor]
@@ -127,13 +129,14 @@ class ModelDensity:
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Everything outside the plate, Jacobians included."""
-        args, kwargs = self.arguments.build(data)
-        if self.prior_rows is not None:
-            few = RowBlock(torch.arange(self.prior_rows), 0)
-            z, data = self.cut(z, data, few)
-            args, kwargs = self.rows(data, few.indices)
-        terms, jacobian = self._terms(z, args, kwargs, inside=False)
+        terms, jacobian = self._terms(*self._for_prior(z, data), inside=False)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`, with these."""
+        model_trace = self._trace(*self._for_prior(z, data))[0]
+        with unvalidated():
+            return {name: model_trace.nodes[name] for name in site_terms(model_trace, self.plate, inside=False)}
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
         """Everything inside the plate for some rows, local latents with their Jacobians included."""
@@ -272,6 +275,14 @@ class ModelDensity:
             full[name] = torch.zeros_like(z[name]).index_copy(axis, block.indices.to(z[name].device), grad[name])
         return full
 
+    def _for_prior(self, z: Position, data: Data) -> tuple[Position, Any, Any]:
+        """Position and arguments that the prior is evaluated on."""
+        if self.prior_rows is None:
+            return z, *self.arguments.build(data)
+        few = RowBlock(torch.arange(self.prior_rows), 0)
+        z, data = self.cut(z, data, few)
+        return z, *self.rows(data, few.indices)
+
     def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
         by_site, jacobians = self._site_terms(z, args, kwargs, inside)
         zero = torch.zeros((), dtype=torch.float64)
@@ -281,7 +292,7 @@ class ModelDensity:
         self, z: Position, args: Any, kwargs: Any, inside: bool
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         model_trace, constrained = self._trace(z, args, kwargs)
-        with pyro.validation_enabled(False):
+        with unvalidated():
             by_site = site_terms(model_trace, self.plate, inside)
         jacobians = {
             name: -self.transforms[name].log_abs_det_jacobian(constrained[name], u)
@@ -293,7 +304,7 @@ class ModelDensity:
     def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, Position]:
         """The model's trace at a position, and the position constrained."""
         constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
-        with poutine.block(), pyro.validation_enabled(False):
+        with poutine.block(), unvalidated():
             return poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs), constrained
 
 
@@ -337,15 +348,15 @@ class Arguments:
     """A model's arguments, taken apart into tensors and the rest.
 
     Args:
-        args: positional arguments.
-        kwargs: keyword arguments.
+        args: positional arguments, as :mod:`pyro_split.arguments` opens them, or of tensors alone.
+        kwargs: keyword arguments, likewise.
         row_axes: for the path of each tensor that holds data rows, the axis they lie along.
         model: where the names of positional arguments are read from; needed for messages only.
 
     Attributes:
         data: the tensors, in order.
         axes: for each tensor, the axis of its rows, or None.
-        argument_names: names of the model's arguments.
+        argument_names: names of the model's arguments, and of the tensors that it holds.
     """
 
     def __init__(
@@ -356,16 +367,20 @@ class Arguments:
         model: Callable[..., Any] | None = None,
     ):
         paths, self._treedef = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
-        self._is_tensor = [isinstance(leaf, Tensor) for _, leaf in paths]
-        self._others = [None if isinstance(leaf, Tensor) else leaf for _, leaf in paths]
-        self._paths = [path for path, leaf in paths if isinstance(leaf, Tensor)]
-        self.data: Data = tuple(leaf for _, leaf in paths if isinstance(leaf, Tensor))
+        tensors = [(path, leaf) for path, leaf in paths if _is_tensor(leaf)]
+        self._is_tensor = [_is_tensor(leaf) for _, leaf in paths]
+        self._others = [None if _is_tensor(leaf) else leaf for _, leaf in paths]
+        self._paths = [path for path, _ in tensors]
+        self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in tensors]
+        self.data: Data = tuple(x.array if isinstance(x, Given) else x for _, x in tensors)
         self.axes = [(row_axes or {}).get(pytree.keystr(path)) for path in self._paths]
-        self.argument_names = argument_names(model, len(args), kwargs)
+        names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
+        self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments."""
-        tensors = iter(data)
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        lists = zip(data, self._lists, self.axes, strict=True)
+        tensors = iter([x if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_tensor, self._others, strict=True)
         return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
 
@@ -382,7 +397,7 @@ class Arguments:
     def named_arrays(self) -> list[tuple[str, Tensor]]:
         """Each tensor with the argument's name and the path inside it, for messages."""
         return [
-            (self._argument_of(path) + pytree.keystr(path[2:]), x)
+            (self._argument_of(path) + ("" if _is_held(path) else pytree.keystr(path[2:])), x)
             for path, x in zip(self._paths, self.data, strict=True)
         ]
 
@@ -403,9 +418,25 @@ class Arguments:
                 found[pytree.keystr(path)] = axis
         return found
 
+    def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
+        """Names of the arguments that hold rows."""
+        names = [self._argument_of(path) for path in self._paths if pytree.keystr(path) in row_axes]
+        return list(dict.fromkeys(names))
+
     def _argument_of(self, path: Any) -> str:
+        if _is_held(path):
+            return pytree.keystr(path[2:]).lstrip(".")
         group, place = path[0].idx, path[1]
         return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _is_held(path: Any) -> bool:
+    """Whether a tensor is one that the model holds, not one of its arguments."""
+    return getattr(path[1], "key", None) == HELD
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor | Given)
 
 
 def _sum_to_axis(x: Tensor, axis: int, size: int) -> Tensor:

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.integrator import potential_grad
@@ -27,6 +26,7 @@ from pyro.ops.integrator import potential_grad
 from pyro_split.densities import ModelDensity, Position, RowBlock
 from pyro_split.potential import SplitPotential
 from pyro_split.rows import describe_model
+from pyro_split.running import unvalidated
 from split_common.checks import compare_differences, compare_split, no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
@@ -116,7 +116,7 @@ def _compare(
     host = _host_potential(density, z)
 
     def is_finite(point: Position) -> bool:
-        with torch.no_grad(), pyro.validation_enabled(False):
+        with torch.no_grad(), unvalidated():
             return bool(torch.isfinite(host(point)))
 
     points = [_finite_point(is_finite, z, density)]
@@ -158,7 +158,7 @@ def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[P
     host, wholes, by_point = _host_potential(density, points[0]), [], []
     for point in points:
         energies = _in_precision_of(point, potential.energies(point))
-        with pyro.validation_enabled(False):
+        with unvalidated():
             if with_grad:
                 whole_grad, whole = potential_grad(host, point)
                 compare_split(float(whole), energies, _flat(whole_grad), _flat(potential.potential_and_grad(point)[1]))
@@ -174,7 +174,7 @@ def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[P
 def _host_potential(density: ModelDensity, z: Position) -> Any:
     """Pyro's own potential of the model."""
     args, kwargs = density.arguments.build(density.arguments.data)
-    with torch.no_grad(), pyro.validation_enabled(False):
+    with torch.no_grad(), unvalidated():
         host = initialize_model(density.model, args, kwargs, transforms=density.transforms, initial_params=z)
     return host[1]
 

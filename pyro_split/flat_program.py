@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import split_common
 from pyro_split.capture import unlogged
+from pyro_split.running import unvalidated
 from split_common.checks import first_line
 
 PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
@@ -148,6 +149,8 @@ class FlatProgram:
         arguments = pytree.tree_map(lambda x: known.get(id(x), x) if isinstance(x, Tensor) else x, arguments)
         schema = [x for x in step.overload._schema.arguments if x.name in arguments]
         positional = [arguments[x.name] for x in schema if not x.kwarg_only]
+        if step.overload._schema.is_mutable:
+            positional[0] = positional[0].clone()  # what it writes over may be given, or asked for
         found = step.overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
         known.update(zip(map(id, step.results), tensors_in(found), strict=True))
 
@@ -156,7 +159,7 @@ class FlatProgram:
 def _on_shapes() -> Iterator[None]:
     """Run without values, and leave Pyro's parameters as they are."""
     store = pyro.get_param_store()
-    with store.scope(store.get_state()), unlogged(), pyro.validation_enabled(False), torch.no_grad():
+    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad():
         with FakeTensorMode(allow_non_fake_inputs=True):
             yield
 
@@ -203,13 +206,14 @@ class Recorder(TorchDispatchMode):
     def _check_write(self, func: Any, args: Any) -> None:
         """Let an operation write over a result that nothing else looks into: its value is then another one.
 
-        PyTorch's own operations do that in passing; what a model writes in place has been rewritten before.
+        PyTorch's own operations do that in passing; what a model writes in place has been rewritten before. What is
+        given another shape in place is not followed: earlier operations would be seen to have had that shape.
         """
         written = [x.name for x in func._schema.arguments if x.alias_info is not None and x.alias_info.is_write]
         seen = [x for step in self.steps for x in [*step.tensors, *step.results] if _memory(x) == _memory(args[0])]
         is_own = any(x is args[0] for step in self.steps for x in step.results) and all(x is args[0] for x in seen)
-        if written != [func._schema.arguments[0].name] or not is_own:
-            raise RuntimeError(f"{func.overloadpacket.__name__}, which writes in a tensor that is seen from elsewhere")
+        if written != [func._schema.arguments[0].name] or not is_own or torch.Tag.inplace_view in func.tags:
+            raise RuntimeError(f"{func.overloadpacket.__name__}, which changes a tensor in place")
 
 
 def _memory(x: Tensor) -> int:

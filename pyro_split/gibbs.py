@@ -10,6 +10,9 @@ the prior gives β', whatever constant factors, means or hyperparameters go into
 
 .. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
 
+That this is the conditional is decided before anything is drawn, from the model's expression (:mod:`conjugacy`): every
+use of a precision in the log-density is found, and one that is not known to be of this form for all values is refused.
+
 Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
 an iteration. :class:`~pyro_split.S3HMC` moves them together.
 
@@ -28,6 +31,7 @@ import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
+from pyro_split.conjugacy import read_terms
 from pyro_split.densities import Position
 from pyro_split.dynamic_hmc import DynamicHMCState, count_depth_limit, first_state_of_trees, tree_transition
 from pyro_split.hierarchical import HierarchicalKernel
@@ -38,7 +42,8 @@ from pyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
 from pyro_split.splitting import ModelSplit
 from pyro_split.termination import U_TURN
 from split_common.checks import check_choice
-from split_common.hierarchy import check_conjugate, check_priors_only, conjugate_shapes
+from split_common.conjugacy import check_conjugacy
+from split_common.hierarchy import check_priors_only, conjugate_shapes
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
 from split_common.trajectory import (
     STATISTICS,
@@ -171,7 +176,7 @@ class BlockGibbsHMC(HierarchicalKernel):
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: at construction for an argument out of range; at ``run`` as :class:`~pyro_split.S3HMC`, and for
-            a precision whose prior is not conjugate.
+            a precision that is not known, from the model's expression, to have a gamma distribution given the rest.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
@@ -234,12 +239,9 @@ class BlockGibbsHMC(HierarchicalKernel):
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
-        check_priors_only(self._found.needs_data, self._found.precisions)
         self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
-        potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
-        moved = {**z, **{name: z[name] + 1.0 for name in self._found.precisions}}
-        rates = [self._conjugate.rates(at, potential.prior_energy_and_grad(at)[1]) for at in (z, moved)]
-        check_conjugate(*({name: rate.cpu().numpy() for name, rate in at.items()} for at in rates))
+        check_conjugacy(read_terms(split, args, kwargs, self._found.precisions), self._found.groups)
+        check_priors_only(self._found.needs_data, self._found.precisions)
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)

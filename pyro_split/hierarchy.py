@@ -254,7 +254,7 @@ def find_hierarchy(
 def _scales(nodes: Mapping[str, Any]) -> Scales:
     log_scale, gamma, inverse_gamma = {}, {}, {}
     for name, site in nodes.items():
-        fn, shape = site["fn"], site["value"].shape
+        fn, shape = site["fn"], torch.broadcast_shapes(site["value"].shape, site["fn"].shape())
         while isinstance(fn, dist.Independent | dist.MaskedDistribution):
             fn = fn.base_dist
         if isinstance(fn, dist.Normal):

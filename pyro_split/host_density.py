@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import pyro
 import torch
 from pyro import poutine
 from pyro.infer import config_enumerate
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from pyro_split.densities import Arguments, Data, Position, RowBlock
 from pyro_split.rows import Site, sample_sites
+from pyro_split.running import unvalidated
 from split_common.subsets import SubsetLayout
 
 WHOLE = "whole"
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
         if first == len(sites):
             return cls(prior_sites)
         depth = max((-(dim or 0) for site in sites for dim in site.plates.values()), default=0)
-        with poutine.block(), torch.random.fork_rng(), pyro.validation_enabled(False):
+        with poutine.block(), torch.random.fork_rng(), unvalidated():
             model_trace = poutine.trace(enumerated(model, depth)).get_trace(*args, **kwargs)
             return cls(prior_sites, TraceEinsumEvaluator(model_trace, True, depth), depth)
 
@@ -100,7 +100,7 @@ class HostDensity:
         model_trace, constrained = self._trace(z, data)
         for name in names:
             model_trace.remove_node(name)
-        with pyro.validation_enabled(False):
+        with unvalidated():
             total = torch.as_tensor(evaluator.log_prob(model_trace)).sum(dtype=torch.float64)
         return total + self._jacobians(z, constrained, z.keys() - names)
 
@@ -144,13 +144,13 @@ class HostDensity:
         """The model's trace at a position, and the position constrained."""
         args, kwargs = self.arguments.build(data)
         constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
-        with poutine.block(), pyro.validation_enabled(False):
+        with poutine.block(), unvalidated():
             return poutine.trace(poutine.condition(self._run, constrained)).get_trace(*args, **kwargs), constrained
 
 
 def _log_prob(model_trace: Any, names: Any) -> Tensor:
     """Sum of the log-probabilities of some sites."""
-    with pyro.validation_enabled(False):
+    with unvalidated():
         model_trace.compute_log_prob(lambda name, site: name in names)
     terms = (model_trace.nodes[name]["log_prob"].sum(dtype=torch.float64) for name in names)
     return sum(terms, torch.zeros((), dtype=torch.float64))

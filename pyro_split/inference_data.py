@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from pyro import poutine
 from pyro.distributions import Unit
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from pyro_split.densities import ModelDensity, RowBlock
 from pyro_split.rows import plate_frame, sample_sites
+from pyro_split.running import unvalidated
 from pyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 from split_common.row_independence import Verdict
@@ -154,7 +154,7 @@ class Observations:
     @classmethod
     def of(cls, mcmc: MCMC) -> Observations:
         """Those of a run."""
-        args, kwargs = mcmc._args or (), mcmc._kwargs or {}
+        args, kwargs = mcmc.kernel._open(mcmc._args or (), mcmc._kwargs or {})
         split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
         return cls(split, split._density(args, kwargs))
 
@@ -189,7 +189,7 @@ class Observations:
         axes, density = self._local_axes, self._density
         rows = {name: block.take(x, axes[name]) if name in axes else x for name, x in values.items()}
         args, kwargs = density.rows_of(density.arguments.data, block.indices)
-        with torch.no_grad(), torch.random.fork_rng(), poutine.block(), pyro.validation_enabled(False):
+        with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated():
             model_trace = poutine.trace(poutine.condition(density.model, rows)).get_trace(*args, **kwargs)
         for name, site in sample_sites(model_trace).items():
             if site["is_observed"] and name not in self._latents and not site["infer"].get("_deterministic"):

@@ -17,6 +17,7 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 
 from pyro_split.adaptation import AdaptationSettings
+from pyro_split.arguments import FORMS
 from pyro_split.densities import Position
 from pyro_split.potential import SplitPotential
 from pyro_split.running import check_only_run
@@ -33,7 +34,9 @@ from split_common.checks import (
     check_probability,
     check_sites,
 )
+from split_common.containers import Form
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
+from split_common.open_model import OpenModel
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS
 from split_common.values import describe_kernel
@@ -86,6 +89,7 @@ class SplitKernel(MCMCKernel):
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
         )
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
+        self._form: Form | None = None
         self._split: ModelSplit | None = None
         self._bound: SplitPotential | None = self._potential
         self._forget_chain()
@@ -136,7 +140,7 @@ class SplitKernel(MCMCKernel):
         """
         check_only_run()
         self._warmup_steps = warmup_steps
-        potential = self._prepare(args, kwargs, self._initial_params)[1]
+        args, kwargs, potential = self._begin(args, kwargs)
         if self._initial_params is None:
             self._initial_params = self._find_start(potential, args, kwargs)
         z = {name: u.detach().clone() for name, u in self._initial_params.items()}
@@ -220,11 +224,28 @@ class SplitKernel(MCMCKernel):
         self._set_up(potential, init_params, args, kwargs)
         return self, potential
 
+    def _begin(
+        self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], SplitPotential]:
+        """A run's arguments as tensors, in a form in which the model divides, and its potential."""
+
+        def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
+            self._form = form
+            return args, kwargs, self._prepare(args, kwargs, self._initial_params)[1]
+
+        return FORMS.divide(self.model, model_args, model_kwargs, prepare, self._form)
+
+    def _open(
+        self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a run that has begun, as tensors."""
+        return FORMS.open(self.model, tuple(model_args), dict(model_kwargs), self._form)[:2]
+
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSplit:
         """How the model divides over these arguments, checked."""
         assert self.model is not None
         return ModelSplit.find(
-            self.model,
+            OpenModel(self.model),
             args,
             kwargs,
             num_subsets=self._num_subsets,

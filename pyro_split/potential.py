@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functionalize
 from torch.utils import _pytree as pytree
 
-from pyro_split.capture import ValueAndGrad, reaches, uses
+from pyro_split.arguments import FORMS
+from pyro_split.capture import ValueAndGrad, uses
 from pyro_split.densities import Data, Density, FunctionDensity, Position, RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
+from split_common.containers import Given
 from split_common.subsets import SubsetLayout
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
@@ -53,6 +54,8 @@ class SplitPotential:
         >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
         3.5
     """
+
+    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which are read from
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True):
         self._density, self._data, self._jit_compile = density, data, jit_compile
@@ -97,13 +100,15 @@ class SplitPotential:
         """
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
-        leaves, treedef = pytree.tree_flatten(data)
-        leaves = [torch.as_tensor(leaf) for leaf in leaves]
+        leaves, treedef = pytree.tree_flatten(FORMS.open(None, (data,), {})[0][0])
+        leaves = [torch.as_tensor(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one tensor, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
-        return cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+        potential.held = data
+        return potential
 
     @property
     def num_subsets(self) -> int:
@@ -177,10 +182,10 @@ class SplitPotential:
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
-        """Whether any of these sites has a part in the likelihood of any row, wherever its value lies.
+        """Whether any of these sites may have a part in the likelihood of any row, wherever its value lies.
 
         Args:
-            z: a position, for its shapes; its values matter only where the model cannot be traced.
+            z: a position, for its shapes.
             names: of the sites.
         """
         sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
@@ -195,8 +200,8 @@ class SplitPotential:
         of_each_size = {len(block.indices): block for block in self._blocks}.values()
         try:
             return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
-        except Exception:  # a model that cannot be traced is run
-            return any(reaches(likelihood, inputs(block), len(names)) for block in self._blocks)
+        except Exception:  # of a model that cannot be traced nobody knows
+            return True
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
         """Log-likelihood of single rows.
@@ -279,8 +284,7 @@ class SplitPotential:
             positions = [dict(zip(sites, values, strict=True)) for values in by_position]
             return function(positions, lambda z: density.pointwise(z, data, indices))
 
-        # derivatives along a direction write in place, which a trace must not
-        return ValueAndGrad(functionalize(evaluate), len(sites), self._jit_compile)
+        return ValueAndGrad(evaluate, len(sites), self._jit_compile, writes=True)
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
         """What a :meth:`row_function` is called with: the positions' values, the rows of the data, their numbers."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -19,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from pyro_split.densities import Data, ModelDensity, Position, Read
 from pyro_split.flat_program import FlatProgram, NotRecordedError, Place, Step
 from pyro_split.held import HeldNumber
-from pyro_split.row_operations import FREE, Operation, Rule, is_equal, no_rule, unknown
+from pyro_split.row_operations import FREE, ROUNDING, Operation, Rule, no_rule, unknown
 from pyro_split.row_rules import ELEMENTWISE, RULES
 from split_common.held import Holding, Proof, reasons
 from split_common.row_independence import (
@@ -237,19 +236,23 @@ def _constant(whole: Tensor, part: Tensor) -> Value:
     """Of a tensor that the model holds, in both runs."""
     if whole is part:
         return FREE
-    if whole.dtype != part.dtype:
+    if whole.dtype != part.dtype or whole.dim() != part.dim() or not _is_dense(whole, part):
         return NotAligned(False, ANOTHER)
-    a, b = (x.detach().cpu().numpy() for x in (whole, part))
-    if a.shape == b.shape:
-        if all(is_equal(x, y) for x, y in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)):
+    if whole.shape == part.shape:
+        is_float = whole.is_floating_point()
+        if torch.equal(whole, part) or (is_float and torch.allclose(whole, part, ROUNDING, 0.0, equal_nan=True)):
             return FREE
-        shown = f"{a.item()} or {b.item()}" if a.size == 1 else f"an array of shape {a.shape}"
+        shown = f"{whole.item()} or {part.item()}" if whole.numel() == 1 else f"an array of shape {tuple(whole.shape)}"
         return NotAligned(True, f"a number that depends on how many rows there are, {shown}")
-    if a.ndim == b.ndim == 1 and all(np.array_equal(x, np.arange(len(x))) for x in (a, b)):
+    if whole.dim() == 1 and all(torch.equal(x, torch.arange(len(x)).to(x)) for x in (whole, part)):
         return Numbers(0)
-    if a.ndim == b.ndim:
-        longer = [axis for axis in range(a.ndim) if a.shape[axis] != b.shape[axis]]
-        first = tuple(slice(1) if axis in longer else slice(None) for axis in range(a.ndim))
-        if a.size and b.size and all(np.array_equal(np.broadcast_to(a[first], x.shape), x) for x in (a, b)):
+    longer = [axis for axis in range(whole.dim()) if whole.shape[axis] != part.shape[axis]]
+    if whole.numel() and part.numel():
+        first = whole[tuple(slice(1) if axis in longer else slice(None) for axis in range(whole.dim()))]
+        if all(torch.equal(first.expand(x.shape), x) for x in (whole, part)):
             return Free(frozenset(longer))
     return NotAligned(True, "an array of numbers that depends on how many rows there are")
+
+
+def _is_dense(*tensors: Tensor) -> bool:
+    return all(x.layout == torch.strided and not x.is_quantized for x in tensors)

@@ -22,6 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions.constraints import Constraint
 
 from pyro_split.capture import unlogged
+from pyro_split.readings import Readings
+from pyro_split.running import tensors_for_arrays, unvalidated
 from split_common.plates import Observation
 
 ROUNDING = 1e-12
@@ -75,13 +77,14 @@ class RowSelectableModel:
     that kernels pickle.
     """
 
-    def __init__(self, model: Callable[..., Any], plate: str):
+    def __init__(self, model: Callable[..., Any], plate: str, readings: Readings | None = None):
         self.model, self.plate = model, plate
+        self.readings = Readings() if readings is None else readings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
         indices = kwargs.pop(ROWS_KWARG, None)
-        with SelectRows(self.plate, indices):
+        with SelectRows(self.plate, indices), tensors_for_arrays(), self.readings.answering():
             return self.model(*args, **kwargs)
 
 
@@ -127,17 +130,27 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
-    with poutine.block(), pyro.validation_enabled(False):
-        model_trace = poutine.trace(model).get_trace(*args, **kwargs)
+    with poutine.block(), unvalidated():
+        with tensors_for_arrays():
+            model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
         plate_sizes = {str(site["name"]): site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
-        sites = [_describe_site(site) for site in nodes if not isinstance(site["fn"], _Subsample)]
+        sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
         for site in nodes:
             for frame in site["cond_indep_stack"]:  # of a plate that is only said to be there
                 plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
             if site["is_observed"]:
                 site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
         return ModelSites(sites, plate_sizes)
+
+
+def _is_plate(site: Any) -> bool:
+    return isinstance(site["fn"], _Subsample)
+
+
+def _is_deterministic(site: Any) -> bool:
+    """Whether a site is a value that follows from others: ``deterministic``, or what a reparametrisation leaves."""
+    return site["is_observed"] and isinstance(site["fn"], MaskedDistribution) and site["fn"]._mask is False
 
 
 def _describe_site(site: Any) -> Site:

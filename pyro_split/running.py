@@ -1,12 +1,64 @@
-"""One run at a time: Pyro keeps its handlers in one stack for the whole process."""
+"""How models are run: one run at a time, unvalidated, and with tensors where a model expects arrays of NumPy."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
+import pyro
+import torch
 from pyro.infer.mcmc import api
+from torch import Tensor
+
+from split_common.tables import RowsOf
+
+
+@contextmanager
+def unvalidated() -> Iterator[None]:
+    """Run without validation, of distributions too that were made before: a check of values cannot be traced."""
+    own = torch.distributions.Distribution._validate_sample
+    torch.distributions.Distribution._validate_sample = _no_check  # type: ignore[method-assign]
+    try:
+        with pyro.validation_enabled(False):
+            yield
+    finally:
+        torch.distributions.Distribution._validate_sample = own  # type: ignore[method-assign]
+
+
+@contextmanager
+def tensors_for_arrays() -> Iterator[None]:
+    """Let a model that makes tensors of NumPy arrays and columns of pandas find tensors in their place."""
+    own = {name: getattr(torch, name) for name in ("from_numpy", "tensor", "as_tensor")}
+    torch.from_numpy = lambda data: _as_tensor(data) if _is_tensor(data) else own["from_numpy"](data)
+    torch.as_tensor = lambda data, *args, **kwargs: own["as_tensor"](_as_tensor(data), *args, **kwargs)
+    torch.tensor = lambda data, **kwargs: (
+        _copy(_as_tensor(data), **kwargs) if _is_tensor(data) else own["tensor"](data, **kwargs)
+    )
+    try:
+        yield
+    finally:
+        for name, function in own.items():
+            setattr(torch, name, function)
+
+
+def _is_tensor(data: Any) -> bool:
+    return isinstance(data, Tensor | RowsOf)
+
+
+def _as_tensor(data: Any) -> Any:
+    return data.to_numpy() if isinstance(data, RowsOf) else data
+
+
+def _copy(data: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, **rest: Any) -> Tensor:
+    return data.detach().clone().to(device=device, dtype=dtype).requires_grad_(requires_grad)
+
+
+def _no_check(distribution: Any, value: Any) -> None:
+    """In place of the check of a value against a distribution's support."""
 
 
 def check_only_run() -> None:

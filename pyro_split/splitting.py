@@ -11,26 +11,29 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pyro
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
 from torch.distributions import biject_to
 
-from pyro_split.densities import Arguments, ModelDensity, Position
+from pyro_split.arguments import FORMS
+from pyro_split.densities import Arguments, Data, ModelDensity, Position
 from pyro_split.exactness import check_exact
 from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.host_density import WHOLE, HostDensity, Parts
 from pyro_split.implied_plate import InImpliedPlate
 from pyro_split.potential import SplitPotential
+from pyro_split.readings import Readings, Watch, find_readings
 from pyro_split.row_independence import prove, prove_free
 from pyro_split.rows import ModelSites, RowSelectableModel, Site, describe_model
+from pyro_split.running import tensors_for_arrays, unvalidated
 from split_common.checks import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
     NoFiniteStartError,
     RowsMeetError,
+    axes_advice,
     check_data_axes,
     check_lengths,
     check_no_discrete,
@@ -41,7 +44,9 @@ from split_common.checks import (
     raise_if_unequal,
     rows_meet,
 )
+from split_common.containers import Form
 from split_common.held import HeldValue, reasons
+from split_common.open_model import OpenModel
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
@@ -96,19 +101,24 @@ def split_model(
         >>> potential.plate, potential.subset_sizes
         ('data', (4, 3, 3))
     """
-    model_kwargs = model_kwargs or {}
-    split = ModelSplit.find(
-        model,
-        model_args,
-        model_kwargs,
-        num_subsets=num_subsets,
-        plate=plate,
-        data_axes=data_axes,
-        subset_order=subset_order,
-        init_strategy=init_strategy,
-        jit_compile=jit_compile,
-    )
-    return split.bind(model_args, model_kwargs)
+
+    def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
+        split = ModelSplit.find(
+            OpenModel(model),
+            args,
+            kwargs,
+            num_subsets=num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            jit_compile=jit_compile,
+        )
+        return split.bind(args, kwargs)
+
+    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential.held = (model_args, model_kwargs)
+    return potential
 
 
 class ModelSplit:
@@ -198,7 +208,7 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
-        sites = _describe(model, arguments)
+        sites, readings = _describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
@@ -208,7 +218,7 @@ class ModelSplit:
         failures: dict[str, Exception] = {}
         unproved: list[ModelSplit] = []
         for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
-            row_model = RowSelectableModel(model, plate)
+            row_model = RowSelectableModel(model, plate, readings)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
                 split._prepare(sites, sizes, args, kwargs)
@@ -228,7 +238,8 @@ class ModelSplit:
                 failures[split.mode] = error
             else:
                 return split
-        raise neither_mode_splits(failures)
+        names = arguments.names_of(row_axes) if data_axes is None else []
+        raise neither_mode_splits(failures, readings.advice + axes_advice(names, layout.num_rows))
 
     @classmethod
     def _divide_without_plate(
@@ -240,7 +251,7 @@ class ModelSplit:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
         arguments = Arguments(args, kwargs, model=model)
-        observed = _describe(model, arguments).observations
+        observed = _describe(model, arguments)[0].observations
         site = divisible_without_plate(observed)
         if site is None:
             raise no_data_plate(observed, "pyro")
@@ -269,10 +280,11 @@ class ModelSplit:
         jit_compile: bool,
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
-        whole = RowSelectableModel(model, plate="")  # as no plate is called
-        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         arguments = Arguments(args, kwargs, model=model)
-        split.sites = _describe(model, arguments).sites
+        sites, readings = _describe(model, arguments)
+        whole = RowSelectableModel(model, "", readings)  # as no plate is called
+        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
+        split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         z, split.transforms = split._initialize(split._density(args, kwargs))
         split.site_sizes = {name: u.numel() for name, u in z.items()}
@@ -317,6 +329,13 @@ class ModelSplit:
                 return read(density.sites_at(z, self.parts[part]))
 
         return read_at
+
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], dict[str, Any]], Data]:
+        """The sample sites outside the plate, as a function of a position and the data tensors; and these."""
+        density = self._density(args, kwargs)
+        return density.prior_sites, density.arguments.data
 
     def unconstrain(self, values: dict[str, Any]) -> Position:
         """The position of constrained values by site; the rest of ``values`` is left out."""
@@ -396,7 +415,7 @@ class ModelSplit:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
         args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
         try:
-            with pyro.validation_enabled(False):
+            with unvalidated():
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
         except ValueError as error:
             if "valid initial params" not in str(error):
@@ -435,10 +454,16 @@ def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> li
     return [(name, x.detach().cpu().numpy()) for name, x in arguments.named_arrays() if name in observed]
 
 
-def _describe(model: Callable[..., Any], arguments: Arguments) -> ModelSites:
-    """Trace the model; where it fails on data of unequal length, say so."""
+def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = arguments.build(arguments.data)
     try:
-        return describe_model(model, *arguments.build(arguments.data))
+        with Watch() as watch:
+            sites = describe_model(model, args, kwargs)
+        if not watch.has_seen:
+            return sites, Readings()
+        with tensors_for_arrays():
+            return sites, find_readings(model, args, kwargs)
     except (TypeError, ValueError, RuntimeError) as error:
         raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim()}, error)
         raise

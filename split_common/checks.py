@@ -37,6 +37,10 @@ class NoDataPlateError(ModelNotSplittableError):
     """The model has no plate that holds observations."""
 
 
+class ReadingError(ModelNotSplittableError):
+    """Python reads a value of traced data that has no one value."""
+
+
 class NoFiniteStartError(ValueError):
     """The log-density is not finite where sampling would start."""
 
@@ -366,8 +370,56 @@ def rows_meet(why: str) -> RowsMeetError:
     )
 
 
-def neither_mode_splits(failures: Mapping[str, Exception]) -> ModelNotSplittableError:
-    """The error for a model that neither sliced data nor plate indices divide exactly."""
+def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ValueError:
+    """The error for a model that does not take, in place of a user's objects, the arrays that can be cut to rows.
+
+    Args:
+        names: of the arguments that hold such objects.
+        failures: of the model; none where it runs, but computes something else than with the objects themselves.
+    """
+    listed = ", ".join(map(repr, names))
+    reason = f"the model fails with {first_line(failures[0])}" if failures else "the model then computes something else"
+    return ValueError(
+        "data arguments that are no arrays of the framework must be such that the model takes arrays of it in their "
+        f"place, got {listed} ({reason}); pass arrays, as in df['x'].to_numpy() or torch.tensor(x), and compute "
+        "outside the model what needs the methods of another library"
+    )
+
+
+def tables_advice(names: Sequence[str]) -> str:
+    """What to do about arguments that hold objects of pandas, in a model that does not divide."""
+    return (
+        f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside the "
+        "model, and pass arrays, as in df['x'].to_numpy()"
+    )
+
+
+def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) -> str:
+    """What to do about values that a model reads with Python, each with its line and the data that it rests on."""
+    listed = []
+    for line, value, names in readings:
+        data = " and ".join(map(repr, names)) or "constants"
+        what = f"an array of shape {value.shape}" if value.ndim else f"{value.item()!r}"
+        count = f" ({len(np.unique(value))} different values)" if value.ndim and value.dtype.kind in "biu" else ""
+        listed.append(f"{line}: Python reads {what}{count} from {data}")
+    if not listed:
+        return ""
+    return f"; {'; '.join(listed)}: compute what the model needs of it outside, on all rows, and pass it as an argument"
+
+
+def axes_advice(names: Sequence[str], num_rows: int) -> str:
+    """What to do where one of the arrays of as many entries as there are rows holds none."""
+    listed = ", ".join(map(repr, names))
+    return (
+        f"; arrays with {num_rows} entries along axis 0 were taken to hold rows: {listed}; where one of them holds "
+        f"none, or rows lie along another axis, name all that do, as in data_axes={{{names[0]!r}: 0}}"
+        if names
+        else ""
+    )
+
+
+def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> ModelNotSplittableError:
+    """The error for a model that neither sliced data nor plate indices divide exactly; ``advice`` comes last."""
     tried = {
         "slice": "with the data arguments cut to a subset's rows",
         "index": "with the plate yielding a subset's row numbers",
@@ -375,7 +427,7 @@ def neither_mode_splits(failures: Mapping[str, Exception]) -> ModelNotSplittable
     reports = "; ".join(f"{tried[mode]}: {first_line(error)}" for mode, error in failures.items())
     all_meet = all(isinstance(error, RowsMeetError) for error in failures.values())
     return (RowsMeetError if all_meet else ModelNotSplittableError)(
-        f"the model does not divide over its data plate: {reports}; {WHOLE_RUNS}"
+        f"the model does not divide over its data plate: {reports}{advice}; {WHOLE_RUNS}"
     )
 
 

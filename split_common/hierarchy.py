@@ -15,6 +15,8 @@ inverse gamma prior on a variance, which is the same model.
 
 The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
 amounts tells l, and random ones near and far check both. No form of a model is privileged, no expression is parsed.
+S3HMC is exact whatever is found here, for its kinetic energy is normalised at every position; who draws precisions from
+their distribution needs it for all values (:mod:`split_common.conjugacy`).
 """
 
 from __future__ import annotations
@@ -223,22 +225,12 @@ def conjugate_shapes(
 
 
 def check_priors_only(needs_data: bool, names: Sequence[str]) -> None:
-    """Raise where the rows of the data plate depend on a precision, as where weights have an entry per row."""
+    """Raise where the likelihood depends on a precision, as where weights have an entry per row of the data plate."""
     if needs_data:
         raise ValueError(
-            f"precisions to be drawn must enter the prior alone, got {list(names)}, on which rows of the data plate "
-            "depend; use S3HMC, or name other precision_sites"
+            f"precisions to be drawn must enter the prior alone, got {list(names)}, on which the likelihood depends; "
+            "use S3HMC, or name other precision_sites"
         )
-
-
-def check_conjugate(rates: Mapping[str, np.ndarray], moved_rates: Mapping[str, np.ndarray]) -> None:
-    """Raise unless the rates of the precisions' distributions do not depend on the precisions."""
-    for name, rate in rates.items():
-        if not np.allclose(rate, moved_rates[name], rtol=0.01):
-            raise ValueError(
-                f"given the weights precision site {name!r} must have a gamma distribution, got one whose rate changes "
-                f"with it (a mask, a scale handler or another use of it?); use S3HMC, or name other precision_sites"
-            )
 
 
 def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -> str:

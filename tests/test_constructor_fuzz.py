@@ -253,6 +253,7 @@ SENSE = {
 FLAGS = [
     *("adapt_step_size", "adapt_mass_matrix", "find_heuristic_step_size", "jit_compile"),
     *("output_precision", "variance_correction", "resample_momentum"),
+    *("forward_mode_differentiation", "regularize_mass_matrix"),
 ]
 SENSE |= dict.fromkeys(FLAGS, flag)
 

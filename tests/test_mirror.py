@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; rules of a proof, which NumPyro has with it
-    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py", "captured.py"},
-    "pyro_split": {"capture.py", "running.py", "row_rules.py", "row_operations.py"},
+ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; numbers among arguments
+    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py", "captured.py", "derivatives.py"},
+    "pyro_split": {"capture.py", "running.py", "held.py"},
 }
+# arguments that one host has, or that default to each host's own
+OF_ONE_HOST = ("jit_compile", "init_strategy", "forward_mode_differentiation", "regularize_mass_matrix")
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = [
     {
@@ -33,7 +35,7 @@ LAYERS = [
     {"noise"},
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
-    {"integrators", "kinetic", "hierarchy", "control_variates", "minibatches"},
+    {"integrators", "kinetic", "hierarchy", "conjugacy", "control_variates", "minibatches"},
     {"prepared"},
     {
         "splitting",
@@ -45,10 +47,12 @@ LAYERS = [
         "rows",
         "host_density",
         "implied_plate",
+        "arguments",
+        "readings",
     },
     {"row_rules"},
     {"row_operations"},
-    {"energies", "capture", "captured", "tracing", "running"},
+    {"energies", "capture", "captured", "tracing", "running", "derivatives"},
 ]
 
 
@@ -95,11 +99,7 @@ def test_same_arguments_and_defaults(name):
 
     def signature(package):
         parameters = inspect.signature(getattr(package, name)).parameters.values()
-        return {
-            WORDS.get(p.name, p.name): (p.kind, p.default)
-            for p in parameters
-            if p.name not in ("jit_compile", "init_strategy")  # the second defaults to each host's own
-        }
+        return {WORDS.get(p.name, p.name): (p.kind, p.default) for p in parameters if p.name not in OF_ONE_HOST}
 
     def positional(package):
         parameters = inspect.signature(getattr(package, name)).parameters.values()

@@ -7,6 +7,7 @@ adds up to the host's potential at random points.
 
 import logging
 import re
+import time
 
 import numpy as np
 import pyro
@@ -15,10 +16,14 @@ import pytest
 import torch
 from pyro.infer import MCMC
 from pyro.infer.autoguide.initialization import init_to_uniform
+from torch.nn import functional as F
 
-from pyro_split import ModelNotSplittableError, PenaltyMH, SymmetricSplitHMC, split_model
+from pyro_split import ModelNotSplittableError, PenaltyMH, SymmetricSplitHMC, priors, split_model
+from pyro_split.flat_program import FlatProgram
+from pyro_split.networks import cnn, random_module
+from pyro_split.row_independence import prove
 from pyro_split.splitting import ModelSplit
-from split_common.row_independence import PROVED
+from split_common.row_independence import NOT_PROVED, PROVED
 from tests import models
 from tests.backends import PyroBackend
 from tests.row_models_pyro import HONEST, MIXING, draw_data, model_of
@@ -201,3 +206,109 @@ def test_the_verdict_is_logged(caplog):
     with caplog.at_level(logging.INFO, "pyro_split.splitting"):
         split_model(observed(lambda y, b, i: b), (torch.zeros(12),), num_subsets=SUBSETS)
     assert caplog.messages == ["split by slice proved"]
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_a_support_that_rests_on_data_is_that_of_all_rows(jit_compile):
+    """The start is found on a subset's rows; the largest of all of them is not there."""
+
+    def model(y):
+        a = pyro.sample("a", dist.Uniform(0.0, y.max()))
+        with pyro.plate("data", y.shape[0]):
+            pyro.sample("y", dist.Normal(a, 1.0), obs=y)
+
+    y = torch.tensor([1.0, 2.0, 0.5, 1.5, 7.0, 1.0, 2.0, 3.0])
+    split = find(model, (y,), jit_compile=jit_compile)
+    assert split.verdict.kind == PROVED
+    assert float(split.transforms["a"].inv(torch.tensor(30.0))) == pytest.approx(7.0)
+
+
+def test_a_term_outside_the_plate_that_rests_on_data_is_computed_on_all_rows():
+    """Replayed, the prior is computed on one row where it may be; a comparison of numbers does not see this term."""
+
+    def model(y, x):
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+        pyro.factor("penalty", -1e-12 * b**2 * x.sum())
+        with pyro.plate("data", y.shape[0]):
+            pyro.sample("y", dist.Normal(b, 1.0), obs=y)
+
+    split = find(model, (torch.zeros(12), torch.eye(12)[7]), jit_compile=False)
+    assert split._prior_rows is None
+    assert split.verdict.kind == PROVED
+
+
+def test_indices_of_the_plate_look_up_what_the_model_holds():
+    """Rows of a table in a closure, centred outside the rows that are looked up, or among them."""
+    X, y = torch.randn(12, 3), torch.randn(12)
+
+    def model_with(centre):
+        def model():
+            b = pyro.sample("b", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+            with pyro.plate("data", 12) as i:
+                pyro.sample("y", dist.Normal((X[i] - centre(i)) @ b, 1.0), obs=y[i])
+
+        return model
+
+    outside = find(model_with(lambda i: X.mean(0)), ())
+    assert (outside.mode, outside.verdict.kind, outside.verdict.held) == ("index", PROVED, ())
+    among = find(model_with(lambda i: X[i].mean(0)), ()).verdict
+    assert among.kind == PROVED
+    assert re.search("mean over the data rows", str(among.held))
+
+
+def test_networks_are_proved_and_statistics_of_their_rows_are_not():
+    def model_with(network):
+        def model(X, y):
+            net = random_module("net", network, priors.normal)
+            with pyro.plate("data", X.shape[0]):
+                pyro.sample("y", dist.Categorical(logits=net(X)), obs=y)
+
+        return model
+
+    args = torch.randn(12, 1, 12, 12), torch.randint(0, 10, (12,))
+    network = cnn((1, 12, 12), channels=(2,), hidden=(5,))
+    assert verdict(model_with(network), args).kind == PROVED
+    normalised = torch.nn.Sequential(torch.nn.BatchNorm2d(1), network)
+    assert verdict(model_with(normalised.eval()), args).kind == PROVED
+    with pytest.raises(ModelNotSplittableError):
+        find(model_with(normalised.train()), args)
+
+
+def test_what_a_model_asks_of_values_is_not_proved():
+    def model(y):
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+        if torch.isnan(y).any():
+            raise ValueError("missing values")
+        with pyro.plate("data", y.shape[0]):
+            pyro.sample("y", dist.Normal(b, 1.0), obs=y)
+
+    found = verdict(model, (torch.zeros(12),))
+    assert found.kind == NOT_PROVED
+    assert re.match(r"test_row_independence_pyro.py:\d+: a number taken out of a tensor", found.why)
+
+
+def test_what_is_written_over_in_passing_may_be_given():
+    """Cosine similarity bounds norms in place: those before, given or asked for, stay what they are."""
+    X = torch.randn(5, 3)
+    program = FlatProgram(lambda X: [F.cosine_similarity(0.01 * X, X, dim=1, eps=0.5)], [X])
+    places = [(step.number, 0) for step in program.steps]
+    assert any(step.overload._schema.is_mutable for step in program.steps)
+    results = dict(zip(places, program.results(places, [X]), strict=True))
+    copies = {place: x.clone() for place, x in results.items()}
+    for place in places:
+        torch.testing.assert_close(program.evaluate([X], {place: results[place]}), program.evaluate([X]))
+    torch.testing.assert_close(results, copies)
+
+
+def test_a_proof_looks_at_shapes_alone():
+    def model(X, y):
+        b = pyro.sample("b", dist.Normal(torch.zeros(50), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Bernoulli(logits=X @ b), obs=y)
+
+    num_rows = 10**6
+    args = torch.zeros(1, 1).expand(num_rows, 50), torch.zeros(1).expand(num_rows)
+    split = find(model, args, num_subsets=10**4)
+    started = time.perf_counter()
+    assert prove(split._density(args, {}), args, {"b": torch.zeros(50)}, 100).verdict.kind == PROVED
+    assert time.perf_counter() - started < 2

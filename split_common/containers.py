@@ -1,0 +1,183 @@
+"""Data in the containers that users keep them in, taken apart into arrays and put together again.
+
+The hosts take apart lists, tuples, dicts and named tuples. Besides them a model may be given
+
+* an object of fields (a dataclass, frozen and with slots too, or a ``SimpleNamespace``): its fields are taken apart,
+  and an object of its class is put together without running any code of the class, so that what ``__post_init__`` once
+  computed of all rows stays what it is;
+* a list of numbers: where it has as many as the plate has rows, the model gets an array, cut; else its own list;
+* pandas' Series and DataFrames (:mod:`split_common.tables`).
+
+What this module makes of an argument consists of :class:`Opened` nodes, which each package registers with its
+framework, and of :class:`Given` leaves beside the arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
+
+
+class Whole(Protocol):
+    """How to put a container together; compares equal to that of a container of the same form."""
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """What its parts are called."""
+        ...
+
+    def build(self, parts: Iterable[Any]) -> Any:
+        """The container of these parts."""
+        ...
+
+    def path(self, name: Any) -> str:
+        """A part's place, in a message."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A container taken apart; a framework puts it together when it puts a model's arguments together.
+
+    Attributes:
+        parts: what it holds, in order.
+        whole: how to put them together.
+    """
+
+    parts: tuple[Any, ...]
+    whole: Whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A list of numbers.
+
+    Attributes:
+        array: the same as an array of the framework.
+        original: the list, which a model gets back where it holds no rows.
+    """
+
+    array: Any
+    original: list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """How to put an object of fields together.
+
+    Attributes:
+        kind: its class.
+        names: of its fields, and of what else it holds.
+    """
+
+    kind: type
+    names: tuple[str, ...]
+
+    def build(self, parts: Iterable[Any]) -> Any:
+        """An object of the class that holds these."""
+        is_namespace = issubclass(self.kind, types.SimpleNamespace)
+        made = (types.SimpleNamespace if is_namespace else object).__new__(self.kind)
+        for name, part in zip(self.names, parts, strict=True):
+            object.__setattr__(made, name, part)  # a frozen class has closed its own way
+        return made
+
+    def path(self, name: str) -> str:
+        """A field's place, in a message."""
+        return f".{name}"
+
+
+class Form(NamedTuple):
+    """In what form a model is given what could be given in several.
+
+    Attributes:
+        plain_columns: columns of pandas as arrays, without pandas' methods.
+        own_lists: lists of numbers that hold no rows as the user's own, not as arrays.
+        held: the arrays that the model holds as arguments (:mod:`split_common.open_model`).
+    """
+
+    plain_columns: bool = True
+    own_lists: bool = True
+    held: bool = False
+
+
+class Opener:
+    """Takes arguments apart.
+
+    Args:
+        tree_map: the framework's own, with ``is_leaf``.
+        operations: what the framework does with arrays and columns.
+        form: in what form a model is given columns and lists.
+
+    Attributes:
+        tables: the pandas objects that were met.
+        lists: the lists of numbers that were met.
+        arrays: the arrays of NumPy that were met.
+    """
+
+    def __init__(self, tree_map: Callable[..., Any], operations: Operations, form: Form = Form()):  # noqa: B008
+        self.tree_map, self._operations, self._form = tree_map, operations, form
+        self.tables: list[Any] = []
+        self.lists: list[Any] = []
+        self.arrays: list[np.ndarray] = []
+
+    def open(self, value: Any) -> Any:
+        """A value as arrays, :class:`Opened` and :class:`Given`, and everything else in it as it is."""
+        return self.tree_map(self._leaf, value, is_leaf=is_numbers)
+
+    def _leaf(self, x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            self.arrays.append(x)
+            return self._operations.array(x) if x.dtype.kind in NUMBERS else x
+        if is_numbers(x):
+            self.lists.append(x)
+            array = self._operations.listed(x)
+            return Given(array, x) if self._form.own_lists else array
+        if is_series(x) or is_frame(x):
+            self.tables.append(x)
+            return self._table(x)
+        names = field_names(x)
+        return x if names is None else Opened(tuple(self.open(getattr(x, n)) for n in names), Record(type(x), names))
+
+    def _table(self, x: Any) -> Any:
+        numbers = numbers_of(x) if is_series(x) and self._form.plain_columns else None
+        if numbers is not None:
+            return self._operations.array(numbers)
+        table = Table(x, self._operations, self._form.plain_columns)
+        return Opened(tuple(map(self._operations.array, table.parts())), table)
+
+
+def is_numbers(value: Any) -> bool:
+    """Whether a value is a list of at least one number, or of such lists of one length.
+
+    Example:
+        >>> is_numbers([1, 2.5]), is_numbers([[1, 2], [3, 4]]), is_numbers([[1, 2], [3]]), is_numbers(["a"])
+        (True, True, False, False)
+    """
+    return type(value) is list and _shape(value) is not None
+
+
+def field_names(value: Any) -> tuple[str, ...] | None:
+    """Names of what an object of fields holds; None for anything else."""
+    if isinstance(value, types.SimpleNamespace):
+        return tuple(vars(value))
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return None
+    declared = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+    return tuple(dict.fromkeys([*declared, *getattr(value, "__dict__", {})]))
+
+
+def _shape(value: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The shape of nested lists of numbers; None for anything else."""
+    kinds = set(map(type, value))
+    if not kinds or kinds <= {list, tuple}:
+        shapes = {_shape(row) for row in value}
+        inner = shapes.pop() if len(shapes) == 1 else None
+        return None if inner is None else (len(value), *inner)
+    is_number = all(issubclass(kind, bool | int | float | complex | np.number | np.bool_) for kind in kinds)
+    return (len(value),) if is_number else None

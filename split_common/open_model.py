@@ -1,0 +1,176 @@
+"""Arrays that a model holds: in a ``functools.partial``, a handler, a closure, or as attributes of a callable object.
+
+Such a model is a container of arrays like its arguments are (:mod:`split_common.containers`): it is taken apart into
+arrays, and one like it is put together from the arrays of some rows. No code is rewritten: a partial, a function or an
+object is made of the same code and other values. What holds no array stays what it is. The user's model and what it
+holds are left alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from split_common.containers import Given, Opened, Opener
+
+HELD = "_held_by_the_model"  # a keyword argument beside a model's own: the model itself, taken apart
+NOTHING = object()
+DEPTH = 6  # of functions and objects, one in the other, that are looked into
+
+
+class OpenModel:
+    """A model that may be given itself, put together from other arrays, as an argument.
+
+    Args:
+        model: the user's.
+    """
+
+    def __init__(self, model: Callable[..., Any]):
+        self.__wrapped__ = model  # whose signature this has
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model."""
+        model = kwargs.pop(HELD, self.__wrapped__)
+        return model(*args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """How to put a model, or something that it holds, together.
+
+    Attributes:
+        original: the user's.
+        names: of what it holds.
+        make: from the original and the parts by name.
+    """
+
+    original: Any
+    names: tuple[str, ...]
+    make: Callable[[Any, dict[str, Any]], Any]
+
+    def build(self, parts: Iterable[Any]) -> Any:
+        """One like the original that holds these."""
+        return self.make(self.original, dict(zip(self.names, parts, strict=True)))
+
+    def path(self, name: str) -> str:
+        """A part's place, in a message."""
+        return f".{name}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rebuilt) and self.original is other.original and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash((id(self.original), self.names))
+
+
+def open_held(model: Any, opener: Opener, is_array: Callable[[Any], bool]) -> Opened | None:
+    """A model taken apart; None where it holds no array.
+
+    Args:
+        model: the user's.
+        opener: of the framework.
+        is_array: whether a leaf of what the opener makes is an array.
+    """
+    module = getattr(_innermost(model), "__module__", None)
+    found = _open(model, opener, is_array, module, (), DEPTH)
+    return found if isinstance(found, Opened) else None
+
+
+def _open(
+    value: Any, opener: Opener, is_array: Callable[[Any], bool], module: str | None, above: tuple[int, ...], depth: int
+) -> Any:
+    """What a model holds, taken apart where it leads to an array; else ``NOTHING``."""
+    if not depth or id(value) in above:  # a function may hold itself
+        return NOTHING
+    parts, make = _parts(value, module)
+    if make is None:
+        opened = opener.open(value)
+        return opened if _leads_to(opened, opener, is_array) else NOTHING
+    inner = {name: _open(x, opener, is_array, module, (*above, id(value)), depth - 1) for name, x in parts.items()}
+    found = {name: x for name, x in inner.items() if x is not NOTHING}
+    return Opened(tuple(found.values()), Rebuilt(value, tuple(found), make)) if found else NOTHING
+
+
+def _parts(value: Any, module: str | None) -> tuple[dict[str, Any], Callable[[Any, dict[str, Any]], Any] | None]:
+    """What a function or a callable object holds by name, and how to make one like it of other values."""
+    if isinstance(value, functools.partial):
+        places = {f"args[{i}]": x for i, x in enumerate(value.args)}
+        return {"func": _function_of(value), **places, **value.keywords}, _partial
+    if isinstance(value, types.MethodType):
+        return {"self": value.__self__}, lambda method, new: types.MethodType(method.__func__, new["self"])
+    if isinstance(value, types.FunctionType):
+        return (_cells(value), _function) if value.__module__ == module else ({}, None)
+    if callable(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
+        return dict(vars(value)), _object
+    return {}, None
+
+
+def _partial(original: Any, new: dict[str, Any]) -> Any:
+    args = [new.get(f"args[{i}]", x) for i, x in enumerate(original.args)]
+    keywords = {name: new.get(name, x) for name, x in original.keywords.items()}
+    made = functools.partial(new.get("func", _function_of(original)), *args, **keywords)
+    vars(made).update(vars(original))
+    return made
+
+
+def _function_of(partial: functools.partial[Any]) -> Callable[..., Any]:
+    """The function of a partial, also of a class that has another attribute of that name (Pyro's handlers do)."""
+    return functools.partial.func.__get__(partial)  # type: ignore[attr-defined]
+
+
+def _cells(function: types.FunctionType) -> dict[str, Any]:
+    """What a function reads from the functions round it."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    return found
+
+
+def _function(original: types.FunctionType, new: dict[str, Any]) -> types.FunctionType:
+    cells = zip(original.__code__.co_freevars, original.__closure__ or (), strict=True)
+    closure = tuple(types.CellType(new[name]) if name in new else cell for name, cell in cells)
+    made = types.FunctionType(
+        original.__code__, original.__globals__, original.__name__, original.__defaults__, closure
+    )
+    made.__kwdefaults__ = original.__kwdefaults__
+    functools.update_wrapper(made, original)
+    return made
+
+
+def _object(original: Any, new: dict[str, Any]) -> Any:
+    made = copy.copy(original)
+    vars(made).update(new)
+    return made
+
+
+def _leads_to(opened: Any, opener: Opener, is_array: Callable[[Any], bool]) -> bool:
+    """Whether there is an array among the leaves of something opened."""
+    found = False
+
+    def look(leaf: Any) -> Any:
+        nonlocal found
+        found = found or is_array(leaf) or isinstance(leaf, Given | Opened)
+        return leaf
+
+    opener.tree_map(look, opened, is_leaf=lambda x: isinstance(x, Opened))
+    return found
+
+
+def _innermost(model: Any) -> Any:
+    """The function at the bottom of partials and handlers."""
+    for _ in range(DEPTH):
+        if isinstance(model, functools.partial):
+            callables = [x for x in (model.func, *model.args) if isinstance(x, types.FunctionType | types.MethodType)]
+            model = callables[-1] if callables else model.func
+        elif callable(getattr(model, "fn", None)):
+            model = model.fn
+        else:
+            break
+    return model

@@ -1,0 +1,14 @@
+# Copyright Contributors to the Pyro project.
+# SPDX-License-Identifier: Apache-2.0
+# Definitions of https://github.com/pyro-ppl/numpyro/blob/0b935d488056ae1775b4ab05cbe2812f51f21a4f/examples/covtype.py (unchanged)
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+
+def model(data, labels, subsample_size=None):
+    dim = data.shape[1]
+    coefs = numpyro.sample("coefs", dist.Normal(jnp.zeros(dim), jnp.ones(dim)))
+    with numpyro.plate("N", data.shape[0], subsample_size=subsample_size) as idx:
+        logits = jnp.dot(data[idx], coefs)
+        return numpyro.sample("obs", dist.Bernoulli(logits=logits), obs=labels[idx])

@@ -1,0 +1,483 @@
+"""Data as users have them: whatever holds the rows, a model divides as it does on plain arrays."""
+
+import dataclasses
+import functools
+import types
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.kernels import TABLE
+
+NUM_ROWS, NUM_GROUPS = 23, 4
+SUBSETS = 4
+
+
+def numbers():
+    """Predictors, groups, of which one is in one row alone, and responses; in NumPy."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(NUM_ROWS, 3))
+    group = np.append(rng.integers(0, NUM_GROUPS - 1, NUM_ROWS - 1), NUM_GROUPS - 1)
+    return X, group, X[:, 0] + rng.normal(size=NUM_ROWS)
+
+
+def regression(lib):
+    """A model of plain arrays."""
+
+    def model(X, group, y=None, num_groups=NUM_GROUPS):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(3), lib.np.ones(3)).to_event(1))
+        with lib.ppl.plate("groups", num_groups):
+            a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w + a[group], lib.array(1.0)), obs=y)
+
+    return model
+
+
+def position(lib):
+    return {"w": lib.array([0.1, 0.2, 0.3]), "a": lib.array([1.0, 2.0, -1.0, 0.5])}
+
+
+def table():
+    """The data as a DataFrame with a shuffled index, with a column of text that nobody uses."""
+    X, group, y = numbers()
+    index = np.random.default_rng(1).permutation(NUM_ROWS) + 5
+    columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "group": group, "y": y, "name": np.array(list("pqrs"))[group]}
+    return pd.DataFrame(columns, index=index)
+
+
+@dataclasses.dataclass
+class Batch:
+    X: Any
+    group: Any
+    y: Any
+    note: str = "as it is"
+    mean: Any = None
+
+    def __post_init__(self):
+        self.mean = float(np.mean(np.asarray(self.y)))  # of all rows: no code runs on some of them
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenBatch:
+    X: Any
+    group: Any
+    y: Any
+
+
+class Tuple(NamedTuple):
+    X: Any
+    group: Any
+    y: Any
+
+
+class Model:
+    """A model as an object, which holds data."""
+
+    def __init__(self, run, y):
+        self.run, self.y = run, y
+
+    def __call__(self, X, group):
+        self.run(X, group, self.y)
+
+
+def of_fields(lib):
+    run = regression(lib)
+    return lambda data: run(data.X, data.group, data.y)
+
+
+def stacked(lib, columns):
+    return lib.np.stack(columns, 1)
+
+
+def categories():
+    return pd.Series(table()["name"].astype("category"), name="group")
+
+
+def condition(lib):
+    return lib.ppl.handlers.condition if lib.name == "numpyro" else lib.ppl.condition
+
+
+def made_of(lib, x):
+    """What a model of the framework makes of data."""
+    return lib.np.array(x) if lib.name == "numpyro" else lib.np.tensor(x)
+
+
+CASES = {
+    "arrays of NumPy": lambda lib: (regression(lib), numbers(), {}),
+    "lists of numbers": lambda lib: (regression(lib), [numbers()[0], *(x.tolist() for x in numbers()[1:])], {}),
+    "lists that the model converts": lambda lib: (
+        lambda X, group, y: regression(lib)(X, made_of(lib, group), made_of(lib, y)),
+        [lib.array(numbers()[0]), *(x.tolist() for x in numbers()[1:])],
+        {},
+    ),
+    "a list of columns": lambda lib: (
+        lambda columns, group, y: regression(lib)(stacked(lib, list(columns)), group, y),
+        ([lib.array(x) for x in numbers()[0].T], *map(lib.array, numbers()[1:])),
+        {},
+    ),
+    "Series": lambda lib: (regression(lib), (numbers()[0], table()["group"], table()["y"]), {}),
+    "a Series of categories": lambda lib: (regression(lib), (numbers()[0], categories(), table()["y"]), {}),
+    "a DataFrame by columns": lambda lib: (
+        lambda df: regression(lib)(stacked(lib, [df["a"], df.b, df["c"]]), df["group"], df.y),
+        (table(),),
+        {},
+    ),
+    "a DataFrame with methods of pandas": lambda lib: (
+        lambda df: regression(lib)(
+            made_of(lib, df[["a", "b", "c"]].values),
+            made_of(lib, df["name"].astype("category").cat.codes.to_numpy("int64")),
+            made_of(lib, df.y.to_numpy()),
+            df["name"].nunique(),
+        ),
+        (table(),),
+        {},
+    ),
+    "a dataclass": lambda lib: (of_fields(lib), (Batch(*numbers()),), {}),
+    "a frozen dataclass with slots": lambda lib: (of_fields(lib), (FrozenBatch(*map(lib.array, numbers())),), {}),
+    "a dataclass of Series": lambda lib: (of_fields(lib), (Batch(numbers()[0], table()["group"], table()["y"]),), {}),
+    "a named tuple": lambda lib: (of_fields(lib), (Tuple(*numbers()),), {}),
+    "a namespace": lambda lib: (
+        of_fields(lib),
+        (types.SimpleNamespace(**dict(zip("X group y".split(), numbers(), strict=True))),),
+        {},
+    ),
+    "a dict": lambda lib: (
+        lambda data: regression(lib)(**data),
+        (dict(zip("X group y".split(), numbers(), strict=True)),),
+        {},
+    ),
+    "a partial": lambda lib: (
+        functools.partial(regression(lib), group=lib.array(numbers()[1])),
+        (),
+        {"X": lib.array(numbers()[0]), "y": lib.array(numbers()[2])},
+    ),
+    "condition": lambda lib: (
+        condition(lib)(regression(lib), data={"y": lib.array(numbers()[2])}),
+        tuple(map(lib.array, numbers()[:2])),
+        {},
+    ),
+    "a closure": lambda lib: (
+        (lambda group, y: lambda X: regression(lib)(X, group, y))(*map(lib.array, numbers()[1:])),
+        (lib.array(numbers()[0]),),
+        {},
+    ),
+    "an object": lambda lib: (
+        Model(regression(lib), lib.array(numbers()[2])),
+        tuple(map(lib.array, numbers()[:2])),
+        {},
+    ),
+}
+
+
+def expected(lib):
+    """The host's potential of the model on plain arrays."""
+    return lib.host_energy(regression(lib), tuple(map(lib.array, numbers())), {}, position(lib))
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_the_potential_is_that_of_plain_arrays(lib, case):
+    model, args, kwargs = CASES[case](lib)
+    potential = lib.split.split_model(model, tuple(args), kwargs, num_subsets=SUBSETS)
+    assert potential.subset_sizes == (6, 6, 6, 5)
+    np.testing.assert_allclose(float(potential.potential_and_grad(position(lib))[0]), expected(lib), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["SymmetricSplitHMC", "PenaltyMH"])
+@pytest.mark.parametrize("case", ["Series", "a DataFrame with methods of pandas", "a dataclass", "condition"])
+def test_draws_are_those_on_plain_arrays(lib, case, kernel):
+    """Through the host's MCMC; the same random numbers give the same draws."""
+    model, args, kwargs = CASES[case](lib)
+    made = [TABLE[kernel].make(lib, m, num_subsets=SUBSETS) for m in (model, regression(lib))]
+    options = {"num_warmup": 4, "num_samples": 4, "init_params": position(lib)}
+    assert not kwargs
+    runs = [lib.run(k, *a, **options) for k, a in zip(made, (args, tuple(map(lib.array, numbers()))), strict=True)]
+    first, second = (lib.to_numpy(mcmc.get_samples()["w"]) for mcmc in runs)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+
+
+def test_data_in_a_container_that_change_in_place_are_seen(lib):
+    """Also by programs that the host keeps by the identity of its arguments."""
+
+    @dataclasses.dataclass(eq=False)
+    class Held:
+        y: Any
+
+    def model(data):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(10.0)))
+        with lib.ppl.plate("data", len(data.y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu, lib.array(0.1)), obs=data.y)
+
+    data = Held(np.zeros(12))
+    kernel = TABLE["SymmetricSplitHMC"].make(lib, model, num_subsets=2)
+    session = lib.session(kernel, num_warmup=60, num_samples=20)
+    assert abs(float(session.fresh(data).z["mu"])) < 1.0
+    data.y += 5.0
+    assert abs(float(session.fresh(data).z["mu"]) - 5.0) < 1.0
+
+
+def test_what_pandas_means_otherwise_is_not_taken_for_the_same(lib):
+    """The standard deviation of pandas has another denominator than NumPy's and, in a model, is that of pandas."""
+
+    def model(df):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        x = (df["a"] - df["a"].mean()) / df["a"].std()
+        with lib.ppl.plate("data", len(df)):
+            lib.ppl.sample(
+                "y", lib.dist.Normal(mu * made_of(lib, x.values), lib.array(1.0)), obs=made_of(lib, df.y.values)
+            )
+
+    df, z = table(), {"mu": lib.array(0.7)}
+    residuals = df.y - 0.7 * (df.a - df.a.mean()) / df.a.std()
+    by_hand = 0.5 * (residuals**2).sum() + 0.5 * 0.7**2 + 0.5 * np.log(2 * np.pi) * (NUM_ROWS + 1)
+    potential = lib.split.split_model(model, (df,), num_subsets=SUBSETS)
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), by_hand, rtol=1e-10)
+
+
+def readings(lib):
+    """Models that read the number of groups from the data, and one that reads a mean."""
+    run = regression(lib)
+    return {
+        "int(group.max())": lambda X, group, y: run(X, group, y, int(group.max()) + 1),
+        "group.max().item()": lambda X, group, y: run(X, group, y, group.max().item() + 1),
+        "len(np.unique(group))": lambda X, group, y: run(X, group, y, len(np.unique(group))),
+        "len(set(group.tolist()))": lambda X, group, y: run(X, group, y, len(set(group.tolist()))),
+        "bool": lambda X, group, y: run(X, group, y, sum(1 for k in range(9) if (group == k).any())),
+        "float(x.mean())": lambda X, group, y: run(X - float(X.mean()) + numbers()[0].mean(), group, y),
+    }
+
+
+@pytest.mark.parametrize("how", list(readings(types.SimpleNamespace())))
+def test_what_python_reads_is_read_from_all_rows(lib, how):
+    """No subset but one has the last group."""
+    args = tuple(map(lib.array, numbers()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a set of traced numbers does not trace in PyTorch, and is replayed
+        potential = lib.split.split_model(readings(lib)[how], args, num_subsets=SUBSETS)
+        found = float(potential.potential_and_grad(position(lib))[0])
+    np.testing.assert_allclose(found, expected(lib), rtol=1e-10)
+
+
+def test_a_reading_that_rests_on_parameters(lib):
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        sign = 1.0 if float((mu * y).mean()) > 0 else 2.0
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(sign * mu, lib.array(1.0)), obs=y)
+
+    if lib.name == "pyro":
+        pytest.skip("Pyro reads parameters anew in each run, and the comparison of numbers decides")
+    with pytest.raises(lib.split.ModelNotSplittableError, match=r"users_data.py:\d+: a value that is read with Py"):
+        lib.split.split_model(model, (lib.array(numbers()[2]),), num_subsets=SUBSETS)
+
+
+def test_what_cannot_be_answered_is_named(lib):
+    """A reading whose rows the model computes with: the line, what it read, and what to do."""
+
+    def model(X, group, y):
+        regression(lib)(X, group, made_of(lib, np.asarray(y)))
+
+    with pytest.raises(lib.split.ModelNotSplittableError, match=r"users_data.py:\d+: Python reads .*pass it as an"):
+        lib.split.split_model(model, tuple(map(lib.array, numbers())), num_subsets=SUBSETS)
+
+
+def test_text_is_named(lib):
+    def model(df):
+        regression(lib)(stacked(lib, [df["a"], df["b"], df["c"]]), df["name"], df["y"])
+
+    with pytest.raises(ValueError, match=r"got 'df' \(.*\); pass arrays, as in df\['x'\].to_numpy"):
+        lib.split.split_model(model, (table(),), num_subsets=SUBSETS)
+
+
+def test_functions_of_pandas_are_named(lib):
+    def model(df):
+        group = made_of(lib, pd.factorize(np.asarray(df["name"]))[0])
+        regression(lib)(stacked(lib, [df["a"], df["b"], df["c"]]), group, df["y"])
+
+    with pytest.raises(lib.split.ModelNotSplittableError, match=r"functions of pandas make of 'df' has all rows"):
+        lib.split.split_model(model, (table(),), num_subsets=SUBSETS)
+
+
+def test_data_axes_are_named_where_a_length_is_ambiguous(lib):
+    """As many features as rows, and a vector with an entry for each."""
+    n = 7
+    rng = np.random.default_rng(0)
+    X, scale, y = (lib.array(x) for x in (rng.normal(size=(n, n)), np.arange(1.0, n + 1), rng.normal(size=n)))
+
+    def model(X, scale, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(n), lib.np.ones(n)).to_event(1))
+        with lib.ppl.plate("data", n):
+            lib.ppl.sample("y", lib.dist.Normal(X @ (scale * w), lib.array(1.0)), obs=y)
+
+    with pytest.raises(lib.split.ModelNotSplittableError, match=r"hold rows: 'X', 'scale', 'y'; .* data_axes=\{'X': 0"):
+        lib.split.split_model(model, (X, scale, y), num_subsets=2)
+    potential = lib.split.split_model(model, (X, scale, y), num_subsets=2, data_axes={"X": 0, "y": 0})
+    z = {"w": lib.np.ones(n)}
+    host = lib.host_energy(model, (X, scale, y), {}, z)
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), host, rtol=1e-10)
+
+
+def test_pandas_is_not_imported():
+    import subprocess
+    import sys
+
+    code = "import sys, split_common.forms, split_common.tables; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_loops_of_unknown_length_are_derived_forwards(package):
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC
+
+    import numpyro_split as split
+
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        loc = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + mu / 3), (0, 0.0 * mu))[1]
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", dist.Normal(loc, 1.0), obs=y)
+
+    def plain(y):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    y = jnp.asarray(numbers()[2])
+    options = {"num_subsets": SUBSETS, "num_steps": 3, "find_heuristic_step_size": False}
+    with pytest.raises(split.ModelNotSplittableError, match="forward_mode_differentiation=True"):
+        MCMC(split.SymmetricSplitHMC(model, **options), num_warmup=2, num_samples=2).run(jax.random.key(0), y)
+    draws = []
+    for m, forwards in ((model, True), (plain, False)):
+        kernel = split.SymmetricSplitHMC(m, forward_mode_differentiation=forwards, **options)
+        mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False)
+        mcmc.run(jax.random.key(0), y, init_params={"mu": jnp.array(0.1)})
+        draws.append(mcmc.get_samples()["mu"])
+    np.testing.assert_allclose(*draws, rtol=1e-8)
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_the_mass_matrix_is_regularised_as_by_the_host(package):
+    """Twenty draws have a variance that is shrunk, or not."""
+    import jax
+    import jax.numpy as jnp
+    from numpyro.infer import MCMC
+
+    import numpyro_split as split
+
+    potential = split.SplitPotential.from_functions(
+        lambda z: -0.5 * 1e8 * z["a"] ** 2, lambda z, y: 0.0 * y * z["a"], jnp.ones(4), 2
+    )
+    found = []
+    for regularize in (True, False):
+        kernel = split.SymmetricSplitHMC(potential, num_steps=3, regularize_mass_matrix=regularize)
+        mcmc = MCMC(kernel, num_warmup=150, num_samples=1, progress_bar=False)
+        mcmc.run(jax.random.key(0), init_params={"a": jnp.array(0.0)})
+        found.append(float(mcmc.last_state.adapt_state.inverse_mass_matrix[("a",)][0]))
+    assert found[0] > 1e-5
+    assert found[1] < 1e-7
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_deterministic_sites_are_no_observations(package):
+    import pyro
+    import pyro.distributions as dist
+    import torch
+    from pyro.infer.reparam import LocScaleReparam
+
+    import pyro_split as split
+
+    def model(y, group):
+        mu = pyro.sample("mu", dist.Normal(torch.tensor(0.0), 1.0))
+        with pyro.plate("groups", NUM_GROUPS):
+            a = pyro.sample("a", dist.Normal(mu, 1.0))
+            pyro.deterministic("double", 2 * a)
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(a[group], 1.0), obs=y)
+
+    _, group, y = map(torch.tensor, numbers())
+    centred = split.split_model(model, (y, group), num_subsets=SUBSETS)
+    reparametrised = pyro.poutine.reparam(model, config={"a": LocScaleReparam(0.0)})
+    potential = split.split_model(reparametrised, (y, group), num_subsets=SUBSETS)
+    z = {"mu": torch.tensor(0.3), "a_decentered": torch.arange(4.0)}
+    at = {"mu": z["mu"], "a": z["a_decentered"] + 0.3}
+    np.testing.assert_allclose(float(potential.potential(z)), float(centred.potential(at)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_a_prior_made_with_validation_is_traced(package):
+    """The tutorial's idiom, whose distribution keeps its check of values, made where checks are on."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+    from pyro.nn import PyroModule, PyroSample
+
+    import pyro_split as split
+
+    class Regression(PyroModule):
+        def __init__(self):
+            super().__init__()
+            self.linear = PyroModule[torch.nn.Linear](3, 1)
+            self.linear.weight = PyroSample(dist.Normal(0.0, 1.0).expand([1, 3]).to_event(2))
+            self.linear.bias = PyroSample(dist.Normal(0.0, 10.0).expand([1]).to_event(1))
+
+        def forward(self, X, y=None):
+            mean = self.linear(X).squeeze(-1)
+            with pyro.plate("data", X.shape[0]):
+                pyro.sample("obs", dist.Normal(mean, 1.0), obs=y)
+
+    X, _, y = map(torch.tensor, numbers())
+    with pyro.validation_enabled(True), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the model could not be traced")
+        potential = split.split_model(Regression(), (X, y), num_subsets=SUBSETS)
+        potential.potential_and_grad({"linear.weight": torch.ones(1, 3), "linear.bias": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_a_module_that_holds_data(package):
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    import pyro_split as split
+
+    class Held(pyro.nn.PyroModule):
+        def __init__(self, y):
+            super().__init__()
+            self.register_buffer("y", y)
+
+        def forward(self, x):
+            b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+            with pyro.plate("data", len(x)):
+                pyro.sample("y", dist.Normal(b * x, 1.0), obs=self.y)
+
+    X, _, y = map(torch.tensor, numbers())
+    model = Held(y)
+    potential = split.split_model(model, (X[:, 0],), num_subsets=SUBSETS)
+    whole = split.split_model(model, (X[:, 0],), num_subsets=1)
+    z = {"b": torch.tensor(0.4)}
+    np.testing.assert_allclose(float(potential.potential(z)), float(whole.potential(z)), rtol=1e-10)
+    assert model.y is y
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_methods_of_numpy_that_tensors_lack_are_named(package):
+    import torch
+
+    import pyro_split as split
+    from tests.backends import PyroBackend
+
+    run = regression(PyroBackend())
+
+    def model(X, group, y):
+        run(torch.tensor(X), torch.tensor(group), torch.tensor(y.astype(np.float64)))
+
+    with pytest.raises(ValueError, match=r"got 'X', 'group', 'y' \(the model fails with .*astype.*torch.tensor\(x\)"):
+        split.split_model(model, numbers(), num_subsets=SUBSETS)
