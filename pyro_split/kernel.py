@@ -228,7 +228,6 @@ class SplitKernel(MCMCKernel):
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], SplitPotential]:
         """A run's arguments as tensors, in a form in which the model divides, and its potential."""
-
         generator = torch.get_rng_state()
 
         def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:

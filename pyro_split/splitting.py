@@ -7,17 +7,20 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyro
 import torch
+from pyro import poutine
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
 from torch.distributions import biject_to
 
 from pyro_split.arguments import FORMS
-from pyro_split.densities import Arguments, Data, ModelDensity, Position
+from pyro_split.densities import Arguments, Data, ModelDensity, Position, RowBlock
 from pyro_split.exactness import check_exact
 from pyro_split.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.host_density import WHOLE, HostDensity, Parts
@@ -50,6 +53,8 @@ from split_common.open_model import OpenModel
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
+
+FEW_ROWS = 16
 
 logger = logging.getLogger(__name__)
 
@@ -455,9 +460,26 @@ def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> li
     return [(name, x.detach().cpu().numpy()) for name, x in arguments.named_arrays() if name in observed]
 
 
+def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
+    """Run the model once with values, before it is run on shapes alone.
+
+    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then. On few
+    rows, for all of them may not fit; whether the model takes few is of no matter.
+    """
+    longest = max((x.shape[0] for x in arguments.data if x.dim()), default=0)
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest)), 0)
+    few = tuple(block.take(x, 0) if x.dim() and x.shape[0] == longest else x for x in arguments.data)
+    args, kwargs = arguments.build(few)
+    store = pyro.get_param_store()
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        with contextlib.suppress(Exception), tensors_for_arrays():
+            poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+
+
 def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
     args, kwargs = arguments.build(arguments.data)
+    _run_on_few_rows(model, arguments)
     try:
         with Watch() as watch:
             sites = describe_model(model, args, kwargs)

@@ -445,3 +445,22 @@ def test_float32_sums_survive_a_million_rows(lib):
         return float((new - old).sum())
 
     assert abs(change(32) - change(64)) < 0.02
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_what_a_model_keeps_of_its_first_run_has_values(lib):
+    """A network that is built when the model first runs; the model also runs on shapes alone."""
+    import torch
+
+    kept = []
+
+    def model(X, y):
+        if not kept:
+            kept.append(torch.nn.Linear(models.DIM, 1, dtype=torch.float64))
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ b + kept[0](X)[:, 0], 1.0), obs=y)
+
+    potential = lib.split.split_model(model, models.data(lib), num_subsets=4)
+    assert np.isfinite(float(potential.potential({"b": lib.np.zeros(models.DIM)})))
+    assert type(kept[0].weight.data) is torch.Tensor
