@@ -20,7 +20,7 @@ from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functionalize
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
@@ -146,15 +146,24 @@ def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
     return graph
 
 
+OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # alone, of their operand
+VALUES = ("numpy", "__array__", "__dlpack__")  # ways out of torch
+
+
 class OnlyTensors(TorchFunctionMode):
     """Has a model that is traced fail where it hands values over to something else than torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Refuse what would read memory that a traced tensor does not have."""
         name = getattr(func, "__name__", "")
-        if name in ("numpy", "__array__", "__dlpack__") and torch._is_functional_tensor(args[0]):
+        if name in VALUES and (torch._is_functional_tensor(args[0]) or isinstance(args[0], FakeTensor)):
             raise RuntimeError(f"{name} of a tensor that is traced")
         return func(*args, **(kwargs or {}))
+
+
+def operation_of(node: Node) -> str:
+    """The name of a node's operation, without its overload."""
+    return str(node.target).removeprefix("aten.").split(".")[0]
 
 
 def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
@@ -170,11 +179,18 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
     Raises:
         Exception: as :func:`graph_of`.
     """
-    nodes = list(graph_of(lambda *tensors: [function(*tensors)], tensors).graph.nodes)
+    try:
+        graph = graph_of(lambda *tensors: [function(*tensors)], tensors)
+    except Exception:  # functions with a derivative of their own may not be traced without what they write in place
+        with torch.no_grad():
+            graph = _operations(lambda *tensors: [function(*tensors)], tensors)
+    nodes = list(graph.graph.nodes)
     reached = set(nodes[:num_arguments])
     for node in nodes:
-        if reached.intersection(node.all_input_nodes):
+        if operation_of(node) not in OF_SHAPE and reached.intersection(node.all_input_nodes):
             reached.add(node)
+            if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+                return True  # it wrote into another tensor, and nobody knows who reads that
     return nodes[-1] in reached
 
 

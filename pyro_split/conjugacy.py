@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
-from pyro_split.capture import graph_of, unlogged
+from pyro_split.capture import OF_SHAPE, graph_of, operation_of, unlogged
 from pyro_split.densities import Position
 from pyro_split.running import unvalidated
 from pyro_split.splitting import ModelSplit
@@ -37,7 +37,6 @@ SAME = {
     "select",
 }
 SAME |= {"index", "index_select", "repeat", "clone", "alias", "lift_fresh_copy"}
-OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # their operand's
 
 
 def read_terms(
@@ -134,7 +133,7 @@ def follow(graph: GraphModule, inputs: Sequence[Value]) -> list[Value]:
 
 def _operation(node: Node, read: Callable[[Any], Value]) -> Value:
     """What is known of the results of one operation."""
-    name = str(node.target).removeprefix("aten.").split(".")[0]
+    name = operation_of(node)
     operands = [read(x) for x in node.all_input_nodes]
     if name in OF_SHAPE:
         return Free()

@@ -547,6 +547,28 @@ def rows_in_python(change):
     return in_rows(lib, lambda tau: change(lib, tau)), lib
 
 
+def own_function(lib):
+    """A function with a derivative of its own, which torch does not trace in every way."""
+
+    class Same(lib.np.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1.0 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 0.0 * grad
+
+    return Same.apply
+
+
+def written(lib, x):
+    """What is written into a tensor in place."""
+    into = lib.np.zeros(2)
+    into[0] = beyond(lib, x)
+    return into.sum()
+
+
 LEAKS = {
     "branch": lambda lib, tau: 1.0 if tau > FAR else 0.0,
     "item": lambda lib, tau: max(tau.item() - FAR, 0.0),
@@ -555,6 +577,8 @@ LEAKS = {
     "list": lambda lib, tau: lib.np.tensor([max(x - FAR, 0.0) for x in tau.reshape(1).tolist()]),
     "parameter": lambda lib, tau: beyond(lib, lib.np.nn.Parameter(tau)),
     "no_grad": lambda lib, tau: beyond(lib, tau.detach()),
+    "own derivative": lambda lib, tau: beyond(lib, own_function(lib)(tau)),
+    "own derivative, in place": lambda lib, tau: written(lib, own_function(lib)(tau)),
     "round": lambda lib, tau: lib.np.round(tau / 1000.0),
 }
 
