@@ -131,7 +131,6 @@ MIXING = {
     "some one large": lambda y, X, g, i, u: torch.where((y > 2).any(), y, 0 * y),
     "searched": lambda y, X, g, i, u: torch.searchsorted(y.sort()[0], y),
     "searched in rows": lambda y, X, g, i, u: torch.searchsorted(y, torch.zeros(1)) + 0 * y,
-    "counts": lambda y, X, g, i, u: torch.bincount(g, minlength=4)[g],
     "largest of groups": lambda y, X, g, i, u: torch.zeros(4).scatter_reduce(0, g, y, "amax")[g],
     "means of groups": lambda y, X, g, i, u: (F.one_hot(g, 4).double().T @ y)[g],
     "chosen": lambda y, X, g, i, u: y[y > 0].sum() + 0 * y,
