@@ -45,6 +45,7 @@ from split_common.checks import (
     ModelNotSplittableError,
     NoDataPlateError,
     NoFiniteStartError,
+    ReadingError,
     RowsMeetError,
     axes_advice,
     check_callable,
@@ -64,8 +65,6 @@ from split_common.open_model import OpenModel
 from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
-
-SPLIT_FAILURES = (ModelNotSplittableError, TypeError, ValueError, IndexError)
 
 logger = logging.getLogger(__name__)
 
@@ -243,8 +242,8 @@ class ModelSplit:
         splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
         with at_once():
             found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
-            if found is None and not readings and any(isinstance(error, UNREADABLE) for error in failures.values()):
-                row_model = RowSelectableModel(model, plate, find_readings(row_model, arguments))
+            if found is None and not readings and (readings := _readings_behind(failures, row_model, arguments)):
+                row_model = RowSelectableModel(model, plate, readings)
                 splits = [split.with_model(row_model) for split in splits]
                 found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
         if found is None:
@@ -467,7 +466,7 @@ class ModelSplit:
         for size in sorted(sizes):
             try:
                 proof = prove(density, data, z, size)
-            except UNREADABLE as error:
+            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
                 return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
                 return proof.verdict, NOTHING_HELD
@@ -513,18 +512,28 @@ def _first_that_divides(
                 return split, failures
         except NoFiniteStartError:
             raise
-        except SPLIT_FAILURES as error:
+        except Exception as error:  # whatever a model raises on fewer rows
             failures[split.mode] = error
         else:
             unproved.append(split)
     for split in unproved:
         try:
             split._check(args, kwargs)
-        except SPLIT_FAILURES as error:
+        except Exception as error:  # whatever a model raises on fewer rows
             failures[split.mode] = error
         else:
             return split, failures
     return None, failures
+
+
+def _readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
+    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
+    try:
+        return find_readings(model, arguments)
+    except ReadingError:
+        if any(isinstance(error, UNREADABLE) for error in failures.values()):
+            raise
+        return Readings()
 
 
 def _forwards(failures: Mapping[str, Exception]) -> str:

@@ -379,7 +379,7 @@ class Arguments:
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
-        lists = zip(data, self._lists, self.axes, strict=True)
+        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
         tensors = iter([x if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_tensor, self._others, strict=True)
         return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)

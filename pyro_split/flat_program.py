@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.func import functionalize
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import split_common
 from pyro_split.capture import unlogged
@@ -157,10 +157,10 @@ class FlatProgram:
 
 @contextlib.contextmanager
 def _on_shapes() -> Iterator[None]:
-    """Run without values, and leave Pyro's parameters as they are."""
+    """Run without values, unseen by whoever else records operations, and leave Pyro's parameters as they are."""
     store = pyro.get_param_store()
     with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad():
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True):
             yield
 
 

@@ -229,7 +229,10 @@ class SplitKernel(MCMCKernel):
     ) -> tuple[tuple[Any, ...], dict[str, Any], SplitPotential]:
         """A run's arguments as tensors, in a form in which the model divides, and its potential."""
 
+        generator = torch.get_rng_state()
+
         def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
+            torch.set_rng_state(generator)  # an attempt that failed leaves no trace
             self._form = form
             return args, kwargs, self._prepare(args, kwargs, self._initial_params)[1]
 

@@ -134,14 +134,20 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with tensors_for_arrays():
             model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
-        plate_sizes = {str(site["name"]): site["fn"].size for site in nodes if isinstance(site["fn"], _Subsample)}
+        subsamples = [site for site in nodes if isinstance(site["fn"], _Subsample)]
+        plate_sizes = {str(site["name"]): site["fn"].size for site in subsamples if site["fn"].size > 0}
         sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
         for site in nodes:
-            for frame in site["cond_indep_stack"]:  # of a plate that is only said to be there
+            for frame in _sized(site):  # of a plate that is only said to be there
                 plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
             if site["is_observed"]:
                 site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
         return ModelSites(sites, plate_sizes)
+
+
+def _sized(site: Any) -> list[Any]:
+    """The frames of the plates round a site; one that was given no size, -1, divides nothing."""
+    return [frame for frame in site["cond_indep_stack"] if (frame.full_size or frame.size) != -1]
 
 
 def _is_plate(site: Any) -> bool:
@@ -155,7 +161,7 @@ def _is_deterministic(site: Any) -> bool:
 
 def _describe_site(site: Any) -> Site:
     fn, observed = site["fn"], site["is_observed"]
-    plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
+    plates = {frame.name: frame.dim for frame in _sized(site)}
     observation = None
     if observed and not isinstance(fn, Unit) and not site["infer"].get("_deterministic"):
         shape = log_prob_shape(fn, site["value"])

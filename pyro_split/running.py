@@ -54,7 +54,8 @@ def _as_tensor(data: Any) -> Any:
 
 
 def _copy(data: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, **rest: Any) -> Tensor:
-    return data.detach().clone().to(device=device, dtype=dtype).requires_grad_(requires_grad)
+    made = data.detach().clone().to(device=device, dtype=dtype)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _no_check(distribution: Any, value: Any) -> None:

@@ -51,8 +51,6 @@ from split_common.plates import divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
-SPLIT_FAILURES = (ModelNotSplittableError, TypeError, ValueError, IndexError, RuntimeError)
-
 logger = logging.getLogger(__name__)
 
 
@@ -227,14 +225,14 @@ class ModelSplit:
                     return split
             except NoFiniteStartError:
                 raise
-            except SPLIT_FAILURES as error:
+            except Exception as error:  # whatever a model raises on fewer rows
                 failures[mode] = error
             else:
                 unproved.append(split)
         for split in unproved:
             try:
                 split._check(args, kwargs)
-            except SPLIT_FAILURES as error:
+            except Exception as error:  # whatever a model raises on fewer rows
                 failures[split.mode] = error
             else:
                 return split
@@ -399,7 +397,10 @@ class ModelSplit:
         held: dict[Any, HeldValue | HeldNumber] = {}
         num_steps = 0
         for size in sorted(sizes):
-            proof = prove(density, density.arguments.data, z, size)
+            try:
+                proof = prove(density, density.arguments.data, z, size)
+            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
+                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
                 return proof.verdict, NOTHING_HELD
             held |= proof.held

@@ -203,7 +203,7 @@ class RowsOf:
                 found._known = {name: x for name, x in self._known.items() if name in found._whole.columns}
             elif item in self._known:
                 found._known = {ITSELF: self._known[item]}
-            if self._cut.is_plain and not is_frame(found._whole):
+            if self._cut.is_plain and ITSELF in found._known:
                 return found.to_numpy()
         return found
 

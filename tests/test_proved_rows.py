@@ -9,7 +9,8 @@ import importlib
 import numpy as np
 import pytest
 
-from split_common.row_independence import PROVED
+from split_common.held import Proof
+from split_common.row_independence import PROVED, Verdict
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.test_splitting import needs_plate
@@ -162,7 +163,7 @@ def test_a_row_that_rests_on_others_is_seen(lib, monkeypatch):
     """The comparison itself: with a proof that says yes to everything, it finds the rows that it is wrong of."""
     model, args = models.statistic_of_all_rows(lib)
     splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
-    monkeypatch.setattr(splitting, "prove", lambda *args: splitting.Verdict(PROVED))
+    monkeypatch.setattr(splitting, "prove", lambda *args: Proof(Verdict(PROVED), 0, {}))
     monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
     with pytest.raises(AssertionError):
         check_rows(ROWS[lib.name](model, args, "data"), None, POINTS)

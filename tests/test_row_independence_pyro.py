@@ -16,6 +16,7 @@ import pytest
 import torch
 from pyro.infer import MCMC
 from pyro.infer.autoguide.initialization import init_to_uniform
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from pyro_split import ModelNotSplittableError, PenaltyMH, SymmetricSplitHMC, priors, split_model
@@ -295,9 +296,22 @@ def test_what_is_written_over_in_passing_may_be_given():
     assert any(step.overload._schema.is_mutable for step in program.steps)
     results = dict(zip(places, program.results(places, [X]), strict=True))
     copies = {place: x.clone() for place, x in results.items()}
+    for step in program.steps:
+        if step.name == "clone":
+            torch.testing.assert_close(results[step.number, 0], results[step.number - 1, 0])
     for place in places:
         torch.testing.assert_close(program.evaluate([X], {place: results[place]}), program.evaluate([X]))
     torch.testing.assert_close(results, copies)
+
+
+def test_a_program_is_listed_unseen_by_who_traces():
+    """Else a check of a matrix without values would be among the operations that are run."""
+
+    def function(x):
+        return FlatProgram(lambda x: [torch.linalg.inv(x)], [x]) and 2 * x
+
+    graph = make_fx(function, tracing_mode="fake")(torch.eye(3)).graph
+    assert [node.name for node in graph.nodes if node.op == "call_function"] == ["mul"]
 
 
 def test_a_proof_looks_at_shapes_alone():
