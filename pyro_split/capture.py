@@ -19,6 +19,7 @@ import torch
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.func import functionalize
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -134,7 +135,13 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
             come from.
     """
     with torch.no_grad():  # a tensor written in place would hide where its values come from
-        return _operations(functionalize(function), tensors)
+        try:
+            return _operations(functionalize(function), tensors)
+        except RuntimeError as error:
+            if "autograd.Function" not in str(error):
+                raise
+            # as Pyro's sum over discrete sites has; a private name of PyTorch's, so it comes second
+            return _operations(dispatch_functionalize(function), tensors)
 
 
 def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
