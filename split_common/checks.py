@@ -389,8 +389,8 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Va
 def tables_advice(names: Sequence[str]) -> str:
     """What to do about arguments that hold objects of pandas, in a model that does not divide."""
     return (
-        f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside the "
-        "model, and pass arrays, as in df['x'].to_numpy()"
+        f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside "
+        "the model, and pass arrays, as in df['x'].to_numpy()"
     )
 
 
