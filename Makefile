@@ -25,7 +25,7 @@ test: .venv-test/ready
 
 # What is asked of every kernel; of some: make test-contract KERNELS="SplitNUTS or S3HMC".
 test-contract: .venv-test/ready
-	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m contract --durations=15 $(if $(KERNELS),-k "$(KERNELS)")
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m "contract and not slow" --durations=15 $(if $(KERNELS),-k "$(KERNELS)")
 
 # Longer statistical checks; in pieces: make test-slow PART=tests/test_sbc.py
 test-slow: export XLA_FLAGS = --xla_force_host_platform_device_count=2

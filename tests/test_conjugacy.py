@@ -16,6 +16,8 @@ from split_common.conjugacy import Free, Log, Other, Power, result
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 
+pytestmark = pytest.mark.contract
+
 DIM = models.DIM
 FAR = 1e6  # where no precision is looked at
 

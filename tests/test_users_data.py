@@ -12,6 +12,8 @@ import pytest
 
 from tests.kernels import TABLE
 
+pytestmark = pytest.mark.contract
+
 NUM_ROWS, NUM_GROUPS = 23, 4
 SUBSETS = 4
 
