@@ -248,7 +248,8 @@ class ModelSplit:
                 found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
         if found is None:
             names = arguments.names_of(row_axes) if data_axes is None else []
-            advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, layout.num_rows)
+            shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
+            advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, shapes, layout.num_rows)
             raise neither_mode_splits(failures, advice)
         return found
 

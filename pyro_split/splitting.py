@@ -242,7 +242,8 @@ class ModelSplit:
             else:
                 return split
         names = arguments.names_of(row_axes) if data_axes is None else []
-        raise neither_mode_splits(failures, readings.advice + axes_advice(names, layout.num_rows))
+        shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
+        raise neither_mode_splits(failures, readings.advice + axes_advice(names, shapes, layout.num_rows))
 
     @classmethod
     def _divide_without_plate(
@@ -284,8 +285,8 @@ class ModelSplit:
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
-        sites, readings = _describe(model, arguments)
-        whole = RowSelectableModel(model, "", readings)  # as no plate is called
+        sites, _ = _describe(model, arguments)
+        whole = RowSelectableModel(model, "")  # as no plate is called; on all rows what it reads is what it is
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
@@ -464,16 +465,18 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     """Run the model once with values, before it is run on shapes alone.
 
     What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then. On few
-    rows, for all of them may not fit; whether the model takes few is of no matter.
+    rows, for all of them may not fit, or on all where the model does not take few.
     """
     longest = max((x.shape[0] for x in arguments.data if x.dim()), default=0)
     block = RowBlock(torch.arange(min(FEW_ROWS, longest)), 0)
     few = tuple(block.take(x, 0) if x.dim() and x.shape[0] == longest else x for x in arguments.data)
-    args, kwargs = arguments.build(few)
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with contextlib.suppress(Exception), tensors_for_arrays():
-            poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+        for data in (few, arguments.data):
+            args, kwargs = arguments.build(data)
+            with contextlib.suppress(Exception), tensors_for_arrays():
+                poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+                return
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:

@@ -407,15 +407,24 @@ def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) ->
     return f"; {'; '.join(listed)}: compute what the model needs of it outside, on all rows, and pass it as an argument"
 
 
-def axes_advice(names: Sequence[str], num_rows: int) -> str:
-    """What to do where one of the arrays of as many entries as there are rows holds none."""
-    listed = ", ".join(map(repr, names))
-    return (
-        f"; arrays with {num_rows} entries along axis 0 were taken to hold rows: {listed}; where one of them holds "
-        f"none, or rows lie along another axis, name all that do, as in data_axes={{{names[0]!r}: 0}}"
-        if names
-        else ""
-    )
+def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:
+    """What to do where rows may lie along other axes than was taken.
+
+    Args:
+        names: the arguments that were taken to hold rows.
+        shapes: of all array arguments, by name.
+        num_rows: N.
+    """
+    if names:
+        return (
+            f"; arrays with {num_rows} entries along axis 0 were taken to hold rows: {', '.join(map(repr, names))}; "
+            "where one of them holds none, or rows lie along another axis, name all that do, as in "
+            f"data_axes={{{names[0]!r}: 0}}"
+        )
+    along = {name: shape.index(num_rows) for name, shape in shapes.items() if num_rows in shape}
+    if not along:
+        return ""
+    return f"; no array has {num_rows} entries along axis 0; if rows lie along another axis, pass data_axes={along}"
 
 
 def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> ModelNotSplittableError:

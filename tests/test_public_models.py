@@ -40,7 +40,9 @@ def _float32(_float64):
 
 @pytest.fixture
 def host(case):
-    """How the case's host runs a model, where the host's repository is at hand."""
+    """How the case's host runs a model, where what the model imports is at hand."""
+    for backend in BACKENDS:
+        backend().set_precision(getattr(case, "bits", 32))
     try:
         case.build()
     except Unavailable as why:
@@ -80,7 +82,7 @@ def test_most_of_those_that_divide_are_proved():
             continue
         verdicts[case.name] = host_of(case).verdict(case)
     if not verdicts:
-        pytest.skip("no repository of a host is at hand")
+        pytest.skip("what the models import is not at hand")
     not_proved = {name: str(v) for name, v in verdicts.items() if v.kind != PROVED}
     print("\n".join(f"{name}: {v}" for name, v in verdicts.items()))
     assert len(not_proved) <= (1 - LEAST_PROVED) * len(verdicts), not_proved

@@ -29,6 +29,7 @@ class Case:
         keep: names of assignments in the file that its definitions need.
         given: values of global names that the file makes of its data.
         label: tells apart two cases of one model.
+        bits: of numbers; 64 where 32 leave the host's own potential too coarse to compare.
     """
 
     host: str
@@ -44,6 +45,7 @@ class Case:
     keep: tuple[str, ...] = ()
     given: dict[str, Any] = field(default_factory=dict)
     label: str = ""
+    bits: int = 32
 
     @property
     def name(self) -> str:

@@ -135,7 +135,7 @@ EXAMPLES = [
     *whole(example, "ar2", "ar2_scan", lambda m: call(y=jnp.asarray(np.cumsum(rng().normal(size=12))))),
     *whole(example, "ar2", "ar2_for_loop", lambda m: call(y=jnp.asarray(np.cumsum(rng().normal(size=12))))),
     *(
-        example("baseball", name, at_bats)
+        example("baseball", name, at_bats, bits=64 if name == "partially_pooled" else 32)
         for name in ("fully_pooled", "not_pooled", "partially_pooled", "partially_pooled_with_logit")
     ),
     example("bnn", "model", lambda m: call(*m.get_data(N=24)[:2], 4)),
@@ -370,8 +370,7 @@ TUTORIALS = [
     ),
     tutorial("bayesian_hierarchical_stacking", "logistic", lambda m: call(*regression(40, 4, "binary"))),
     *whole(tutorial, "bayesian_hierarchical_stacking", "stacking", stacked),
-    *whole(
-        tutorial,
+    tutorial(
         "bayesian_imputation",
         "model",
         passengers(bayesian_impute=False),

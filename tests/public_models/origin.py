@@ -39,6 +39,8 @@ class Origin:
                 self._define(node)
             elif isinstance(node, ast.Assign) and {t.id for t in node.targets if isinstance(t, ast.Name)} & {*keep}:
                 self._run(node)
+        if self._missing:
+            raise Unavailable(f"{self.path.name}: {', '.join(self._missing)}")
         self._names.update(given or {})
 
     def __getattr__(self, name: str) -> Any:
