@@ -11,6 +11,7 @@ import numpyro
 from numpyro.infer import MCMC
 
 from numpyro_split.densities import Arguments, Data, Position, RowBlock
+from numpyro_split.kernel import SplitKernel
 from numpyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 
@@ -54,7 +55,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     found = from_numpyro(mcmc, log_likelihood=False, **options)
-    if mcmc.sampler.model is not None:
+    if isinstance(mcmc.sampler, SplitKernel) and mcmc.sampler.model is not None:
         found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))

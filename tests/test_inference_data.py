@@ -6,6 +6,8 @@ import matplotlib
 import numpy as np
 import pytest
 
+from tests.backends import NumPyroBackend
+
 matplotlib.use("Agg")
 NUM_ROWS, NUM_SUBSETS = 23, 4  # subsets of 6, 6, 6 and 5 rows
 
@@ -206,3 +208,20 @@ class TestPyro:
         assert list(lib.split.to_inference_data(mcmc).observed_data) == ["y"]
         with pytest.raises(ValueError, match=r"needs draws of every latent site, got none of \['b'\]"):
             lib.split.to_inference_data(mcmc, log_likelihood=True)
+
+
+def test_the_verdict_is_an_attribute_of_the_posterior(lib, standard):
+    assert (
+        lib.split.to_inference_data(standard)
+        .posterior.attrs["split"]
+        .startswith("proved; compared in numbers on all 23")
+    )
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_a_run_of_the_hosts_own_kernel(lib):
+    """NumPyro's conversion takes it, and so does ours."""
+    from numpyro.infer import NUTS
+
+    mcmc = lib.run(NUTS(regression(lib)), *data_of(lib), num_warmup=10, num_samples=5)
+    assert lib.split.to_inference_data(mcmc).posterior["b"].shape == (1, 5, 2)
