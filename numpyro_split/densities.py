@@ -267,7 +267,8 @@ class ModelDensity:
             axes[:] = [axis for _, axis in found]
             return [jnp.asarray(term) for term, _ in found]
 
-        jaxpr = jax.make_jaxpr(run)({name: z[name] for name in sorted(z)}, tuple(taken), indices)
+        with jax.ensure_compile_time_eval():  # the same program wherever it is traced, in parallel chains too
+            jaxpr = jax.make_jaxpr(run)({name: z[name] for name in sorted(z)}, tuple(taken), indices)
         return FlatProgram(jaxpr), [x.ndim for x in jaxpr.out_avals], list(axes)
 
     def hold(self, data: Data) -> Data:

@@ -284,10 +284,10 @@ class ModelSplit:
             raise
         except ModelNotSplittableError as error:
             raise no_data_plate(observed, "numpyro", f" (without one, {first_line(error)})") from error
-        is_traced = any(isinstance(x, Tracer) for x in arguments.data)
-        if is_traced or split.verdict.kind != PROVED:
-            found = "not looked at, as the data are traced" if is_traced else split.verdict
-            raise no_data_plate(observed, "numpyro", f" (without one, that its rows are independent is {found})")
+        if split.verdict.kind != PROVED:
+            raise no_data_plate(
+                observed, "numpyro", f" (without one, that its rows are independent is {split.verdict})"
+            )
         return split
 
     @classmethod
@@ -415,10 +415,8 @@ class ModelSplit:
         }
         if any(isinstance(x, Tracer) for x in arguments.data):
             warnings.warn(
-                "the data are traced (`run` under a transformation), so the split was not checked", stacklevel=2
+                "the data are traced (`run` under a transformation), so no numbers were compared", stacklevel=2
             )
-            self.verdict = Verdict(PROVED)
-            return
         self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:

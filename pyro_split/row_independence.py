@@ -20,6 +20,7 @@ from pyro_split.flat_program import FlatProgram, NotRecordedError, Place, Step
 from pyro_split.held import HeldNumber
 from pyro_split.row_operations import FREE, ROUNDING, Operation, Rule, no_rule, unknown
 from pyro_split.row_rules import ELEMENTWISE, RULES
+from split_common.checks import first_line
 from split_common.held import Holding, Proof, reasons
 from split_common.row_independence import (
     NOT_PROVED,
@@ -72,8 +73,8 @@ def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_r
     """
     try:
         walk, values, whole = _follow(read, density, data, z, num_rows)
-    except NotRecordedError as error:
-        return Verdict(NOT_PROVED, str(error))
+    except Exception as error:  # whatever a model raises on fewer rows
+        return Verdict(NOT_PROVED, first_line(error))
     for value in values:
         if isinstance(value, NotAligned):
             return Verdict(REFUTED if value.is_known else NOT_PROVED, str(value))

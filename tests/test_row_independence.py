@@ -397,3 +397,27 @@ def test_a_loop_is_followed_until_nothing_changes():
 
     with pytest.raises(ModelNotSplittableError, match="max over the data rows"):
         verdict(model, (jnp.asarray(Y),))
+
+
+def test_traced_data_are_proved_too():
+    """A proof takes shapes alone; numbers cannot be compared, and a warning says so."""
+
+    def energies(mean):
+        def model(x):
+            b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+            with numpyro.plate("data", x.shape[0]):
+                numpyro.sample("y", dist.Normal(mean(x, b), 1.0), obs=x)
+
+        @jax.jit
+        def of(x):
+            z = {"b": jnp.array(0.3)}
+            potential = split_model(model, (x,), num_subsets=SUBSETS, data_axes={"x": 0})
+            return potential.potential(z), potential_energy(model, (x,), {}, z)
+
+        return of(jnp.asarray(Y))
+
+    with pytest.warns(UserWarning, match="the data are traced"):
+        ours, host = energies(lambda x, b: b * x.max())
+    np.testing.assert_allclose(ours, host, rtol=1e-9)
+    with pytest.raises(ModelNotSplittableError, match="sum over the data rows"), pytest.warns(match="traced"):
+        energies(lambda x, b: (b * x).sum())
