@@ -6,6 +6,7 @@ Each module ``tests.public_models.<host>_cases`` lists ``CASES``, and ``<host>_h
 import importlib
 import importlib.util
 
+import arviz as az
 import numpy as np
 import pytest
 
@@ -14,9 +15,10 @@ from tests.backends import BACKENDS, PACKAGES
 from tests.public_models.case import RIGHT
 from tests.public_models.checks import difference, fault_of_refusal, host_of
 from tests.public_models.origin import Unavailable
-from tests.statistics import Comparison, assert_agree
+from tests.statistics import MIN_ESS, Comparison, Inconclusive, assert_agree
 
 LEAST_PROVED = 0.8  # of the models that divide
+MOST_RHAT = 1.02  # of the host's chains, where a component is compared
 
 
 def cases():
@@ -68,8 +70,16 @@ def test_it_is_the_hosts_potential_or_refused_in_words_that_help(case, host):
 @pytest.mark.slow
 @EACH_DIVIDING
 def test_the_posterior_is_the_hosts(case, host):
-    ours, theirs = host.posteriors(case, num_samples=2000, num_chains=2)
-    assert_agree([c for name in ours for c in compare(name, ours[name], theirs[name])])
+    """Of every component that the host's own chains agree on; more draws where there are too few to tell."""
+    for num_samples in (1000, 4000, 16000):
+        found = compare_posteriors(*host.posteriors(case, num_samples, num_chains=2))
+        if not found:
+            pytest.skip(f"the host's own chains agree on nothing in {num_samples} draws")
+        try:
+            return assert_agree(found)
+        except Inconclusive as error:
+            too_few = error
+    raise too_few
 
 
 @pytest.mark.contract
@@ -88,15 +98,20 @@ def test_most_of_those_that_divide_are_proved():
     assert len(not_proved) <= (1 - LEAST_PROVED) * len(verdicts), not_proved
 
 
-def compare(name, ours, theirs):
-    """The means of every component, with the Monte Carlo errors of both."""
-    import arviz as az
-
-    ours, theirs = (x.reshape(*x.shape[:2], -1) for x in (ours, theirs))
-    for i in range(ours.shape[-1]):
-        (error, ess), (other_error, other_ess) = (
-            (float(az.mcse(x, method="mean")), float(az.ess(x, method="mean")))
-            for x in (ours[:, :, i], theirs[:, :, i])
-        )
-        means = float(ours[:, :, i].mean()), float(theirs[:, :, i].mean())
-        yield Comparison(f"{name}[{i}]", *means, float(np.hypot(error, other_error)), min(ess, other_ess))
+def compare_posteriors(ours, theirs):
+    """The means of every component on which the host's chains agree, with the Monte Carlo errors of both."""
+    found, left_out = [], 0
+    for name in theirs:
+        mine, host = (x.reshape(*x.shape[:2], -1) for x in (ours[name], theirs[name]))
+        for i in range(host.shape[-1]):
+            a, b = mine[:, :, i], host[:, :, i]
+            if np.ptp(b) == 0.0:  # such as the corner of a Cholesky factor
+                np.testing.assert_array_equal(a, b)
+            elif az.rhat(b) < MOST_RHAT and az.ess(b, method="mean") >= MIN_ESS:
+                error = float(np.hypot(az.mcse(a, method="mean"), az.mcse(b, method="mean")))
+                ess = float(az.ess(a, method="mean"))
+                found.append(Comparison(f"{name}[{i}]", float(a.mean()), float(b.mean()), error, ess))
+            else:
+                left_out += 1
+    print(f"{len(found)} compared, largest |z| {max((abs(c.z) for c in found), default=0.0):.2f}; {left_out} left out")
+    return found

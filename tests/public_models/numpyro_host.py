@@ -52,15 +52,21 @@ def verdict(case: Case) -> Any:
 
 
 def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Draws of the split kernel and of the host's NUTS, by latent site, with chains and draws in front."""
+    """Draws of the split kernel and of the host's NUTS, by latent site, with chains and draws in front.
+
+    The split kernel starts where the host's chains ended, so that both are in the same mode of several.
+    """
     model, args, kwargs = case.build()
-    kernels = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case)), NUTS(model)
-    ours, host = (_draws(kernel, args, kwargs, num_samples, num_chains) for kernel in kernels)
-    latent = [name for name in host if name in ours]
-    return {name: ours[name] for name in latent}, {name: host[name] for name in latent}
+    theirs = _run(NUTS(model), None, args, kwargs, num_samples, num_chains)
+    split = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
+    ours = _run(split, theirs.last_state.z, args, kwargs, num_samples, num_chains)
+    found, expected = (
+        {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()} for mcmc in (ours, theirs)
+    )
+    return {name: found[name] for name in theirs.last_state.z}, {name: expected[name] for name in theirs.last_state.z}
 
 
-def _draws(kernel: Any, args: Any, kwargs: Any, num_samples: int, num_chains: int) -> dict[str, np.ndarray]:
+def _run(kernel: Any, start: Any, args: Any, kwargs: Any, num_samples: int, num_chains: int) -> MCMC:
     mcmc = MCMC(
         kernel,
         num_warmup=num_samples // 2,
@@ -69,8 +75,8 @@ def _draws(kernel: Any, args: Any, kwargs: Any, num_samples: int, num_chains: in
         chain_method="vectorized",
         progress_bar=False,
     )
-    mcmc.run(random.key(0), *args, **kwargs)
-    return {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+    mcmc.run(random.key(0), *args, init_params=start, **kwargs)
+    return mcmc
 
 
 def _options(case: Case) -> dict[str, Any]:

@@ -53,23 +53,30 @@ def verdict(case: Case) -> Any:
 
 
 def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Draws of the split kernel and of the host's NUTS, by latent site, with chains and draws in front."""
+    """Draws of the split kernel and of the host's NUTS, by latent site, with chains and draws in front.
+
+    The split kernel starts where the host's chains ended, so that both are in the same mode of several.
+    """
     model, args, kwargs = case.build()
-    split = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
-    host = NUTS(model, init_strategy=case.init_strategy)
+    found: list[dict[str, torch.Tensor]] = []
+    expected: list[dict[str, torch.Tensor]] = []
     with _quietly():
-        ours, theirs = (_draws(kernel, args, kwargs, num_samples, num_chains) for kernel in (split, host))
-    return {name: ours[name] for name in theirs}, theirs
+        for _ in range(num_chains):
+            host = NUTS(model, init_strategy=case.init_strategy)
+            expected.append(_draws(host, None, args, kwargs, num_samples))
+            start = {name: host.transforms[name](x[-1]) for name, x in expected[-1].items()}
+            split = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
+            found.append(_draws(split, start, args, kwargs, num_samples))
+    ours, theirs = (
+        {name: torch.stack([d[name] for d in x]).numpy() for name in expected[0]} for x in (found, expected)
+    )
+    return ours, theirs
 
 
-def _draws(kernel: Any, args: Any, kwargs: Any, num_samples: int, num_chains: int) -> dict[str, np.ndarray]:
-    pyro.set_rng_seed(0)
-    options = {"num_samples": num_samples, "warmup_steps": num_samples // 2, "disable_progbar": True}
-    runs = [MCMC(kernel, **options) for _ in range(num_chains)]
-    for mcmc in runs:
-        mcmc.run(*args, **kwargs)
-    draws = [mcmc.get_samples() for mcmc in runs]
-    return {name: torch.stack([d[name] for d in draws]).numpy() for name in draws[0]}
+def _draws(kernel: Any, start: Any, args: Any, kwargs: Any, num_samples: int) -> dict[str, torch.Tensor]:
+    mcmc = MCMC(kernel, num_samples, warmup_steps=num_samples // 2, initial_params=start, disable_progbar=True)
+    mcmc.run(*args, **kwargs)
+    return mcmc.get_samples()
 
 
 def _options(case: Case) -> dict[str, Any]:
