@@ -42,12 +42,13 @@ from numpyro_split.dynamic_hmc import (
     warn_if_often_at_limit,
 )
 from numpyro_split.energies import Compensated
+from numpyro_split.exploration import explored
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import like
 from numpyro_split.integrators import Integrator
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
+from numpyro_split.split_hmc import SplitHMCState, first_state_of_lengths, transition, warn_if_cut_short
 from numpyro_split.splitting import ModelSplit
 from numpyro_split.termination import U_TURN
 from split_common.checks import check_choice
@@ -61,6 +62,7 @@ from split_common.trajectory import (
     Proposal,
     check_max_tree_depth,
     resolve_length,
+    resolve_step_size_jitter,
 )
 
 
@@ -158,7 +160,10 @@ class BlockGibbsHMC(HierarchicalKernel):
         trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
         max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: drawn uniformly from π/4 to 3π/4.
+        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: learned in warm-up, as of
+            :class:`~numpyro_split.SplitHMC`.
+        step_size_jitter: for "hmc", steps of a trajectory are drawn anew to be up to this share longer or shorter than
+            the adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
         step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix of the sites that are no precisions, in the host's windows.
@@ -204,6 +209,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         max_tree_depth: int = 10,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         step_size: float = 1.0,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
@@ -222,7 +228,9 @@ class BlockGibbsHMC(HierarchicalKernel):
         self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
         self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
         self._max_tree_depth = check_max_tree_depth(max_tree_depth)
-        self._proposal = Proposal(*resolve_length(num_steps, trajectory_length), draws_order=False)
+        lengths = resolve_length(num_steps, trajectory_length)
+        jitter = resolve_step_size_jitter(step_size_jitter, lengths[0])
+        self._proposal = Proposal(*lengths, draws_order=False, step_size_jitter=jitter)
         self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
@@ -252,7 +260,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         if self._is_nuts:
             warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
         else:
-            warn_if_cut_short(state, self._num_warmup, self._proposal)
+            warn_if_cut_short(state, self._num_warmup, self._proposal.at(jnp.max(state.trajectory_length)))
 
     def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super()._study_split(split, args, kwargs)
@@ -270,7 +278,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         return adapted._replace(held=self._found.precisions)
 
     def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
-        return first_state_of_trees(**common) if self._is_nuts else SplitHMCState(**common)
+        return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
         rng_key, key_precisions = random.split(state.rng_key)
@@ -278,4 +286,8 @@ class BlockGibbsHMC(HierarchicalKernel):
         if self._is_nuts:
             moved = tree_transition(state, integrator, U_TURN, self._max_tree_depth)
             return count_depth_limit(moved, self._num_warmup)
-        return transition(state, integrator, self._proposal, in_warmup)[0]
+
+        def move(state: SplitHMCState) -> SplitHMCState:
+            return transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)[0]
+
+        return explored(state, integrator, self._exploration(self._proposal.learns_length), move)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import random
+from numpyro.infer.hmc_util import build_adaptation_schedule
 
 from numpyro_split.adaptation import Adapter, one_step
 from numpyro_split.content import DataDigest
@@ -25,6 +26,7 @@ from numpyro_split.kernel import SplitKernel
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.selection import Choice, Path, Visits
+from split_common.exploration import Exploration
 from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
 from split_common.values import name_of
 
@@ -85,6 +87,11 @@ class HamiltonianKernel(SplitKernel):
     def _longest_step(self) -> float:
         """What the step size is adapted to at most."""
         return math.inf
+
+    def _exploration(self, learns_length: bool) -> Exploration:
+        """Which iterations of warm-up are made by trees."""
+        ends = [window.end + 1 for window in build_adaptation_schedule(self._num_warmup)]
+        return Exploration.of(ends, self._num_warmup, learns_length, self._settings.adapt_mass_matrix)
 
     def _coordinates(self, z: Position) -> Position:
         """What the mass matrix adapts to."""

@@ -30,14 +30,22 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
+from numpyro_split.exploration import explored
 from numpyro_split.hamiltonian import HamiltonianKernel
 from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import Warmup
 from numpyro_split.potential import SplitPotential
-from numpyro_split.trajectories import draw_length, fixed_length, metropolis, steps_of_length
+from numpyro_split.trajectories import draw_length, fixed_length, jittered, metropolis, steps_of_length
 from split_common.checks import check_choice
+from split_common.exploration import FIRST_LENGTH
 from split_common.schedule import Schedule, naive, randomised, symmetric
-from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length, warn_of_cut_trajectories
+from split_common.trajectory import (
+    SUBSET_PERMUTATIONS,
+    Proposal,
+    resolve_length,
+    resolve_step_size_jitter,
+    warn_of_cut_trajectories,
+)
 
 
 @resumable
@@ -61,6 +69,7 @@ class SplitHMCState(NamedTuple):
         data_digest: of the data that ``force`` and ``energies`` belong to.
         warmup: how long warm-up is.
         rng_key: key of the next transition.
+        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
     i: jax.Array
@@ -79,6 +88,12 @@ class SplitHMCState(NamedTuple):
     data_digest: DataDigest
     warmup: Warmup
     rng_key: jax.Array
+    trajectory_length: jax.Array
+
+
+def first_state_of_lengths(**common: Any) -> SplitHMCState:
+    """The state of a chain that has not moved, from the fields that every kernel's state has."""
+    return SplitHMCState(**common, trajectory_length=jnp.full((), FIRST_LENGTH))
 
 
 def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array) -> tuple[Any, Position]:
@@ -87,13 +102,13 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup
     Args:
         state: where the chain is, a :class:`SplitHMCState` or one with more fields.
         integrator: the schedule on the target's potential, with the state's metric.
-        proposal: length and order of the trajectory.
+        proposal: length and order of the trajectory, and by how much its steps are longer or shorter.
         in_warmup: whether this is a warm-up iteration.
 
     Returns:
         The next state, and the momentum there.
     """
-    rng_key, key_momentum, key_order, key_length, key_accept = random.split(state.rng_key, 5)
+    rng_key, key_momentum, key_order, key_length, key_jitter, key_accept = random.split(state.rng_key, 6)
     schedule, adapted = integrator.schedule, state.adapt_state
     order = jnp.arange(schedule.num_subsets)
     force = state.force
@@ -106,6 +121,7 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup
         )
     else:
         num_steps, step_size = jnp.full_like(state.num_steps, proposal.num_steps or 0), adapted.step_size
+    step_size = jittered(step_size, proposal.step_size_jitter, key_jitter)
 
     p = integrator.kinetic.draw(state.z, key_momentum)
     start = integrator.known(state.z, p, force, state.energies)
@@ -142,12 +158,12 @@ def warn_if_cut_short(state: Any, num_warmup: int, proposal: Proposal) -> None:
     step_size = jnp.min(state.adapt_state.step_size)
     warns = (jnp.max(state.i) - num_warmup == 1) & proposal.is_cut_short(step_size)
 
-    def warn(warns: Any, step_size: Any) -> None:
+    def warn(warns: Any, step_size: Any, lengths: Any) -> None:
         # a batch of chains that do not share their count evaluates both branches, so this one asks again
         if warns:
             warn_of_cut_trajectories(step_size, lengths)
 
-    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, step_size)
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, step_size, lengths)
 
 
 class SplitHMC(HamiltonianKernel):
@@ -166,8 +182,12 @@ class SplitHMC(HamiltonianKernel):
             One subset takes any model that the host's HMC takes, also where none divides it.
         step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: drawn uniformly from π/4 to
-            3π/4 for each trajectory, a quarter turn on average in the adapted metric.
+        trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: warm-up moves by trees that
+            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
+            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
+            period could be made otherwise, at which a chain stands still; else 0.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
         dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
@@ -213,6 +233,7 @@ class SplitHMC(HamiltonianKernel):
         step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
         dense_mass: bool | list[tuple[str, ...]] = False,
@@ -227,6 +248,7 @@ class SplitHMC(HamiltonianKernel):
         subset_order: str = "sequential",
     ):
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
+        self._step_size_jitter = resolve_step_size_jitter(step_size_jitter, self._num_steps)
         super().__init__(
             model,
             num_subsets,
@@ -248,7 +270,7 @@ class SplitHMC(HamiltonianKernel):
     @property
     def _proposal(self) -> Proposal:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
-        return Proposal(self._num_steps, self._trajectory_length, drawn)
+        return Proposal(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
 
     @property
     def _draws_order(self) -> bool:
@@ -259,13 +281,16 @@ class SplitHMC(HamiltonianKernel):
         return self._proposal.longest_step
 
     def _watch(self, state: Any) -> None:
-        warn_if_cut_short(state, self._num_warmup, self._proposal)
+        warn_if_cut_short(state, self._num_warmup, self._proposal.at(jnp.max(state.trajectory_length)))
 
     def _first_state(self, **common: Any) -> SplitHMCState:
-        return SplitHMCState(**common)
+        return first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
-        return transition(state, integrator, self._proposal, in_warmup)[0]
+        def move(state: SplitHMCState) -> SplitHMCState:
+            return transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)[0]
+
+        return explored(state, integrator, self._exploration(self._proposal.learns_length), move)
 
 
 class SymmetricSplitHMC(SplitHMC):
@@ -303,6 +328,7 @@ class SymmetricSplitHMC(SplitHMC):
         step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
         dense_mass: bool | list[tuple[str, ...]] = False,
@@ -324,6 +350,7 @@ class SymmetricSplitHMC(SplitHMC):
             step_size=step_size,
             num_steps=num_steps,
             trajectory_length=trajectory_length,
+            step_size_jitter=step_size_jitter,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,
             dense_mass=dense_mass,

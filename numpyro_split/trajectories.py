@@ -37,6 +37,11 @@ def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Arra
     return shortest + (longest - shortest) * random.uniform(rng_key)
 
 
+def jittered(step_size: jax.Array, jitter: float, rng_key: jax.Array) -> jax.Array:
+    """The step size times a number drawn from U(1 - jitter, 1 + jitter), without regard to the state."""
+    return step_size * random.uniform(rng_key, minval=1 - jitter, maxval=1 + jitter) if jitter else step_size
+
+
 def steps_of_length(
     trajectory_length: jax.Array, step_size: jax.Array, in_warmup: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -46,7 +51,7 @@ def steps_of_length(
     scale can be thousands of steps, which would adapt nothing more. Afterwards at most ``MAX_STEPS``: the number, cut
     or not, follows from the length drawn and a step size that no longer adapts, and so depends on no state either.
     """
-    num_steps = jnp.ceil(trajectory_length / step_size)
+    num_steps = jnp.maximum(jnp.ceil(trajectory_length / step_size), 1)
     limited = jnp.minimum(num_steps, jnp.where(in_warmup, MAX_WARMUP_STEPS, MAX_STEPS))
     exact = jnp.where(limited < num_steps, step_size, trajectory_length / num_steps)
     return limited.astype(jnp.result_type(int)), exact

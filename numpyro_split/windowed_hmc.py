@@ -23,18 +23,20 @@ import jax.numpy as jnp
 from jax import random
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.exploration import explored
 from numpyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from numpyro_split.integrators import Integrator
 from numpyro_split.potential import SplitPotential
-from numpyro_split.split_hmc import SplitHMCState
+from numpyro_split.split_hmc import SplitHMCState, first_state_of_lengths
+from numpyro_split.trajectories import jittered
 from numpyro_split.windows import windowed
-from split_common.checks import check_positive_int
+from split_common.checks import check_fraction, check_positive_int
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
-from split_common.trajectory import MAX_COUNT, check_window_size
+from split_common.trajectory import DEFAULT_JITTER, MAX_COUNT, check_window_size
 
 
 def windowed_transition(
-    state: SplitHMCState, integrator: Integrator, num_steps: int, window_size: int
+    state: SplitHMCState, integrator: Integrator, num_steps: int, window_size: int, step_size_jitter: float
 ) -> SplitHMCState:
     """One iteration of ``num_steps`` steps, accepted by windows, at the state's step size and metric.
 
@@ -43,12 +45,14 @@ def windowed_transition(
         integrator: the schedule on the target's potential, with the state's metric.
         num_steps: steps of the trajectory.
         window_size: states in a window.
+        step_size_jitter: j; all steps are u times as long, u drawn from U(1 - j, 1 + j).
 
     Returns:
         The next state.
     """
-    rng_key, key_momentum, key_path = random.split(state.rng_key, 3)
+    rng_key, key_momentum, key_path, key_jitter = random.split(state.rng_key, 4)
     path = draw_path(state, integrator, key_momentum)
+    path = path._replace(step_size=jittered(path.step_size, step_size_jitter, key_jitter))
     choice, visits = windowed(path, num_steps, window_size, key_path)
     return at_choice(state, path, choice, visits, jnp.full_like(state.num_steps, num_steps))._replace(rng_key=rng_key)
 
@@ -65,6 +69,8 @@ class WindowedHMC(HamiltonianKernel):
         num_subsets: M.
         num_steps: L, steps of a trajectory.
         window_size: W, from 1 to L + 1.
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1.
 
     Example:
         >>> kernel = WindowedHMC(lambda y: None, num_subsets=4, num_steps=20, window_size=5)
@@ -79,6 +85,7 @@ class WindowedHMC(HamiltonianKernel):
         *,
         num_steps: int = 16,
         window_size: int = 4,
+        step_size_jitter: float = DEFAULT_JITTER,
         step_size: float = 1.0,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
@@ -96,6 +103,7 @@ class WindowedHMC(HamiltonianKernel):
     ):
         self._num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
         self._window_size = check_window_size(window_size, self._num_steps)
+        self._step_size_jitter = check_fraction("step_size_jitter", step_size_jitter)
         self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
@@ -119,7 +127,11 @@ class WindowedHMC(HamiltonianKernel):
         return palindromic_schedule(self._schedule_name, num_subsets)
 
     def _first_state(self, **common: Any) -> SplitHMCState:
-        return SplitHMCState(**common)
+        return first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
-        return windowed_transition(state, integrator, self._num_steps, self._window_size)
+        def move(state: SplitHMCState) -> SplitHMCState:
+            window = self._num_steps, self._window_size
+            return windowed_transition(state, integrator, *window, self._step_size_jitter)
+
+        return explored(state, integrator, self._exploration(learns_length=False), move)

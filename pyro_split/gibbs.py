@@ -34,11 +34,12 @@ from torch import Tensor
 from pyro_split.conjugacy import read_terms
 from pyro_split.densities import Position
 from pyro_split.dynamic_hmc import DynamicHMCState, count_depth_limit, first_state_of_trees, tree_transition
+from pyro_split.exploration import explored
 from pyro_split.hierarchical import HierarchicalKernel
 from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
-from pyro_split.split_hmc import SplitHMCState, transition, warn_if_cut_short
+from pyro_split.split_hmc import SplitHMCState, first_state_of_lengths, transition, warn_if_cut_short
 from pyro_split.splitting import ModelSplit
 from pyro_split.termination import U_TURN
 from split_common.checks import check_choice
@@ -52,6 +53,7 @@ from split_common.trajectory import (
     Proposal,
     check_max_tree_depth,
     resolve_length,
+    resolve_step_size_jitter,
 )
 
 
@@ -151,7 +153,10 @@ class BlockGibbsHMC(HierarchicalKernel):
         trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
         max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: drawn uniformly from π/4 to 3π/4.
+        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: learned in warm-up, as of
+            :class:`~pyro_split.SplitHMC`.
+        step_size_jitter: for "hmc", steps of a trajectory are drawn anew to be up to this share longer or shorter than
+            the adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
         step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix of the sites that are no precisions, in the host's windows.
@@ -195,6 +200,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         max_tree_depth: int = 10,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         step_size: float = 1.0,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
@@ -212,7 +218,9 @@ class BlockGibbsHMC(HierarchicalKernel):
         self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
         self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
         self._max_tree_depth = check_max_tree_depth(max_tree_depth)
-        self._proposal = Proposal(*resolve_length(num_steps, trajectory_length), draws_order=False)
+        lengths = resolve_length(num_steps, trajectory_length)
+        jitter = resolve_step_size_jitter(step_size_jitter, lengths[0])
+        self._proposal = Proposal(*lengths, draws_order=False, step_size_jitter=jitter)
         self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
@@ -253,12 +261,18 @@ class BlockGibbsHMC(HierarchicalKernel):
         return adapted._replace(held=self._found.precisions)
 
     def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
-        return first_state_of_trees(**common) if self._is_nuts else SplitHMCState(**common)
+        return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
         state = draw_precisions(state, integrator, self._conjugate)
         if self._is_nuts:
             moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
             return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
-        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, self._proposal)
-        return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]
+        proposal = self._proposal.at(state.trajectory_length)
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
+
+        def move(state: SplitHMCState) -> SplitHMCState:
+            return transition(state, integrator, self._adapter, proposal, in_warmup)[0]
+
+        exploration = self._exploration(self._proposal.learns_length)
+        return explored(state, integrator, self._adapter, exploration, self._t, move)

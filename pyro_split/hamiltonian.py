@@ -20,6 +20,7 @@ from pyro_split.kernel import SplitKernel
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.selection import Choice, Path, Visits
+from split_common.exploration import Exploration
 from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
 from split_common.values import name_of
 
@@ -74,6 +75,11 @@ class HamiltonianKernel(SplitKernel):
     def _longest_step(self) -> float:
         """What the step size is adapted to at most."""
         return math.inf
+
+    def _exploration(self, learns_length: bool) -> Exploration:
+        """Which iterations of warm-up are made by trees."""
+        settings, ends = self._settings, self._adapter.window_ends
+        return Exploration.of(ends, self._warmup_steps, learns_length, settings.adapt_mass_matrix)
 
     def _coordinates(self, z: Position) -> Position:
         """What the mass matrix adapts to."""

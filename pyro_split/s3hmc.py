@@ -41,7 +41,15 @@ from pyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
-from split_common.trajectory import BLOCK_STATISTICS, MAX_COUNT, STATISTICS, Proposal, resolve_length
+from split_common.trajectory import (
+    BLOCK_STATISTICS,
+    DEFAULT_LENGTHS,
+    MAX_COUNT,
+    STATISTICS,
+    Proposal,
+    resolve_length,
+    resolve_step_size_jitter,
+)
 
 
 class S3HMCState(NamedTuple):
@@ -89,6 +97,8 @@ class S3HMC(HierarchicalKernel):
         step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory. Neither given: drawn uniformly from π/4 to 3π/4 for each.
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
         weight_steps: steps of the weights in each half of a step.
         precision_steps: leapfrog steps of the precisions in a step.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
@@ -147,6 +157,7 @@ class S3HMC(HierarchicalKernel):
         step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         weight_steps: int = 1,
         precision_steps: int = 1,
         adapt_step_size: bool = True,
@@ -162,7 +173,11 @@ class S3HMC(HierarchicalKernel):
         jit_compile: bool = True,
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
-        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
+        num_steps, length = resolve_length(num_steps, trajectory_length)
+        if num_steps is None and length is None:
+            length = DEFAULT_LENGTHS
+        jitter = resolve_step_size_jitter(step_size_jitter, num_steps)
+        self._proposal = Proposal(num_steps, length, draws_order=False, step_size_jitter=jitter)
         self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
         self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
         self._schedule_name = check_schedule(schedule)
@@ -184,10 +199,6 @@ class S3HMC(HierarchicalKernel):
             subset_order=subset_order,
             jit_compile=jit_compile,
         )
-
-    @property
-    def _proposal(self) -> Proposal:
-        return Proposal(self._num_steps, self._trajectory_length, draws_order=False)
 
     @property
     def _longest_step(self) -> float:

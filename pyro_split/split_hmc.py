@@ -26,18 +26,27 @@ from torch import Tensor
 
 from pyro_split.adaptation import Adapter
 from pyro_split.densities import Position
+from pyro_split.exploration import explored
 from pyro_split.hamiltonian import HamiltonianKernel
 from pyro_split.integrators import Integrator
 from pyro_split.potential import SplitPotential
 from pyro_split.trajectories import (
     draw_length,
     fixed_length,
+    jittered,
     metropolis,
     steps_of_length,
 )
 from split_common.checks import check_choice
+from split_common.exploration import FIRST_LENGTH
 from split_common.schedule import Schedule, naive, randomised, symmetric
-from split_common.trajectory import SUBSET_PERMUTATIONS, Proposal, resolve_length, warn_of_cut_trajectories
+from split_common.trajectory import (
+    SUBSET_PERMUTATIONS,
+    Proposal,
+    resolve_length,
+    resolve_step_size_jitter,
+    warn_of_cut_trajectories,
+)
 
 
 class SplitHMCState(NamedTuple):
@@ -54,6 +63,7 @@ class SplitHMCState(NamedTuple):
         accept_prob: acceptance probability of the last trajectory.
         diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
         step_size: step size of the last trajectory.
+        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
     z: Position
@@ -66,6 +76,12 @@ class SplitHMCState(NamedTuple):
     accept_prob: float
     diverging: bool
     step_size: float
+    trajectory_length: float
+
+
+def first_state_of_lengths(**common: Any) -> SplitHMCState:
+    """The state of a chain that has not moved, from the fields that every kernel's state has."""
+    return SplitHMCState(**common, trajectory_length=FIRST_LENGTH)
 
 
 def transition(
@@ -81,7 +97,7 @@ def transition(
         state: where the chain is, a :class:`SplitHMCState` or one with more fields.
         integrator: the schedule on the target's potential, with the adapter's metric.
         adapter: step size and metric.
-        proposal: length and order of the trajectory.
+        proposal: length and order of the trajectory, and by how much its steps are longer or shorter.
         in_warmup: whether this is a warm-up iteration.
 
     Returns:
@@ -97,6 +113,7 @@ def transition(
         num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length), adapter.step_size, in_warmup)
     else:
         num_steps, step_size = proposal.num_steps or 0, adapter.step_size
+    step_size = jittered(step_size, proposal.step_size_jitter)
 
     start = integrator.known(state.z, p, force, state.energies)
     end = fixed_length(integrator, start, step_size, num_steps, order)
@@ -148,8 +165,12 @@ class SplitHMC(HamiltonianKernel):
             One subset takes any model that the host's HMC takes, also where none divides it.
         step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: drawn uniformly from π/4 to
-            3π/4 for each trajectory, a quarter turn on average in the adapted metric.
+        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
+            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
+            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
+            period could be made otherwise, at which a chain stands still; else 0.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
@@ -193,6 +214,7 @@ class SplitHMC(HamiltonianKernel):
         step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
         full_mass: bool | list[tuple[str, ...]] = False,
@@ -206,6 +228,7 @@ class SplitHMC(HamiltonianKernel):
         jit_compile: bool = True,
     ):
         self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
+        self._step_size_jitter = resolve_step_size_jitter(step_size_jitter, self._num_steps)
         super().__init__(
             model,
             num_subsets,
@@ -226,7 +249,7 @@ class SplitHMC(HamiltonianKernel):
     @property
     def _proposal(self) -> Proposal:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
-        return Proposal(self._num_steps, self._trajectory_length, drawn)
+        return Proposal(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
 
     @property
     def _draws_order(self) -> bool:
@@ -237,11 +260,17 @@ class SplitHMC(HamiltonianKernel):
         return self._proposal.longest_step
 
     def _first_state(self, **common: Any) -> SplitHMCState:
-        return SplitHMCState(**common)
+        return first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
-        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, self._proposal)
-        return transition(state, integrator, self._adapter, self._proposal, in_warmup)[0]
+        proposal = self._proposal.at(state.trajectory_length)
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
+
+        def move(state: SplitHMCState) -> SplitHMCState:
+            return transition(state, integrator, self._adapter, proposal, in_warmup)[0]
+
+        exploration = self._exploration(self._proposal.learns_length)
+        return explored(state, integrator, self._adapter, exploration, self._t, move)
 
 
 class SymmetricSplitHMC(SplitHMC):
@@ -279,6 +308,7 @@ class SymmetricSplitHMC(SplitHMC):
         step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
         full_mass: bool | list[tuple[str, ...]] = False,
@@ -299,6 +329,7 @@ class SymmetricSplitHMC(SplitHMC):
             step_size=step_size,
             num_steps=num_steps,
             trajectory_length=trajectory_length,
+            step_size_jitter=step_size_jitter,
             adapt_step_size=adapt_step_size,
             adapt_mass_matrix=adapt_mass_matrix,
             full_mass=full_mass,

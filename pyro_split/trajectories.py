@@ -39,6 +39,11 @@ def draw_length(shortest: float, longest: float) -> float:
     return shortest + (longest - shortest) * float(torch.rand(()))
 
 
+def jittered(step_size: float, jitter: float) -> float:
+    """The step size times a number drawn from U(1 - jitter, 1 + jitter), without regard to the state."""
+    return step_size * (1 + jitter * (2 * float(torch.rand(())) - 1)) if jitter else step_size
+
+
 def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool) -> tuple[int, float]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
@@ -49,7 +54,7 @@ def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool)
     limit = MAX_WARMUP_STEPS if in_warmup else MAX_STEPS
     if trajectory_length > limit * step_size:
         return limit, step_size
-    num_steps = math.ceil(trajectory_length / step_size)
+    num_steps = max(math.ceil(trajectory_length / step_size), 1)
     return num_steps, trajectory_length / num_steps
 
 

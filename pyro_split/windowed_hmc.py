@@ -21,18 +21,25 @@ from typing import Any
 from pyro.infer.autoguide.initialization import init_to_uniform
 
 from pyro_split.adaptation import Adapter
+from pyro_split.exploration import explored
 from pyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
 from pyro_split.integrators import Integrator
 from pyro_split.potential import SplitPotential
-from pyro_split.split_hmc import SplitHMCState
+from pyro_split.split_hmc import SplitHMCState, first_state_of_lengths
+from pyro_split.trajectories import jittered
 from pyro_split.windows import windowed
-from split_common.checks import check_positive_int
+from split_common.checks import check_fraction, check_positive_int
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
-from split_common.trajectory import MAX_COUNT, check_window_size
+from split_common.trajectory import DEFAULT_JITTER, MAX_COUNT, check_window_size
 
 
 def windowed_transition(
-    state: SplitHMCState, integrator: Integrator, adapter: Adapter, num_steps: int, window_size: int
+    state: SplitHMCState,
+    integrator: Integrator,
+    adapter: Adapter,
+    num_steps: int,
+    window_size: int,
+    step_size_jitter: float,
 ) -> SplitHMCState:
     """One iteration of ``num_steps`` steps, accepted by windows, at the adapter's step size and metric.
 
@@ -42,11 +49,13 @@ def windowed_transition(
         adapter: step size and metric.
         num_steps: steps of the trajectory.
         window_size: states in a window.
+        step_size_jitter: j; all steps are u times as long, u drawn from U(1 - j, 1 + j).
 
     Returns:
         The next state.
     """
     path = draw_path(state, integrator, adapter)
+    path = path._replace(step_size=jittered(path.step_size, step_size_jitter))
     choice, visits = windowed(path, num_steps, window_size)
     return at_choice(state, path, choice, visits, num_steps)
 
@@ -63,6 +72,8 @@ class WindowedHMC(HamiltonianKernel):
         num_subsets: M.
         num_steps: L, steps of a trajectory.
         window_size: W, from 1 to L + 1.
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1.
 
     Example:
         >>> kernel = WindowedHMC(lambda y: None, num_subsets=4, num_steps=20, window_size=5)
@@ -77,6 +88,7 @@ class WindowedHMC(HamiltonianKernel):
         *,
         num_steps: int = 16,
         window_size: int = 4,
+        step_size_jitter: float = DEFAULT_JITTER,
         step_size: float = 1.0,
         adapt_step_size: bool = True,
         adapt_mass_matrix: bool = True,
@@ -93,6 +105,7 @@ class WindowedHMC(HamiltonianKernel):
     ):
         self._num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
         self._window_size = check_window_size(window_size, self._num_steps)
+        self._step_size_jitter = check_fraction("step_size_jitter", step_size_jitter)
         self._schedule_name = check_schedule(schedule)
         super().__init__(
             model,
@@ -115,7 +128,12 @@ class WindowedHMC(HamiltonianKernel):
         return palindromic_schedule(self._schedule_name, num_subsets)
 
     def _first_state(self, **common: Any) -> SplitHMCState:
-        return SplitHMCState(**common)
+        return first_state_of_lengths(**common)
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
-        return windowed_transition(state, integrator, self._adapter, self._num_steps, self._window_size)
+        def move(state: SplitHMCState) -> SplitHMCState:
+            window = self._num_steps, self._window_size
+            return windowed_transition(state, integrator, self._adapter, *window, self._step_size_jitter)
+
+        exploration = self._exploration(learns_length=False)
+        return explored(state, integrator, self._adapter, exploration, self._t, move)

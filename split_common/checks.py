@@ -71,6 +71,14 @@ def check_probability(name: str, value: Any) -> float:
     return number
 
 
+def check_fraction(name: str, value: Any) -> float:
+    """Return ``value`` as a float, or raise unless it is at least 0 and below 1."""
+    number = finite_number(value)
+    if number is None or not 0 <= number < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {shown(value)}")
+    return number
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Return ``value`` as a bool, or raise unless it is one, of Python's kind or NumPy's."""
     if not isinstance(value, bool | np.bool_):

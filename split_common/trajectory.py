@@ -7,12 +7,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from split_common.checks import check_positive_float, check_positive_int
+from split_common.checks import check_fraction, check_positive_float, check_positive_int
+from split_common.exploration import FIRST_LENGTH
 from split_common.values import shown
 
-# Of trajectories whose length is not given: a quarter turn on average, after which the end point of a normal target
-# forgets the start. A fixed length could be half a turn in a badly scaled direction, which then only swaps z with -z.
+# Of S3HMC's trajectories, if their length is not given: a quarter turn on average, after which the end point of a
+# normal target forgets the start. A fixed length could be half a turn in a direction, which then only swaps z with -z.
 DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
+# Of a fixed number of steps: at a step size that makes them a whole period the chain would stand still. A jitter of a
+# tenth (Lau 2018, 2.1) leaves it nearly so; one of a half does not.
+DEFAULT_JITTER = 0.5
 # Most steps of a length: in warm-up, where more would adapt nothing more; and after it, where a collapsed step size or
 # an absurd metric must not make an endless run: eight of NUTS's longest, 1,023 steps at its depth limit of 10.
 MAX_WARMUP_STEPS, MAX_STEPS = 128, 8192
@@ -72,17 +76,30 @@ class Proposal(NamedTuple):
     Attributes:
         num_steps: a fixed number of steps, or None.
         trajectory_length: shortest and longest length in time, drawn uniformly between them for each trajectory;
-            or None. Exactly one of the two is given.
+            or None. Neither given: from 0 to a length that warm-up learns (:mod:`split_common.exploration`).
         draws_order: whether the order of subsets is drawn for each trajectory.
+        step_size_jitter: j; the steps of a trajectory are u times as long, u drawn from U(1 - j, 1 + j) for each.
     """
 
     num_steps: int | None
     trajectory_length: tuple[float, float] | None
     draws_order: bool
+    step_size_jitter: float = 0.0
+
+    @property
+    def learns_length(self) -> bool:
+        """Whether lengths are learned in warm-up."""
+        return self.num_steps is None and self.trajectory_length is None
+
+    def at(self, longest: Any) -> Proposal:
+        """The proposal with the longest length that warm-up has learned, where it learns one; the shortest is 0."""
+        return self._replace(trajectory_length=(0.0, longest)) if self.learns_length else self
 
     @property
     def longest_step(self) -> float:
-        """What the step size is adapted to at most: the length of the shortest trajectory."""
+        """What the step size is adapted to at most: the length of the shortest trajectory, or of a short one."""
+        if self.learns_length:
+            return FIRST_LENGTH / 4
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
     def is_cut_short(self, step_size: Any) -> Any:
@@ -93,7 +110,7 @@ class Proposal(NamedTuple):
 def resolve_length(
     num_steps: int | None, trajectory_length: float | None
 ) -> tuple[int | None, tuple[float, float] | None]:
-    """Return ``num_steps`` and the shortest and longest length, one of the two None.
+    """Return ``num_steps`` and the shortest and longest length; one of the two is None, or both if neither is given.
 
     Raises:
         ValueError: when both are given, or one is out of range.
@@ -108,7 +125,18 @@ def resolve_length(
     if trajectory_length is not None:
         length = check_positive_float("trajectory_length", trajectory_length)
         return None, (length, length)
-    return None, DEFAULT_LENGTHS
+    return None, None
+
+
+def resolve_step_size_jitter(step_size_jitter: Any, num_steps: int | None) -> float:
+    """Return by how much steps are longer or shorter from one trajectory to the next; None is the default.
+
+    Raises:
+        ValueError: unless it is a number from 0 up to, but not including, 1.
+    """
+    if step_size_jitter is None:
+        return 0.0 if num_steps is None else DEFAULT_JITTER
+    return check_fraction("step_size_jitter", step_size_jitter)
 
 
 def resolve_threshold(threshold: Any) -> float | None:

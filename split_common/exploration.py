@@ -1,0 +1,54 @@
+"""Which iterations of warm-up are made by trees, where a kernel's own trajectories are of a length set beforehand.
+
+Before a metric is there, no length suits: a quarter turn in units of a posterior's scale is nothing in units of 1, or
+thousands of steps. A tree on the same schedule ends where its path turns back, whatever the units, so early warm-up
+moves by trees until the last metric is estimated. What they need not be is exact: nothing of warm-up is a draw.
+
+Where the user gives no length, all of warm-up moves by trees, and those of the last window, which have the metric of
+the draws, tell how far the posterior reaches. The length of a draw's trajectory is then uniform between 0 and the mean
+length of those trees (of the states they visited, refused ones included): fixed by warm-up, and so resting on no state.
+A uniform length has no period, and half of a tree is what it takes on average: gradients a draw are half of NUTS's.
+
+Reference:
+    Wu, Stoehr and Robert (2019), Faster Hamiltonian Monte Carlo by learning leapfrog scale, arXiv 1810.04449.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MAX_EXPLORATION_DEPTH = 10  # doublings of a tree of warm-up; as many as the hosts' NUTS makes
+FIRST_LENGTH = math.pi  # the longest of trajectories before one is learned: half a turn in a metric that fits
+
+
+class Exploration(NamedTuple):
+    """Which iterations are made by trees.
+
+    Attributes:
+        num_trees: so many, the first ones of warm-up.
+        num_before: of these, those before the metric of the draws was there; lengths are learned from the others.
+
+    Example:
+        >>> Exploration.of([75, 100, 250, 300], 300, learns_length=True, adapts_metric=True)
+        Exploration(num_trees=300, num_before=250)
+        >>> Exploration.of([75, 100, 250, 300], 300, learns_length=False, adapts_metric=True)
+        Exploration(num_trees=250, num_before=250)
+    """
+
+    num_trees: int
+    num_before: int
+
+    @classmethod
+    def of(cls, window_ends: Sequence[int], num_warmup: int, learns_length: bool, adapts_metric: bool) -> Exploration:
+        """Those of a warm-up.
+
+        Args:
+            window_ends: how many iterations are over at the end of each of the host's windows.
+            num_warmup: number of warm-up iterations.
+            learns_length: whether trajectories are as long as trees make them.
+            adapts_metric: whether the metric adapts in the windows between the first and the last.
+        """
+        num_before = window_ends[-2] if len(window_ends) >= 3 else 0
+        return cls(num_warmup if learns_length else num_before * adapts_metric, num_before)
