@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from split_common.checks import check_fraction, check_positive_float, check_positive_int
-from split_common.exploration import FIRST_LENGTH
 from split_common.values import shown
 
 # Of S3HMC's trajectories, if their length is not given: a quarter turn on average, after which the end point of a
@@ -97,9 +96,7 @@ class Proposal(NamedTuple):
 
     @property
     def longest_step(self) -> float:
-        """What the step size is adapted to at most: the length of the shortest trajectory, or of a short one."""
-        if self.learns_length:
-            return FIRST_LENGTH / 4
+        """What the step size is adapted to at most: the shortest length that is given."""
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
     def is_cut_short(self, step_size: Any) -> Any:

@@ -232,6 +232,7 @@ SENSE = {
     "threshold": threshold,
     "target_accept_prob": between(0, 1),
     "friction": between(0, 1, includes_high=True),
+    "step_size_jitter": between(0, 1, includes_low=True),
     "noise_estimate": between(0, 0.01, includes_low=True),
     "plate": name,
     "data_axes": axes,

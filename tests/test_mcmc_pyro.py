@@ -189,7 +189,7 @@ def test_without_warmup_the_step_size_stays():
 
 def test_length_is_drawn_unless_given(standard):
     lengths = [n * size for d in standard._diagnostics for n, size in zip(d["num_steps"], d["step_size"], strict=True)]
-    assert np.pi / 4 <= min(lengths) < 1.1 < 2.0 < max(lengths) <= 3 * np.pi / 4
+    assert 0.0 < min(lengths) < 0.7 < 2.0 < max(lengths) < 10.0
     (d,) = run(SymmetricSplitHMC(model, num_subsets=4, trajectory_length=1.0))._diagnostics
     np.testing.assert_allclose(np.multiply(d["num_steps"], d["step_size"]), 1.0)
 
@@ -254,6 +254,7 @@ def test_given_mass_matrix_and_step_size_stay():
         num_subsets=4,
         step_size=0.05,
         num_steps=3,
+        step_size_jitter=0,
         inverse_mass_matrix=torch.tensor([1.0, 2.0, 3.0]),
         adapt_step_size=False,
         adapt_mass_matrix=False,

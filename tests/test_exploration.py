@@ -1,0 +1,105 @@
+"""Warm-up by trees: kernels arrive where no metric was known, lengths are learned, and no step count is a period."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from split_common.exploration import Exploration
+from tests.kernels import TABLE
+
+FAR = [
+    "SymmetricSplitHMC",
+    "SymmetricSplitHMC in a drawn order",
+    "NaiveSplitHMC",
+    "RandomisedSplitHMC",
+    "WindowedHMC",
+    "SplitNUTS",
+]
+PERIODS = (9, 10, 11, 12, 13, 21, 22, 23, 33)
+
+
+def far(lib):
+    """An intercept of 25,000 and a slope of 300, known to some 300; and their exact posterior means and sds."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    X, y = np.stack([np.ones(40), x], 1), 25000.0 + 300.0 * x + rng.normal(size=40) * 2000.0
+
+    def model(x, y):
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1e5)))
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1e5)))
+        with lib.ppl.plate("data", x.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a + b * x, lib.array(2000.0)), obs=y)
+
+    covariance = np.linalg.inv(X.T @ X / 4e6 + np.eye(2) / 1e10)
+    means = covariance @ X.T @ y / 4e6
+    return model, (lib.array(x), lib.array(y)), means, np.sqrt(np.diag(covariance))
+
+
+def arrives(lib, entry):
+    """Whether the draws after a warm-up of 150 lie where the posterior does."""
+    model, args, means, sds = far(lib)
+    kernel = entry.make(lib, model)
+    start = {name: lib.array(0.0) for name in "ab"}
+    samples = lib.run(kernel, *args, num_warmup=150, num_samples=50, init_params=start).get_samples()
+    draws = np.stack([lib.to_numpy(samples[name]) for name in "ab"], 1)
+    return bool(np.all(np.abs(draws.mean(0) - means) < 3 * sds) and np.all(draws.std(0) < 3 * sds))
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_a_chain_arrives_from_far_away(lib, name):
+    assert arrives(lib, TABLE[name])
+
+
+def test_without_trees_it_does_not(lib, monkeypatch):
+    """Negative control: lengths of a quarter turn, in units that are not the posterior's."""
+    hamiltonian = importlib.import_module(f"{lib.split.__name__}.hamiltonian")
+
+    class NoTrees(Exploration):
+        @classmethod
+        def of(cls, *args, **kwargs):
+            return Exploration(0, 0)
+
+    monkeypatch.setattr(hamiltonian, "Exploration", NoTrees)
+    assert not arrives(lib, TABLE["SymmetricSplitHMC"])
+
+
+def test_steps_are_jittered_where_their_number_is_fixed(lib):
+    """By a half unless another share is given; and the lengths of a given trajectory length stay."""
+    model, args, _, _ = far(lib)
+    kernels = {
+        0.5: lib.split.SymmetricSplitHMC(model, num_steps=3, step_size=10.0, adapt_step_size=False),
+        0.25: lib.split.WindowedHMC(model, num_steps=4, step_size_jitter=0.25, step_size=10.0, adapt_step_size=False),
+    }
+    for jitter, kernel in kernels.items():
+        sizes = lib.statistics(lib.run(kernel, *args, num_warmup=0, num_samples=100))["step_size"].ravel() / 10.0
+        assert 1 - jitter <= sizes.min() < 1 - 0.8 * jitter
+        assert 1 + 0.8 * jitter < sizes.max() <= 1 + jitter
+
+
+def regression(lib):
+    """Ten parameters, of which most have the same scale in the adapted metric."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 10))
+    y = X @ rng.normal(size=10) + rng.normal(size=200)
+
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(10), lib.np.ones(10)).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    return model, (lib.array(X), lib.array(y))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_steps", PERIODS)
+def test_no_number_of_steps_stands_still(lib, num_steps):
+    """At least 100 effective draws of 400, of every parameter, whether or not the steps are a whole period."""
+    import arviz as az
+
+    model, args = regression(lib)
+    kernel = lib.split.SymmetricSplitHMC(model, num_subsets=4, num_steps=num_steps)
+    mcmc = lib.run(kernel, *args, num_warmup=300, num_samples=400)
+    draws = lib.to_numpy(mcmc.get_samples()["w"])[None]
+    ess = [float(az.ess(draws[:, :, i])) for i in range(draws.shape[-1])]
+    assert min(ess) >= 100, ess
