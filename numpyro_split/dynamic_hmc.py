@@ -32,6 +32,7 @@ from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
 from numpyro_split.hamiltonian import HamiltonianKernel, at_choice, draw_path
+from numpyro_split.health import Health
 from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import Warmup
 from numpyro_split.potential import SplitPotential
@@ -59,8 +60,9 @@ class DynamicHMCState(NamedTuple):
 
     Attributes:
         i, z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, mean_accept_prob, diverging,
-            step_size, adapt_state, data_digest, warmup, rng_key: as in :class:`~numpyro_split.split_hmc.SplitHMCState`;
-            ``accept_prob`` is the mean of min(1, exp(-energy change)) over the trajectory's states but the start.
+            step_size, adapt_state, data_digest, warmup, rng_key, health: as in
+            :class:`~numpyro_split.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of min(1, exp(-energy change))
+            over the trajectory's states but the start.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
         virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
@@ -85,6 +87,7 @@ class DynamicHMCState(NamedTuple):
     data_digest: DataDigest
     warmup: Warmup
     rng_key: jax.Array
+    health: Health
     tree_depth: jax.Array
     reached_max_treedepth: jax.Array
     virial_average: jax.Array
@@ -217,6 +220,7 @@ class TreeHMC(HamiltonianKernel):
         """When a trajectory stops."""
 
     def _watch(self, state: DynamicHMCState) -> None:
+        super()._watch(state)
         warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
 
     def _schedule(self, num_subsets: int) -> Schedule:

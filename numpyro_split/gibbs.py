@@ -257,6 +257,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         return math.inf if self._is_nuts else self._proposal.longest_step
 
     def _watch(self, state: Any) -> None:
+        super()._watch(state)
         if self._is_nuts:
             warn_if_often_at_limit(state, self._num_warmup, self._max_tree_depth)
         else:

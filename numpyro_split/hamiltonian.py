@@ -21,6 +21,7 @@ from numpyro.infer.hmc_util import build_adaptation_schedule
 from numpyro_split.adaptation import Adapter, one_step
 from numpyro_split.content import DataDigest
 from numpyro_split.densities import Position
+from numpyro_split.health import Health, warn_if_in_trouble
 from numpyro_split.integrators import Integrator, Kinetic, Potential
 from numpyro_split.kernel import SplitKernel
 from numpyro_split.kinetic import EuclideanKinetic
@@ -141,6 +142,7 @@ class HamiltonianKernel(SplitKernel):
             data_digest=DataDigest.unknown(),
             warmup=self._warmup,
             rng_key=key_chain,
+            health=Health.none(),
         )
         inverse_mass_matrix = self._first_inverse_mass_matrix(z)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
@@ -156,7 +158,11 @@ class HamiltonianKernel(SplitKernel):
         i = state.i + 1
         n = jnp.where(in_warmup, i, i - self._num_warmup)
         mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
-        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob)
+        health = state.health.with_draw(i - self._num_warmup, moved.energy, moved.diverging)
+        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health)
+
+    def _watch(self, state: Any) -> None:
+        warn_if_in_trouble(state, self._num_warmup)
 
     def _recompute(self, potential: SplitPotential, state: Any) -> Any:
         energies = potential.energies(state.z)

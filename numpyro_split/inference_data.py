@@ -14,13 +14,14 @@ from numpyro_split.densities import Arguments, Data, Position, RowBlock
 from numpyro_split.kernel import SplitKernel
 from numpyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
+from split_common.report import Report
 
 
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
     Without log-likelihoods it is the same as ``az.from_numpyro(mcmc, log_likelihood=False)``, which is complete as it
-    comes.
+    comes, and says in one warning what ``kernel.report(mcmc)`` would say of trouble.
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with a kernel of this package.
@@ -55,8 +56,10 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     found = from_numpyro(mcmc, log_likelihood=False, **options)
-    if isinstance(mcmc.sampler, SplitKernel) and mcmc.sampler.model is not None:
-        found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
+    if isinstance(mcmc.sampler, SplitKernel):
+        if mcmc.sampler.model is not None:
+            found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
+        Report.of(found, type(mcmc.sampler).__name__).warn()
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))
     return found

@@ -9,6 +9,7 @@ it that rests on the data is computed afresh.
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from split_common.checks import (
 from split_common.containers import Form
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
 from split_common.open_model import OpenModel
+from split_common.report import Report
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS, warn_of_other_data
 from split_common.values import describe_kernel
@@ -213,6 +215,22 @@ class SplitKernel(MCMCKernel):
         kernel, potential, content = self._look_up(state, model_args, model_kwargs)
         _, digest = content.compare(state.data_digest)
         return _each_chain(partial(kernel._recompute, potential), state)._replace(data_digest=digest)
+
+    def report(self, mcmc: Any) -> Report:
+        """What a finished run says of itself: trouble, and what to do about it; ``print`` it, or take its ``table``.
+
+        Args:
+            mcmc: the host's ``MCMC``, which has been run with this kernel.
+
+        Returns:
+            Divergences, E-BFMI, limits that were reached, noise, acceptance, R-hat and effective draws, each with a
+            limit, and how the model divides.
+        """
+        from numpyro_split.inference_data import to_inference_data
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what the report says
+            return Report.of(to_inference_data(mcmc), type(self).__name__)
 
     def wrap_model(self, wrapper: Callable[..., Any]) -> SplitKernel:
         """A copy of this kernel whose model is ``wrapper(model)``."""

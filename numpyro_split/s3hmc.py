@@ -36,6 +36,7 @@ from numpyro_split.alternating import AlternatingIntegrator
 from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
+from numpyro_split.health import Health
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import HierarchicalKinetic
 from numpyro_split.kernel import Warmup
@@ -86,6 +87,7 @@ class S3HMCState(NamedTuple):
     data_digest: DataDigest
     warmup: Warmup
     rng_key: jax.Array
+    health: Health
     weight_energy: jax.Array
     precision_energy: jax.Array
     precision_mean: WindowMean
@@ -222,6 +224,7 @@ class S3HMC(HierarchicalKernel):
         return self._proposal.longest_step
 
     def _watch(self, state: Any) -> None:
+        super()._watch(state)
         warn_if_cut_short(state, self._num_warmup, self._proposal)
 
     def _schedule(self, num_subsets: int) -> Schedule:

@@ -32,6 +32,7 @@ from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.exploration import explored
 from numpyro_split.hamiltonian import HamiltonianKernel
+from numpyro_split.health import Health
 from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import Warmup
 from numpyro_split.potential import SplitPotential
@@ -69,6 +70,7 @@ class SplitHMCState(NamedTuple):
         data_digest: of the data that ``force`` and ``energies`` belong to.
         warmup: how long warm-up is.
         rng_key: key of the next transition.
+        health: sums over the draws, of which the run's first warning is made.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
@@ -88,6 +90,7 @@ class SplitHMCState(NamedTuple):
     data_digest: DataDigest
     warmup: Warmup
     rng_key: jax.Array
+    health: Health
     trajectory_length: jax.Array
 
 
@@ -281,6 +284,7 @@ class SplitHMC(HamiltonianKernel):
         return self._proposal.longest_step
 
     def _watch(self, state: Any) -> None:
+        super()._watch(state)
         warn_if_cut_short(state, self._num_warmup, self._proposal.at(jnp.max(state.trajectory_length)))
 
     def _first_state(self, **common: Any) -> SplitHMCState:

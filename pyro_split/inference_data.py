@@ -19,6 +19,7 @@ from pyro_split.rows import plate_frame, sample_sites
 from pyro_split.running import unvalidated
 from pyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
+from split_common.report import Report
 from split_common.row_independence import Verdict
 from split_common.trajectory import STATISTICS
 
@@ -33,6 +34,8 @@ def to_inference_data(
     **options: Any,
 ) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
+
+    One warning says what ``kernel.report(mcmc)`` would say of trouble.
 
     The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
     The model is run for them on the rows of one subset at a time. The attribute ``split`` of the posterior says whether
@@ -89,6 +92,7 @@ def to_inference_data(
     found = _from_dict({name: group for name, group in groups.items() if group}, options)
     if verdict is not None:
         found["posterior"].attrs["split"] = str(verdict)
+    Report.of(found, type(mcmc.kernel).__name__).warn()
     return found
 
 

@@ -7,6 +7,7 @@ data anew each time: whatever changed since (other data, an array changed in pla
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from split_common.checks import (
 from split_common.containers import Form
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
 from split_common.open_model import OpenModel
+from split_common.report import Report
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS
 from split_common.values import describe_kernel
@@ -172,7 +174,11 @@ class SplitKernel(MCMCKernel):
         if sampling:
             for name, values in self._statistics.items():
                 values.append(getattr(state, name))
+            self._watch(self._t - self._warmup_steps)
         return dict(state.z)
+
+    def _watch(self, num_draws: int) -> None:
+        """Warn of what the statistics say of the run so far."""
 
     def logging(self) -> OrderedDict[str, str]:
         """What the progress bar shows."""
@@ -192,6 +198,22 @@ class SplitKernel(MCMCKernel):
             "acceptance rate": self._mean_accept_prob,
             **{name: list(values) for name, values in self._statistics.items()},
         }
+
+    def report(self, mcmc: Any) -> Report:
+        """What a finished run says of itself: trouble, and what to do about it; ``print`` it, or take its ``table``.
+
+        Args:
+            mcmc: the host's ``MCMC``, which has been run with this kernel.
+
+        Returns:
+            Divergences, E-BFMI, limits that were reached, noise, acceptance, R-hat and effective draws, each with a
+            limit, and how the model divides.
+        """
+        from pyro_split.inference_data import to_inference_data
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what the report says
+            return Report.of(to_inference_data(mcmc), type(self).__name__)
 
     def cleanup(self) -> None:
         """Forget the chain, so that the next one starts afresh."""

@@ -30,6 +30,7 @@ CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
 FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA = 0.1, 0.5, 0.5
 DRAWS_BEFORE_THRESHOLD, SMALLEST_CHANGE = 6, 1e-6  # draws before it moves; 1 - ρ not told from none
 DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
+LEAST_BFMI = 0.3  # Stan's limit of the energy Bayesian fraction of missing information (E-BFMI)
 
 
 STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
@@ -184,6 +185,19 @@ def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> No
         f"trajectories of length {length} at step size {float(step_size):.3g} are cut off at {MAX_STEPS} steps, which "
         "makes draws correlated (they are still exact); give a larger step_size, a shorter trajectory_length or "
         "num_steps, check inverse_mass_matrix, or let a longer warm-up adapt them",
+        stacklevel=2,
+    )
+
+
+def warn_of_first_draws(num_diverging: Any, bfmi: Any) -> None:
+    """Warn that some of the first draws diverged, or that their energies are explored slowly."""
+    number = int(num_diverging)
+    found = [f"{number} of the first {DRAWS_BEFORE_WARNING} draws diverged"] if number else []
+    if bfmi < LEAST_BFMI:
+        found.append(f"the E-BFMI of the first {DRAWS_BEFORE_WARNING} draws is {float(bfmi):.2f}")
+    warnings.warn(
+        f"{' and '.join(found)}: the draws may miss a part of the posterior; raise target_accept_prob, or "
+        "reparametrise the model; kernel.report(mcmc) says more when the run is over",
         stacklevel=2,
     )
 

@@ -1,0 +1,232 @@
+"""What a finished run says of itself: trouble that statistics show, each with what to do about it.
+
+Everything is read from the run in ArviZ's format, so that both packages, and runs that were saved, are judged alike.
+The limits are those of Stan and of the literature, as far as there are any.
+
+References:
+    Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization: an improved
+    R-hat, Bayesian Analysis 16. Betancourt (2016), Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte
+    Carlo, arXiv 1604.00695.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common.penalty import TRUSTED_NOISE
+from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS
+
+MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
+MOST_RHAT = 1.02  # of chains that have met; the highest of so many components is above 1.01 by chance now and then
+LEAST_ESS = 100  # of all chains together, below which no standard error can be trusted
+LEAST_ACCEPTANCE = 0.1  # mean of a chain
+MOST_UNLIKE = 4.0  # the longest of the chains' step sizes over the shortest
+
+
+class Check(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes:
+        name: of what was looked at.
+        value: what was found; of several chains or parameters the worst.
+        limit: from where on it is trouble.
+        is_fine: whether it is on the right side of the limit.
+        seen: what was found, in words.
+        advice: what to do where it is not fine.
+    """
+
+    name: str
+    value: float
+    limit: float
+    is_fine: bool
+    seen: str
+    advice: str
+
+
+class Report(NamedTuple):
+    """What was found; ``print`` it for a text.
+
+    Attributes:
+        title: kernel, chains and draws.
+        verdict: how the model divides, and how that is known; empty for a run without a model.
+        checks: everything that was looked at.
+
+    Example:
+        >>> fine = Check("divergences", 0.0, 0.0, True, "none of 400 draws diverged", "")
+        >>> print(Report("SplitNUTS: 4 chains of 100 draws", "", (fine,)))
+        SplitNUTS: 4 chains of 100 draws
+          fine: none of 400 draws diverged
+    """
+
+    title: str
+    verdict: str
+    checks: tuple[Check, ...]
+
+    @classmethod
+    def of(cls, run: Any, kernel: str) -> Report:
+        """The report on a run in ArviZ's format: ``arviz.InferenceData``, or ``xarray.DataTree``."""
+        draws = run["posterior"]
+        num_chains, num_draws = int(draws.sizes["chain"]), int(draws.sizes["draw"])
+        title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draws"
+        checks = (*_of_statistics(run["sample_stats"]), *_of_draws(draws))
+        return cls(title, draws.attrs.get("split", ""), checks)
+
+    @property
+    def trouble(self) -> list[Check]:
+        """What is not fine."""
+        return [check for check in self.checks if not check.is_fine]
+
+    @property
+    def table(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each thing that was looked at."""
+        import pandas
+
+        return pandas.DataFrame(self.checks, columns=list(Check._fields)).set_index("name")
+
+    def __str__(self) -> str:
+        """A line for each thing, trouble first and with what to do."""
+        lines = [self.title]
+        if self.verdict:
+            lines.append(f"  the model divides: {self.verdict}")
+        lines += [f"  TROUBLE: {check.seen}. {check.advice}" for check in self.trouble]
+        return "\n".join(lines + [f"  fine: {check.seen}" for check in self.checks if check.is_fine])
+
+    def warn(self) -> None:
+        """One warning with all of the trouble, if there is any."""
+        if self.trouble:
+            found = "; ".join(check.seen for check in self.trouble)
+            warnings.warn(f"{found}. What to do about it: print(kernel.report(mcmc))", stacklevel=3)
+
+
+def _of_statistics(statistics: Any) -> Iterator[Check]:
+    """What the sampler's statistics say, each of shape (chains, draws)."""
+    of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
+    num_draws = of["diverging"].size
+    yield _divergences(int(of["diverging"].sum()), num_draws)
+    if "rows_touched" not in of:  # of the others the energy is an estimate, or is that of no Hamiltonian
+        yield _energies(of["energy"])
+        yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)) if "tree_depth" not in of else 0.0)
+    if "reached_max_treedepth" in of:
+        yield _depth(float(of["reached_max_treedepth"].mean()))
+    if "chi2" in of:
+        yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
+    yield _acceptance(of["acceptance_rate"].mean(axis=1))
+    yield _step_sizes(of["step_size"].mean(axis=1))
+
+
+def _divergences(number: int, num_draws: int) -> Check:
+    seen = f"{number or 'none'} of {num_draws} draws diverged"
+    advice = (
+        "Where trajectories diverge, draws are missing: raise target_accept_prob (0.95), reparametrise the model "
+        "(LocScaleReparam for hierarchies), or give its scales tighter priors."
+    )
+    return Check("divergences", number, 0, not number, seen, advice)
+
+
+def _energies(energy: np.ndarray) -> Check:
+    change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
+    worst = float(np.min(change / np.where(spread > 0, spread, np.inf))) if energy.shape[1] > 1 else np.nan
+    advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
+    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, f"E-BFMI is {worst:.2f}", advice)
+
+
+def _cut(share: float) -> Check:
+    advice = (
+        "The draws are exact, but correlated: give a longer warm-up, a larger step_size or a shorter trajectory, and "
+        "check inverse_mass_matrix."
+    )
+    seen = f"{share:.0%} of the trajectories were cut off at {MAX_STEPS} steps"
+    return Check("cut trajectories", share, FREQUENT, share <= FREQUENT, seen, advice)
+
+
+def _depth(share: float) -> Check:
+    seen = f"{share:.0%} of the trajectories ended at max_tree_depth"
+    advice = "The draws are exact, but correlated: raise max_tree_depth, or reparametrise the model."
+    return Check("depth limit", share, FREQUENT, share <= FREQUENT, seen, advice)
+
+
+def _noise(share: float) -> Check:
+    seen = f"χ² was above K/4 in {share:.0%} of the draws"
+    advice = (
+        "The draws may be biased; audit(mcmc) measures by how much. Raise num_batches or batch_size, set target_noise, "
+        "use a control variate, or lower step_size."
+    )
+    return Check("noise", share, FREQUENT, share <= FREQUENT, seen, advice)
+
+
+def _acceptance(by_chain: np.ndarray) -> Check:
+    worst = float(by_chain.min())
+    seen = f"a chain's mean acceptance is {worst:.2f}"
+    advice = "That chain hardly moves: let warm-up be longer, lower step_size, or start it elsewhere."
+    return Check("acceptance", worst, LEAST_ACCEPTANCE, worst >= LEAST_ACCEPTANCE, seen, advice)
+
+
+def _step_sizes(by_chain: np.ndarray) -> Check:
+    ratio = float(by_chain.max() / by_chain.min()) if by_chain.min() > 0 else np.inf
+    seen = f"the chains' step sizes differ by a factor of {ratio:.1f}"
+    advice = "The adaptation had not settled, or chains are in different places: let warm-up be longer."
+    return Check("step sizes", ratio, MOST_UNLIKE, ratio <= MOST_UNLIKE, seen, advice)
+
+
+def _of_draws(draws: Any) -> Iterator[Check]:
+    """Have the chains met, and how much do they know?"""
+    names, x = _components(draws)
+    if not names:
+        return
+    if not np.all(np.isfinite(x)):
+        name = names[int(np.argmin(np.isfinite(x).all(axis=(0, 1))))]
+        advice = "Draws that are no numbers come from the model's transformations or deterministic sites: look there."
+        yield Check("finite draws", 0.0, 1.0, False, f"some draws of {name} are not finite", advice)
+        return
+    if x.shape[1] < 4:
+        return
+    import arviz
+    import xarray
+
+    halves = x if len(x) > 1 else np.stack(np.split(x[0, : x.shape[1] // 2 * 2], 2))
+    compare: Any = arviz.rhat
+    rhat = np.asarray(compare(xarray.Dataset({"x": (("chain", "draw", "at"), halves)}))["x"])
+    yield _convergence(names[int(np.argmax(rhat))], float(rhat.max()))
+    whole = xarray.Dataset({"x": (("chain", "draw", "at"), x)})
+    ess = np.minimum(*(np.asarray(arviz.ess(whole, method=method)["x"]) for method in ("bulk", "tail")))
+    yield _knowledge(names[int(np.argmin(ess))], float(ess.min()))
+
+
+def _components(draws: Any) -> tuple[list[str], np.ndarray]:
+    """Names and values, shape (chains, draws, components), of some components that are not constant."""
+    names, columns = [], []
+    for name, variable in draws.data_vars.items():
+        values = np.asarray(variable)
+        if values.dtype.kind not in "fiub":
+            continue
+        flat = values.reshape(*values.shape[:2], -1)
+        for at in _evenly(flat.shape[-1]):
+            place = list(map(int, np.unravel_index(at, values.shape[2:]))) or ""
+            names.append(f"{name}{place}")
+            columns.append(flat[:, :, at].astype(float))
+    varying = [i for i, column in enumerate(columns) if not np.all(column == column.flat[0])]
+    kept = [varying[i] for i in _evenly(len(varying))]
+    return [names[i] for i in kept], np.stack([columns[i] for i in kept], -1) if kept else np.zeros((0, 0, 0))
+
+
+def _evenly(number: int) -> np.ndarray:
+    """Some of so many places, or all of them."""
+    return np.linspace(0, number - 1, min(number, MOST_COMPONENTS)).round().astype(int)
+
+
+def _convergence(name: str, rhat: float) -> Check:
+    advice = (
+        "The chains have not met: let warm-up and run be longer, look at the traces of that parameter for several "
+        "modes or a chain that is stuck, and reparametrise the model."
+    )
+    return Check("R-hat", rhat, MOST_RHAT, rhat <= MOST_RHAT, f"R-hat of {name} is {rhat:.3f}", advice)
+
+
+def _knowledge(name: str, ess: float) -> Check:
+    advice = "Too few to trust means, intervals or their errors: draw more, or let warm-up be longer."
+    seen = f"there are {ess:.0f} effective draws of {name}"
+    return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, advice)

@@ -1,0 +1,148 @@
+"""Reports of finished runs: what is in trouble is said, with what to do, and nothing else is."""
+
+import numpy as np
+import pytest
+
+from split_common.report import Report
+from tests.kernels import TABLE, small
+
+DRAWS = 400
+
+
+@pytest.fixture(scope="module")
+def rng():
+    return np.random.default_rng(0)
+
+
+def run_of(draws, **statistics):
+    """A run in ArviZ's format, of four chains that are fine unless told otherwise."""
+    import arviz as az
+
+    shape = next(iter(draws.values())).shape[:2]
+    rng = np.random.default_rng(1)
+    fine = {
+        "diverging": np.zeros(shape, bool),
+        "energy": rng.normal(size=shape),
+        "n_steps": np.full(shape, 7),
+        "acceptance_rate": np.full(shape, 0.8),
+        "step_size": np.full(shape, 0.5),
+    }
+    return az.from_dict(posterior=draws, sample_stats=fine | statistics)
+
+
+def normal(*shape):
+    return np.random.default_rng(2).normal(size=(4, DRAWS, *shape))
+
+
+def stuck():
+    draws = normal()
+    draws[0] = 7.0
+    return draws
+
+
+def drawn_slowly():
+    return np.cumsum(normal(), axis=1)
+
+
+SHAPE = (4, DRAWS)
+TROUBLE = {
+    "divergences": [{"diverging": np.arange(4 * DRAWS).reshape(SHAPE) == 5}, {"diverging": np.ones(SHAPE, bool)}],
+    "E-BFMI": [{"energy": drawn_slowly()}, {"energy": np.linspace(0, 1, 4 * DRAWS).reshape(SHAPE)}],
+    "cut trajectories": [{"n_steps": np.full(SHAPE, 8192)}, {"n_steps": np.where(normal() > 0, 8192, 1)}],
+    "depth limit": [
+        {"reached_max_treedepth": np.ones(SHAPE, bool), "tree_depth": np.full(SHAPE, 10)},
+        {"reached_max_treedepth": normal() > 0, "tree_depth": np.full(SHAPE, 3)},
+    ],
+    "noise": [
+        {"chi2": np.full(SHAPE, 9.0), "num_batches": np.full(SHAPE, 20), "rows_touched": np.full(SHAPE, 20)},
+        {"chi2": np.exp(2 * normal()), "num_batches": np.full(SHAPE, 8), "rows_touched": np.full(SHAPE, 20)},
+    ],
+    "acceptance": [
+        {"acceptance_rate": np.full(SHAPE, 0.02)},
+        {"acceptance_rate": np.full(SHAPE, 0.8) * np.array([1, 1, 1, 0.0])[:, None]},
+    ],
+    "step sizes": [
+        {"step_size": np.full(SHAPE, 0.5) * np.array([1, 1, 1, 0.01])[:, None]},
+        {"step_size": np.zeros(SHAPE)},
+    ],
+}
+OF_DRAWS = {
+    "R-hat": [{"a": stuck()}, {"a": normal(), "b": normal(3) + np.array([0, 0, 1, 1])[:, None, None]}],
+    "effective draws": [{"a": normal()[:, :8]}, {"a": drawn_slowly(), "b": normal(2)}],
+    "finite draws": [{"a": np.where(normal() > 3, np.nan, 1.0)}, {"b": normal(), "a": normal(2) * np.inf}],
+}
+
+
+def test_what_is_fine_is_said_to_be_fine(recwarn):
+    report = Report.of(run_of({"a": normal(), "w": normal(3, 2), "constant": np.ones((4, DRAWS))}), "SplitNUTS")
+    assert not report.trouble, str(report)
+    report.warn()
+    assert not recwarn.list
+    assert str(report).startswith("SplitNUTS: 4 chains of 400 draws\n")
+    assert {"divergences", "E-BFMI", "R-hat", "effective draws"} <= set(report.table.index)
+    assert report.table["is_fine"].all()
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+@pytest.mark.parametrize("which", [0, 1])
+def test_trouble_of_statistics_is_said(name, which):
+    report = Report.of(run_of({"a": normal()}, **TROUBLE[name][which]), "XHMC")
+    assert name in [check.name for check in report.trouble], str(report)
+    with pytest.warns(UserWarning, match=r"kernel\.report"):
+        report.warn()
+
+
+@pytest.mark.parametrize("name", OF_DRAWS)
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.filterwarnings("ignore:(divide|invalid):RuntimeWarning")
+def test_trouble_of_draws_is_said(name, which):
+    with np.errstate(all="ignore"):
+        report = Report.of(run_of(OF_DRAWS[name][which]), "XHMC")
+    assert name in [check.name for check in report.trouble], str(report)
+
+
+def test_one_chain_is_compared_with_itself():
+    drifting = np.linspace(0, 4, DRAWS) + normal()[:1]
+    assert "R-hat" in [check.name for check in Report.of(run_of({"a": drifting}), "SplitHMC").trouble]
+
+
+def test_many_parameters_take_little_time():
+    """Of more than some hundreds, some are looked at."""
+    report = Report.of(run_of({"w": normal(5000)[:, :50]}), "SplitNUTS")
+    assert "R-hat" in report.table.index
+
+
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "SplitNUTS", "S3HMC", "PenaltyMH", "SGLD"])
+def test_a_run_is_reported(lib, name):
+    problem = small(lib)
+    kernel = TABLE[name].make(lib, problem.model)
+    mcmc = lib.run(kernel, *problem.args, num_warmup=20, num_samples=20)
+    report = kernel.report(mcmc)
+    assert f"{name}: 1 chain of 20 draws" in str(report)
+    assert "the model divides: proved" in str(report)
+    assert {"divergences", "acceptance", "R-hat", "effective draws"} <= set(report.table.index)
+    assert ("noise" in report.table.index) == (name == "PenaltyMH")
+    with pytest.warns(UserWarning, match="effective draws"):
+        lib.split.to_inference_data(mcmc)
+
+
+def funnel(lib):
+    """Neal's funnel: a scale that a chain at a step size of its middle diverges or creeps in."""
+
+    def model(y):
+        v = lib.ppl.sample("v", lib.dist.Normal(lib.array(0.0), lib.array(3.0)))
+        x = lib.ppl.sample("x", lib.dist.Normal(lib.np.zeros(9), lib.np.exp(v / 2) * lib.np.ones(9)).to_event(1))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(0.0 * x.sum() + 0.0 * y, 1.0), obs=y)
+
+    return model, (lib.array(np.zeros(4)),)
+
+
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "SplitNUTS"])
+def test_trouble_is_said_while_a_run_goes_on(lib, name):
+    """Once, after 100 draws."""
+    model, args = funnel(lib)
+    kernel = getattr(lib.split, name)(model, num_subsets=2, step_size=20.0, adapt_step_size=False)
+    with pytest.warns(UserWarning, match="of the first 100 draws") as caught:
+        lib.run(kernel, *args, num_warmup=0, num_samples=105)
+    assert sum("first 100 draws" in str(warning.message) for warning in caught) == 1
