@@ -131,9 +131,9 @@ logger.setLevel(logging.WARNING)  # the same line would come with every run belo
 # ## Sample
 #
 # `SymmetricSplitHMC(model, num_subsets=M)` is all that is needed: step size and mass matrix are adapted in warm-up,
-# and a trajectory is as many steps as make a length drawn for each from π/4 to 3π/4, a quarter turn on average in the
-# adapted metric. Early in warm-up, before the metric is known, those can be up to 128 steps, so the first iterations
-# are the slow ones; where they are too slow, `num_steps` fixes the number. One option is used here: `dense_mass=True`
+# which moves by trees that double until they turn back, as NUTS does, and learns from them how long trajectories are
+# to be; the length of each draw's trajectory is uniform between 0 and that. Before the metric is known, trees can be
+# long, so the first iterations are the slow ones. One option is used here: `dense_mass=True`
 # adapts a dense mass matrix, which pays where parameters are correlated, as the stations' levels are with the effect
 # of wind.
 #

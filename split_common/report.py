@@ -109,7 +109,7 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
     yield _divergences(int(of["diverging"].sum()), num_draws)
     if "rows_touched" not in of:  # of the others the energy is an estimate, or is that of no Hamiltonian
         yield _energies(of["energy"])
-        yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)) if "tree_depth" not in of else 0.0)
+        yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)) if "reached_max_treedepth" not in of else 0.0)
     if "reached_max_treedepth" in of:
         yield _depth(float(of["reached_max_treedepth"].mean()))
     if "chi2" in of:
