@@ -45,11 +45,11 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
         ...     with numpyro.plate("data", y.shape[0]):
         ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
-        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), num_warmup=20, num_samples=20, progress_bar=False)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), num_warmup=300, num_samples=500, progress_bar=False)
         >>> mcmc.run(jax.random.key(0), jnp.array([1.2, -0.3, 0.8, 0.1]))
         >>> idata = to_inference_data(mcmc, log_likelihood=True)
         >>> idata.posterior["mu"].shape, idata.observed_data["y"].shape, idata.log_likelihood["y"].shape
-        ((1, 20), (4,), (1, 20, 4))
+        ((1, 500), (4,), (1, 500, 4))
     """
     try:
         from arviz import from_numpyro

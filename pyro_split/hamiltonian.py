@@ -13,10 +13,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import torch
-
 from pyro_split.adaptation import Adapter, one_step
 from pyro_split.densities import Position
+from pyro_split.health import warn_if_in_trouble
 from pyro_split.integrators import Integrator, Kinetic, Potential
 from pyro_split.kernel import SplitKernel
 from pyro_split.kinetic import EuclideanKinetic
@@ -24,7 +23,6 @@ from pyro_split.potential import SplitPotential
 from pyro_split.selection import Choice, Path, Visits
 from split_common.exploration import Exploration
 from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
-from split_common.trajectory import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
 from split_common.values import name_of
 
 
@@ -131,14 +129,8 @@ class HamiltonianKernel(SplitKernel):
         self._adapter.update(self._t, state.accept_prob, state.z)
         return state
 
-    def _watch(self, num_draws: int) -> None:
-        """Warn once, of each chain, where the first draws diverged or their energies were explored slowly."""
-        if num_draws != DRAWS_BEFORE_WARNING:
-            return
-        num_diverging, energies = sum(self._statistics["diverging"]), torch.tensor(self._statistics["energy"])
-        bfmi = float(energies.diff().square().sum() / (energies - energies.mean()).square().sum())
-        if num_diverging or bfmi < LEAST_BFMI:
-            warn_of_first_draws(num_diverging, bfmi)
+    def _watch(self) -> None:
+        warn_if_in_trouble(self._statistics["diverging"], self._statistics["energy"])
 
     def _recompute(self, potential: SplitPotential, state: Any, z: Position) -> Any:
         energies = potential.energies(z)

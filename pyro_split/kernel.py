@@ -174,10 +174,10 @@ class SplitKernel(MCMCKernel):
         if sampling:
             for name, values in self._statistics.items():
                 values.append(getattr(state, name))
-            self._watch(self._t - self._warmup_steps)
+            self._watch()
         return dict(state.z)
 
-    def _watch(self, num_draws: int) -> None:
+    def _watch(self) -> None:
         """Warn of what the statistics say of the run so far."""
 
     def logging(self) -> OrderedDict[str, str]:

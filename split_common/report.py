@@ -187,11 +187,11 @@ def _of_draws(draws: Any) -> Iterator[Check]:
     import arviz
     import xarray
 
-    halves = x if len(x) > 1 else np.stack(np.split(x[0, : x.shape[1] // 2 * 2], 2))
-    compare: Any = arviz.rhat
-    rhat = np.asarray(compare(xarray.Dataset({"x": (("chain", "draw", "at"), halves)}))["x"])
-    yield _convergence(names[int(np.argmax(rhat))], float(rhat.max()))
     whole = xarray.Dataset({"x": (("chain", "draw", "at"), x)})
+    if len(x) > 1:  # one chain meets no other
+        compare: Any = arviz.rhat
+        rhat = np.asarray(compare(whole)["x"])
+        yield _convergence(names[int(np.argmax(rhat))], float(rhat.max()))
     ess = np.minimum(*(np.asarray(arviz.ess(whole, method=method)["x"]) for method in ("bulk", "tail")))
     yield _knowledge(names[int(np.argmin(ess))], float(ess.min()))
 

@@ -22,6 +22,7 @@ BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*
 pytestmark = [
     pytest.mark.filterwarnings("error::UserWarning"),  # an example shows how things are done well
     pytest.mark.filterwarnings("ignore:Estimated shape parameter"),  # of az.loo; by chance where draws are few
+    pytest.mark.filterwarnings("ignore:there are .* effective draws"),  # some runs of the pages are short
 ]
 TORCH_SEED = 67280421310721  # that of a fresh process
 
