@@ -69,7 +69,7 @@ def to_inference_data(
         ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
         ...     with pyro.plate("data", y.shape[0]):
         ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-        >>> mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), warmup_steps=200, num_samples=500, disable_progbar=True)
+        >>> mcmc = MCMC(SymmetricSplitHMC(model, 2), warmup_steps=200, num_samples=500, disable_progbar=True)
         >>> mcmc.run(torch.tensor([1.2, -0.3, 0.8, 0.1]))
         >>> idata = to_inference_data(mcmc, log_likelihood=True)
         >>> idata.posterior["mu"].shape, idata.observed_data["y"].shape, idata.log_likelihood["y"].shape

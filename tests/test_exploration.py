@@ -10,11 +10,11 @@ from tests.kernels import TABLE
 
 FAR = [
     "SymmetricSplitHMC",
-    "SymmetricSplitHMC in a drawn order",
-    "NaiveSplitHMC",
-    "RandomisedSplitHMC",
     "WindowedHMC",
-    "SplitNUTS",
+    pytest.param("SymmetricSplitHMC in a drawn order", marks=pytest.mark.contract),
+    pytest.param("NaiveSplitHMC", marks=pytest.mark.contract),
+    pytest.param("RandomisedSplitHMC", marks=pytest.mark.contract),
+    pytest.param("SplitNUTS", marks=pytest.mark.contract),
 ]
 PERIODS = (9, 10, 11, 12, 13, 21, 22, 23, 33)
 
