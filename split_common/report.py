@@ -131,7 +131,7 @@ def _energies(energy: np.ndarray) -> Check:
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
     worst = float(np.min(change / np.where(spread > 0, spread, np.inf))) if energy.shape[1] > 1 else np.nan
     advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
-    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, f"E-BFMI is {worst:.2f}", advice)
+    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, f"the lowest E-BFMI of a chain is {worst:.2f}", advice)
 
 
 def _cut(share: float) -> Check:
@@ -160,7 +160,7 @@ def _noise(share: float) -> Check:
 
 def _acceptance(by_chain: np.ndarray) -> Check:
     worst = float(by_chain.min())
-    seen = f"a chain's mean acceptance is {worst:.2f}"
+    seen = f"the lowest mean acceptance of a chain is {worst:.2f}"
     advice = "That chain hardly moves: let warm-up be longer, lower step_size, or start it elsewhere."
     return Check("acceptance", worst, LEAST_ACCEPTANCE, worst >= LEAST_ACCEPTANCE, seen, advice)
 
@@ -223,7 +223,7 @@ def _convergence(name: str, rhat: float) -> Check:
         "The chains have not met: let warm-up and run be longer, look at the traces of that parameter for several "
         "modes or a chain that is stuck, and reparametrise the model."
     )
-    return Check("R-hat", rhat, MOST_RHAT, rhat <= MOST_RHAT, f"R-hat of {name} is {rhat:.3f}", advice)
+    return Check("R-hat", rhat, MOST_RHAT, rhat <= MOST_RHAT, f"the highest R-hat is {rhat:.3f}, of {name}", advice)
 
 
 def _knowledge(name: str, ess: float) -> Check:

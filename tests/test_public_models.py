@@ -5,6 +5,7 @@ Each module ``tests.public_models.<host>_cases`` lists ``CASES``, and ``<host>_h
 
 import importlib
 import importlib.util
+import re
 
 import arviz as az
 import numpy as np
@@ -29,7 +30,11 @@ def cases():
 
 
 ALL = cases()
-EACH = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+LONG = re.compile(r"hmm_enum\.py:model_[346]:M=1")  # as model_1 and model_2, and half a minute each
+EACH = pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * bool(LONG.search(c.name))) for c in ALL],
+)
 EACH_DIVIDING = pytest.mark.parametrize("case", [c for c in ALL if c.divides], ids=lambda case: case.name)
 
 
@@ -82,7 +87,7 @@ def test_the_posterior_is_the_hosts(case, host):
     raise too_few
 
 
-@pytest.mark.contract
+@pytest.mark.slow
 def test_most_of_those_that_divide_are_proved():
     verdicts = {}
     for case in (c for c in ALL if c.divides):

@@ -114,7 +114,14 @@ def test_many_parameters_take_little_time():
     assert "R-hat" in report.table.index
 
 
-@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "SplitNUTS", "S3HMC", "PenaltyMH", "SGLD"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SymmetricSplitHMC",
+        "PenaltyMH",
+        *(pytest.param(name, marks=pytest.mark.contract) for name in ("SplitNUTS", "S3HMC", "SGLD")),
+    ],
+)
 def test_a_run_is_reported(lib, name):
     problem = small(lib)
     kernel = TABLE[name].make(lib, problem.model)
