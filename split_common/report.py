@@ -131,7 +131,8 @@ def _energies(energy: np.ndarray) -> Check:
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
     worst = float(np.min(change / np.where(spread > 0, spread, np.inf))) if energy.shape[1] > 1 else np.nan
     advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
-    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, f"the lowest E-BFMI of a chain is {worst:.2f}", advice)
+    seen = f"the lowest E-BFMI of a chain is {worst:.2f}"
+    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, seen, advice)
 
 
 def _cut(share: float) -> Check:
