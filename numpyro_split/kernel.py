@@ -51,7 +51,7 @@ from split_common.checks import (
 from split_common.containers import Form
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
 from split_common.open_model import OpenModel
-from split_common.report import Report
+from split_common.report import Report, check_reported
 from split_common.subsets import SUBSET_ORDERS
 from split_common.trajectory import STATISTICS, warn_of_other_data
 from split_common.values import describe_kernel
@@ -225,12 +225,16 @@ class SplitKernel(MCMCKernel):
         Returns:
             Divergences, E-BFMI, limits that were reached, noise, acceptance, R-hat and effective draws, each with a
             limit, and how the model divides.
+
+        Raises:
+            TypeError: for a run of another package's kernel.
         """
+        check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
         from numpyro_split.inference_data import to_inference_data
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what the report says
-            return Report.of(to_inference_data(mcmc), type(self).__name__)
+            return Report.of(to_inference_data(mcmc), type(mcmc.sampler).__name__)
 
     def wrap_model(self, wrapper: Callable[..., Any]) -> SplitKernel:
         """A copy of this kernel whose model is ``wrapper(model)``."""

@@ -102,6 +102,12 @@ class Report(NamedTuple):
             warnings.warn(f"{found}. What to do about it: print(kernel.report(mcmc))", stacklevel=3)
 
 
+def check_reported(sampler: Any, kernel: type) -> None:
+    """Raise unless the sampler of a run is a kernel of this package."""
+    if not isinstance(sampler, kernel):
+        raise TypeError(f"mcmc must have been run with a kernel of this package, got one of {type(sampler).__name__}")
+
+
 def _of_statistics(statistics: Any) -> Iterator[Check]:
     """What the sampler's statistics say, each of shape (chains, draws)."""
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
@@ -129,10 +135,10 @@ def _divergences(number: int, num_draws: int) -> Check:
 
 def _energies(energy: np.ndarray) -> Check:
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
-    worst = float(np.min(change / np.where(spread > 0, spread, np.inf))) if energy.shape[1] > 1 else np.nan
+    worst = float(np.min(change / np.where(spread == 0, np.inf, spread))) if energy.shape[1] > 1 else np.nan
     advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
     seen = f"the lowest E-BFMI of a chain is {worst:.2f}"
-    return Check("E-BFMI", worst, LEAST_BFMI, not worst < LEAST_BFMI, seen, advice)
+    return Check("E-BFMI", worst, LEAST_BFMI, worst >= LEAST_BFMI or energy.shape[1] < 2, seen, advice)
 
 
 def _cut(share: float) -> Check:

@@ -155,3 +155,14 @@ def test_trouble_is_said_while_a_run_goes_on(lib, name):
     with pytest.warns(UserWarning, match="of the first 100 draws") as caught:
         lib.run(kernel, *args, num_warmup=0, num_samples=105)
     assert sum("first 100 draws" in str(warning.message) for warning in caught) == 1
+
+
+def test_a_run_of_another_kernel_is_an_error(lib):
+    kernel = lib.split.SplitNUTS(lambda y: None)
+    with pytest.raises(TypeError, match="mcmc must have been run with a kernel of this package, got one of object"):
+        kernel.report(object())
+
+
+def test_energies_that_are_no_numbers_are_trouble():
+    report = Report.of(run_of({"a": normal()}, energy=np.where(normal() > 3, np.nan, normal())), "XHMC")
+    assert [check.name for check in report.trouble] == ["E-BFMI"]
