@@ -61,7 +61,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
         new, old = potential.energies(end.z), potential.energies(start.z)
         temper = jnp.full(new.high.shape, batches.temper(settings.target)).at[0].set(1.0)
         exact = difference(*(jax.tree.map(lambda x: x * temper, energies) for energies in (new, old)))
-        estimator = Estimator(potential, batches, settings.target, state.taylor)
+        estimator = Estimator(potential, batches, settings.target, state.taylor, state.certainty_rows)
         estimates = lax.map(
             lambda key: estimator(end.z, start.z, state.noise.num_groups, key), random.split(key_rows, num_repeats)
         )

@@ -126,11 +126,13 @@ class Reference(NamedTuple):
         z: the point; None where none was looked for.
         taylor: the expansion of the log-likelihood about it; None for no control variate.
         covariance: of the target's normal approximation there, shape (D, D); None where it has none, or D is too large.
+        certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
     """
 
     z: Position | None
     taylor: Taylor | None
     covariance: np.ndarray | None
+    certainty_rows: np.ndarray | None = None
 
 
 def find_reference(potential: SplitPotential, start: Position, temper: float) -> Position:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from numpyro_split.estimates import Estimate
-from split_common.penalty import TRUSTED_NOISE, Batches, growth_times, warn_of_noise
+from split_common.certainty import LARGEST_TAIL_ERROR
+from split_common.penalty import TRUSTED_NOISE, Batches, growth_times, warn_of_noise, warn_of_tail
 from split_common.trajectory import DRAWS_BEFORE_WARNING, FREQUENT
 
 
@@ -23,6 +24,7 @@ class NoiseState(NamedTuple):
         count: its iterations.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
+        mean_tail_error: mean over the draws so far of how far single rows may put the log-density off.
     """
 
     num_groups: jax.Array
@@ -30,12 +32,13 @@ class NoiseState(NamedTuple):
     count: jax.Array
     mean_chi2: jax.Array
     share_above: jax.Array
+    mean_tail_error: jax.Array
 
     @classmethod
     def start(cls) -> NoiseState:
         """Nothing seen yet, and the least number of batches."""
         zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
-        return cls(none + 1, zero, none, zero, zero)
+        return cls(none + 1, zero, none, zero, zero, zero)
 
 
 class NoiseAdapter:
@@ -58,6 +61,7 @@ class NoiseAdapter:
         noise = noise._replace(
             mean_chi2=noise.mean_chi2 + weight * (chi2 - noise.mean_chi2),
             share_above=noise.share_above + weight * (above - noise.share_above),
+            mean_tail_error=noise.mean_tail_error + weight * (estimate.tail_error - noise.mean_tail_error),
         )
         if self._target_noise is None:
             return noise
@@ -70,20 +74,25 @@ class NoiseAdapter:
 
 
 def warn_if_noisy(num_draws: jax.Array, num_batches: jax.Array, noise: NoiseState) -> None:
-    """Warn once, of all chains together, where many of the first draws rest on more noise than can be trusted.
+    """Warn once, of all chains together, where the first draws rest on noise that cannot be trusted.
+
+    That is much of it in many draws, or noise of single rows.
 
     Args:
         num_draws: since warm-up, as every argument of one chain or with a leading axis of chains.
         num_batches: K.
         noise: what is remembered of the noise.
     """
-    share, chi2, num_batches = (jnp.mean(x) for x in (noise.share_above, noise.mean_chi2, num_batches))
-    warns = (jnp.max(num_draws) == DRAWS_BEFORE_WARNING) & (share > FREQUENT)
+    kept = (noise.share_above, noise.mean_chi2, num_batches, noise.mean_tail_error)
+    share, chi2, num_batches, tail = (jnp.mean(x) for x in kept)
+    warns = (jnp.max(num_draws) == DRAWS_BEFORE_WARNING) & ((share > FREQUENT) | (tail > LARGEST_TAIL_ERROR))
 
-    def warn(warns: Any, share: Any, chi2: Any, num_batches: Any) -> None:
+    def warn(warns: Any, share: Any, chi2: Any, num_batches: Any, tail: Any) -> None:
         # a batch of chains that do not share their count evaluates both branches, so this one asks again
-        if warns:
+        if warns and share > FREQUENT:
             warn_of_noise(share, chi2, num_batches)
+        elif warns:
+            warn_of_tail(tail)
 
-    told = (warns, share, chi2, num_batches)
+    told = (warns, share, chi2, num_batches, tail)
     lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, *told)

@@ -5,7 +5,8 @@ of n rows, which over a finite data set is the likelihood tempered by n/N.
 
 Transition: draw :math:`p \sim N(0, M)` and a force; run leapfrog steps by it to (z', p')
 (:mod:`numpyro_split.proposals`); estimate :math:`\delta` of U(z') - U(z), and its variance :math:`\chi^2`, from
-batches of rows drawn independently of all that (:mod:`numpyro_split.estimates`); accept with probability
+batches of rows drawn independently of all that, and from rows of great influence, which every iteration reads
+(:mod:`numpyro_split.estimates`); accept with probability
 
 .. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
 
@@ -38,6 +39,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.util import is_prng_key
 
 from numpyro_split.adaptation import Adapter, SearchPoint
+from numpyro_split.certainty import find_certainty_rows
 from numpyro_split.content import DataDigest, resumable
 from numpyro_split.control_variates import Reference, Taylor, expand, find_reference
 from numpyro_split.densities import Position
@@ -52,6 +54,7 @@ from numpyro_split.proposals import draw_force, propose
 from numpyro_split.tracing import at_once
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
+from split_common.certainty import as_many
 from split_common.checks import check_sites
 from split_common.digest import digest_of_arrays
 from split_common.minibatches import resolve_num_subsets
@@ -84,11 +87,13 @@ class PenaltyMHState(NamedTuple):
         step_size: step size of the last proposal.
         chi2: χ², variance of the estimate that it was accepted by.
         num_batches: K of that estimate.
+        tail_error: estimate, from its rows, of how far single rows may put the log-density off.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
         taylor: the control variate; None where there is none.
+        certainty_rows: numbers of the rows that every iteration reads, ascending, shape (C,).
         adapt_state: the host's adaptation state: step size and metric of the next proposal.
-        data_digest: of the data that ``taylor`` belong to.
+        data_digest: of the data that ``taylor`` and ``certainty_rows`` belong to.
         warmup: how long warm-up is.
         rng_key: key of the next transition.
     """
@@ -105,9 +110,11 @@ class PenaltyMHState(NamedTuple):
     step_size: jax.Array
     chi2: jax.Array
     num_batches: jax.Array
+    tail_error: jax.Array
     rows_touched: jax.Array
     noise: NoiseState
     taylor: Taylor | None
+    certainty_rows: jax.Array
     adapt_state: HMCAdaptState
     data_digest: DataDigest
     warmup: Warmup
@@ -146,11 +153,12 @@ def transition(
 class PenaltyMH(MinibatchKernel):
     """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
 
-    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. The noise lowers the
-    acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about K/4. A warning
-    says when it is not; :func:`~numpyro_split.audit` measures the bias. The default, a control variate of second
-    order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on any number
-    of rows.
+    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows; where the search for a
+    reference finds rows of great influence, they are one more batch, which every iteration reads, and count once. The
+    noise lowers the acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about
+    K/4. A warning says when it is not; :func:`~numpyro_split.audit` measures the bias. The default, a control variate
+    of second order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on
+    any number of rows.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows and whose latent sites lie outside
@@ -309,7 +317,9 @@ class PenaltyMH(MinibatchKernel):
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             with at_once():
                 z = self._find_reference(potential, init_params, temper)
-                self._reference = expand(potential, z, temper, self._penalty)
+                found = expand(potential, z, temper, self._penalty)
+                rows = find_certainty_rows(potential, found, self._batches(potential.plate_size))
+                self._reference = found._replace(certainty_rows=rows)
 
     def _without_knowledge(self) -> PenaltyMH:
         kernel = copy.copy(self)
@@ -373,7 +383,10 @@ class PenaltyMH(MinibatchKernel):
 
         return draw(rng_key) if is_prng_key(rng_key) else jax.vmap(draw)(rng_key)
 
-    def _adapter(self, potential: SplitPotential, taylor: Taylor | None, z: Position) -> Adapter:
+    def _estimator(self, potential: SplitPotential, taylor: Taylor | None, certainty_rows: jax.Array) -> Estimator:
+        return Estimator(potential, self._batches(potential.plate_size), self._penalty.target, taylor, certainty_rows)
+
+    def _adapter(self, estimator: Estimator, z: Position) -> Adapter:
         settings = self._settings
         if self._has_laplace_metric:
             # in this metric the posterior is about a standard normal: no step size needs to be looked for
@@ -381,9 +394,7 @@ class PenaltyMH(MinibatchKernel):
 
         def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
             def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
-                start, end, estimate = self._propose(
-                    potential, taylor, kinetic, point.z, step_size, jnp.array(1), rng_key
-                )
+                start, end, estimate = self._propose(estimator, kinetic, point.z, step_size, jnp.array(1), rng_key)
                 return penalised_change(estimate, kinetic.change(end, start), self._penalty.variance_correction)
 
             return energy_change
@@ -393,9 +404,11 @@ class PenaltyMH(MinibatchKernel):
     def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> PenaltyMHState:
         key_adapt, key_chain = random.split(rng_key)
         inverse = self._laplace_metric if self._has_laplace_metric else self._settings.inverse_mass_matrix
-        adapt_state = self._adapter(potential, self._reference.taylor, z).init(z, None, inverse, key_adapt)
+        batches, found = self._batches(potential.plate_size), self._reference.certainty_rows
+        rows = jnp.zeros(0, jnp.int32) if found is None else jnp.asarray(found, jnp.int32)
+        estimator = self._estimator(potential, self._reference.taylor, rows)
+        adapt_state = self._adapter(estimator, z).init(z, None, inverse, key_adapt)
         zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
-        batches = self._batches(potential.plate_size)
         energies = potential.energies(z).value
         energy = energies[0] + batches.temper(self._penalty.target) * jnp.sum(energies[1:])
         return PenaltyMHState(
@@ -411,9 +424,11 @@ class PenaltyMH(MinibatchKernel):
             step_size=adapt_state.step_size,
             chi2=zero,
             num_batches=none,
+            tail_error=zero,
             rows_touched=none,
             noise=NoiseState.start(),
             taylor=self._reference.taylor,
+            certainty_rows=rows,
             adapt_state=adapt_state,
             data_digest=DataDigest.unknown(),
             warmup=self._warmup,
@@ -422,8 +437,7 @@ class PenaltyMH(MinibatchKernel):
 
     def _propose(
         self,
-        potential: SplitPotential,
-        taylor: Taylor | None,
+        estimator: Estimator,
         kinetic: EuclideanKinetic,
         z: Position,
         step_size: jax.Array,
@@ -432,24 +446,23 @@ class PenaltyMH(MinibatchKernel):
     ) -> tuple[IntegratorState, IntegratorState, Estimate]:
         """Start and end of a proposal, and the estimated change of energy between them."""
         key_force, key_proposal, key_rows = random.split(rng_key, 3)
-        settings, batches = self._penalty, self._batches(potential.plate_size)
-        force = draw_force(settings, batches, potential, taylor, key_force)
-        start, end = propose(settings, force, kinetic, z, step_size, key_proposal)
-        estimate = Estimator(potential, batches, settings.target, taylor)
-        return start, end, estimate(end.z, start.z, num_groups, key_rows)
+        force = draw_force(self._penalty, estimator.batches, estimator.potential, estimator.taylor, key_force)
+        start, end = propose(self._penalty, force, kinetic, z, step_size, key_proposal)
+        return start, end, estimator(end.z, start.z, num_groups, key_rows)
 
     def _transition(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
-        settings, batches = self._penalty, self._batches(potential.plate_size)
+        settings, estimator = self._penalty, self._estimator(potential, state.taylor, state.certainty_rows)
+        batches = estimator.batches
         kinetic, step_size = EuclideanKinetic.adapted(state.adapt_state), state.adapt_state.step_size
         start, end, estimate = self._propose(
-            potential, state.taylor, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
+            estimator, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
         )
         chosen, energy, decision = transition(start, end, estimate, kinetic, settings.variance_correction, key_accept)
         reads = settings.gradient == "minibatch"
         rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
         in_warmup, i = state.i < self._num_warmup, state.i + 1
-        adapter = self._adapter(potential, state.taylor, state.z)
+        adapter = self._adapter(estimator, state.z)
         n = jnp.where(in_warmup, i, i - self._num_warmup)
         return state._replace(
             i=i,
@@ -464,34 +477,48 @@ class PenaltyMH(MinibatchKernel):
             step_size=step_size,
             chi2=estimate.chi2,
             num_batches=estimate.num_batches,
-            rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
+            tail_error=estimate.tail_error,
+            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
             noise=NoiseAdapter(settings.target_noise, batches, self._num_warmup).update(state.i, estimate, state.noise),
             adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
             rng_key=rng_key,
         )
 
+    def _check_state(self, state: PenaltyMHState) -> None:
+        """As of every kernel, but as many rows as ever may always be read."""
+        if self._state_like is not None:
+            chains, expected = jnp.shape(state.i), self._state_like.certainty_rows
+            like = jax.ShapeDtypeStruct((*chains, *expected.shape), expected.dtype)
+            super()._check_state(state._replace(certainty_rows=like))
+
     def _shared_by_chains(self, state: PenaltyMHState) -> PenaltyMHState:
         adapts = self._settings.adapt_mass_matrix and not self._has_laplace_metric
         metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
-        return super()._shared_by_chains(state)._replace(taylor=True, adapt_state=metric)
+        return super()._shared_by_chains(state)._replace(taylor=True, certainty_rows=True, adapt_state=metric)
 
     def _shorten_step(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         if self._has_laplace_metric:
             return state
         rng_key, key_adapt = random.split(state.rng_key)
-        adapter = self._adapter(potential, state.taylor, state.z)
+        estimator = self._estimator(potential, state.taylor, state.certainty_rows)
+        adapter = self._adapter(estimator, state.z)
         adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
         return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
     def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
         """``state`` with the reference, the expansion and the normal approximation of the data given now.
 
-        Of data that are traced no reference can be looked for: they are expanded about that of the state.
+        Of data that are traced no reference can be looked for: they are expanded about that of the state. As many rows
+        are always read as before: the first, where nothing is known of any.
         """
+        found = self._reference.certainty_rows if self._knows_data else None
+        rows = jnp.asarray(as_many(found, state.certainty_rows.shape[0]), jnp.int32)
+        state = state._replace(certainty_rows=rows)
         if self._knows_data:
             state = state._replace(taylor=self._reference.taylor)
             if self._has_laplace_metric:
-                adapter, no_search = self._adapter(potential, state.taylor, state.z), random.key(0)
+                estimator = self._estimator(potential, state.taylor, state.certainty_rows)
+                adapter, no_search = self._adapter(estimator, state.z), random.key(0)
                 fresh = adapter.init(state.z, None, self._laplace_metric, no_search)
                 metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
                 state = state._replace(adapt_state=state.adapt_state._replace(**metric))

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from pyro.infer import MCMC
 
-from pyro_split.estimates import Estimator
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.penalty_mh import PenaltyMH
 from pyro_split.proposals import Forces, propose
@@ -51,7 +50,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     assert isinstance(kernel, PenaltyMH)
     settings, batches, taylor = kernel._penalty, kernel._batches(potential.plate_size), kernel._reference.taylor
     sites = list(draws) if kernel._split is None else list(kernel._split.site_sizes)
-    estimator = Estimator(potential, batches, settings.target, taylor, sites)
+    estimator = kernel._new_estimator(potential, sites)
     forces = Forces(settings, batches, potential, taylor, sites)
     rng, looked = np.random.default_rng(seed), []
     with torch.random.fork_rng():

@@ -6,7 +6,8 @@ import math
 from typing import NamedTuple
 
 from pyro_split.estimates import Estimate
-from split_common.penalty import TRUSTED_NOISE, Batches, growth_times, warn_of_noise
+from split_common.certainty import LARGEST_TAIL_ERROR
+from split_common.penalty import TRUSTED_NOISE, Batches, growth_times, warn_of_noise, warn_of_tail
 from split_common.trajectory import DRAWS_BEFORE_WARNING, FREQUENT
 
 
@@ -19,6 +20,7 @@ class NoiseState(NamedTuple):
         count: its iterations.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
+        mean_tail_error: mean over the draws so far of how far single rows may put the log-density off.
     """
 
     num_groups: int = 1
@@ -26,6 +28,7 @@ class NoiseState(NamedTuple):
     count: int = 0
     mean_chi2: float = 0.0
     share_above: float = 0.0
+    mean_tail_error: float = 0.0
 
 
 class NoiseAdapter:
@@ -48,6 +51,7 @@ class NoiseAdapter:
             return noise._replace(
                 mean_chi2=noise.mean_chi2 + (chi2 - noise.mean_chi2) / num_draws,
                 share_above=noise.share_above + (above - noise.share_above) / num_draws,
+                mean_tail_error=noise.mean_tail_error + (estimate.tail_error - noise.mean_tail_error) / num_draws,
             )
         if self._target_noise is None:
             return noise
@@ -60,6 +64,18 @@ class NoiseAdapter:
 
 
 def warn_if_noisy(num_draws: int, num_batches: int, noise: NoiseState) -> None:
-    """Warn once, of each chain, where many of the first draws rest on more noise than can be trusted."""
-    if num_draws == DRAWS_BEFORE_WARNING and noise.share_above > FREQUENT:
+    """Warn once, of each chain, where the first draws rest on noise that cannot be trusted.
+
+    That is much of it in many draws, or noise of single rows.
+
+    Args:
+        num_draws: since warm-up.
+        num_batches: K.
+        noise: what is remembered of the noise.
+    """
+    if num_draws != DRAWS_BEFORE_WARNING:
+        return
+    if noise.share_above > FREQUENT:
         warn_of_noise(noise.share_above, noise.mean_chi2, num_batches)
+    elif noise.mean_tail_error > LARGEST_TAIL_ERROR:
+        warn_of_tail(noise.mean_tail_error)

@@ -5,7 +5,8 @@ of n rows, which over a finite data set is the likelihood tempered by n/N.
 
 Transition: draw :math:`p \sim N(0, M)` and a force; run leapfrog steps by it to (z', p')
 (:mod:`pyro_split.proposals`); estimate :math:`\delta` of U(z') - U(z), and its variance :math:`\chi^2`, from
-batches of rows drawn independently of all that (:mod:`pyro_split.estimates`); accept with probability
+batches of rows drawn independently of all that, and from rows of great influence, which every iteration reads
+(:mod:`pyro_split.estimates`); accept with probability
 
 .. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
 
@@ -21,7 +22,7 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from pyro.infer import MCMC
 from pyro.infer.autoguide.initialization import init_to_uniform
 
 from pyro_split.adaptation import Adapter
+from pyro_split.certainty import find_certainty_rows
 from pyro_split.control_variates import Reference, expand, find_reference, flatten, unflatten
 from pyro_split.densities import Position
 from pyro_split.estimates import Estimate, Estimator
@@ -69,6 +71,7 @@ class PenaltyMHState(NamedTuple):
         step_size: step size of the last proposal.
         chi2: χ², variance of the estimate that it was accepted by.
         num_batches: K of that estimate.
+        tail_error: estimate, from its rows, of how far single rows may put the log-density off.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
     """
@@ -83,6 +86,7 @@ class PenaltyMHState(NamedTuple):
     step_size: float
     chi2: float
     num_batches: int
+    tail_error: float
     rows_touched: int
     noise: NoiseState
 
@@ -113,11 +117,12 @@ def transition(
 class PenaltyMH(MinibatchKernel):
     """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
 
-    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. The noise lowers the
-    acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about K/4. A warning
-    says when it is not; :func:`~pyro_split.audit` measures the bias. The default, a control variate of second
-    order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on any number
-    of rows.
+    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows; where the search for a
+    reference finds rows of great influence, they are one more batch, which every iteration reads, and count once. The
+    noise lowers the acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about
+    K/4. A warning says when it is not; :func:`~pyro_split.audit` measures the bias. The default, a control variate of
+    second order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on any
+    number of rows.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows and whose latent sites lie outside
@@ -278,7 +283,9 @@ class PenaltyMH(MinibatchKernel):
             check_hessian_size(sum(sizes.values()), self._penalty)
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             z = self._find_reference(potential, init_params, temper, args, kwargs)
-            self._reference = expand(potential, z, temper, self._penalty)
+            found = expand(potential, z, temper, self._penalty)
+            rows = find_certainty_rows(potential, found, self._batches(potential.plate_size))
+            self._reference = found._replace(certainty_rows=rows)
 
     def _find_reference(
         self,
@@ -324,6 +331,11 @@ class PenaltyMH(MinibatchKernel):
             flat = flat + torch.as_tensor(np.linalg.cholesky(covariance)).to(flat) @ torch.randn_like(flat)
         return unflatten(flat, self._reference.z)
 
+    def _new_estimator(self, potential: SplitPotential, sites: Sequence[str]) -> Estimator:
+        batches, known = self._batches(potential.plate_size), self._reference
+        rows = torch.as_tensor([] if known.certainty_rows is None else known.certainty_rows, dtype=torch.int64)
+        return Estimator(potential, batches, self._penalty.target, known.taylor, rows, sites)
+
     def _new_adapter(self, potential: SplitPotential, z: Position) -> Adapter:
         settings = self._settings
         if self._has_laplace_metric:
@@ -346,7 +358,7 @@ class PenaltyMH(MinibatchKernel):
 
     def _start(self, potential: SplitPotential, z: Position) -> PenaltyMHState:
         batches, taylor = self._batches(potential.plate_size), self._reference.taylor
-        self._estimator = Estimator(potential, batches, self._penalty.target, taylor, list(z))
+        self._estimator = self._new_estimator(potential, list(z))
         self._forces = Forces(self._penalty, batches, potential, taylor, list(z))
         self._adapter = self._new_adapter(potential, z)
         energies = potential.energies(z)
@@ -362,6 +374,7 @@ class PenaltyMH(MinibatchKernel):
             step_size=self._adapter.step_size,
             chi2=0.0,
             num_batches=0,
+            tail_error=0.0,
             rows_touched=0,
             noise=NoiseState(),
         )
@@ -376,7 +389,8 @@ class PenaltyMH(MinibatchKernel):
         return start, end, self._estimator(end.z, start.z, num_groups)
 
     def _transition(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        settings, batches = self._penalty, self._batches(potential.plate_size)
+        assert self._estimator is not None
+        settings, batches = self._penalty, self._estimator.batches
         kinetic, step_size = self._adapter.kinetic, self._adapter.step_size
         start, end, estimate = self._propose(kinetic, state.z, step_size, state.noise.num_groups)
         chosen, energy, decision = transition(start, end, estimate, kinetic, settings.variance_correction)
@@ -394,7 +408,8 @@ class PenaltyMH(MinibatchKernel):
             step_size=step_size,
             chi2=estimate.chi2,
             num_batches=estimate.num_batches,
-            rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
+            tail_error=estimate.tail_error,
+            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
             noise=NoiseAdapter(settings.target_noise, batches, self._warmup_steps).update(
                 self._t, estimate, state.noise
             ),

@@ -21,6 +21,8 @@ term, so s² has mean :math:`N^2 S^2/n`, their mean has variance :math:`N^2 S^2/
 :math:`\chi^2 = (s^2/K)(1 - Kn/N)` is without bias. Batches that do not fit side by side are drawn independently of
 one another, each of distinct rows: s²/K again.
 
+Rows that are always read (:mod:`split_common.certainty`) are not among these N.
+
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110. Cochran
     (1977), Sampling Techniques, chapter 2.
@@ -52,7 +54,7 @@ PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 TARGETS = ("posterior", "expected")
 CONTROL_VARIATES = ("taylor1", "taylor2")
 GRADIENTS = ("surrogate", "minibatch")
-PENALTY_STATISTICS = ("chi2", "num_batches", "rows_touched")
+PENALTY_STATISTICS = ("chi2", "num_batches", "tail_error", "rows_touched")
 
 # Of each proposal without noise the best rates are 0.234, 0.574 and 0.651; noise, and a surrogate that is not quite the
 # target, refuse whatever the step, so to aim much higher would only shorten steps.
@@ -106,16 +108,18 @@ class Batches(NamedTuple):
         batch_size: n, rows of a batch.
         num_batches: K, or, where it adapts, the smallest K and what it is a multiple of.
         max_groups: how many times as many batches there may be.
+        num_certain: C, rows that are always read, and so are not drawn.
     """
 
     num_rows: int
     batch_size: int
     num_batches: int
     max_groups: int = 1
+    num_certain: int = 0
 
     @classmethod
     def of(cls, num_rows: int, batch_size: int, num_batches: int, adapts: bool) -> Batches:
-        """The batches of N rows.
+        """The batches of N rows, none of which is always read.
 
         Raises:
             ValueError: when a batch is larger than the data.
@@ -128,6 +132,24 @@ class Batches(NamedTuple):
         most = max(1, num_rows // group) if group <= num_rows else MAX_GROWTH
         return cls(num_rows, batch_size, num_batches, min(MAX_GROWTH, most) if adapts else 1)
 
+    def beside(self, num_certain: int) -> Batches:
+        """The same of the other rows, where ``num_certain`` of them are always read.
+
+        Raises:
+            ValueError: when fewer rows than a batch are left.
+        """
+        if self.batch_size > self.num_rows - num_certain:
+            raise ValueError(
+                f"batch_size must be at most the number of rows that are drawn, {self.num_rows - num_certain} "
+                f"({num_certain} of {self.num_rows} are read in every iteration), got {self.batch_size}"
+            )
+        return self._replace(num_certain=num_certain)
+
+    @property
+    def num_drawn(self) -> int:
+        """N - C, rows that are drawn from."""
+        return self.num_rows - self.num_certain
+
     @property
     def rows_needed(self) -> int:
         """Rows of all batches, Kn."""
@@ -136,18 +158,22 @@ class Batches(NamedTuple):
     @property
     def draws(self) -> Draws:
         """Of which rows are independent of which."""
-        if draws_with_replacement(self.num_rows, self.rows_needed):
+        if draws_with_replacement(self.num_drawn, self.rows_needed):
             return Draws.INDEPENDENT_ROWS
-        return Draws.DISTINCT_ROWS if self.rows_needed <= self.num_rows else Draws.INDEPENDENT_BATCHES
+        return Draws.DISTINCT_ROWS if self.rows_needed <= self.num_drawn else Draws.INDEPENDENT_BATCHES
 
     def chi2(self, between: Any, num_batches: Any) -> Any:
         """Variance of the mean of K batches, from the sample variance between them."""
+        return between / num_batches * self.unread(num_batches)
+
+    def unread(self, num_batches: Any) -> Any:
+        """The share of noise that is left because the rows of K batches are distinct: 1 where they are not."""
         distinct = self.draws is Draws.DISTINCT_ROWS
-        return between / num_batches * (1 - num_batches * self.batch_size / self.num_rows if distinct else 1.0)
+        return 1 - num_batches * self.batch_size / self.num_drawn if distinct else 1.0
 
     def row_weight(self, target: str) -> float:
-        """What a row of a batch counts for: N/n for the posterior, 1 for the expected posterior of n rows."""
-        return self.num_rows / self.batch_size if target == "posterior" else 1.0
+        """What a row of a batch counts for: s(N - C)/n, with s the power of the likelihood in the target."""
+        return self.temper(target) * self.num_drawn / self.batch_size
 
     def temper(self, target: str) -> float:
         """The power of the likelihood in the target."""
@@ -289,6 +315,16 @@ def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
     missing = [name for name in sites if name not in set(given)]
     if missing:
         raise ValueError(f"reference must hold a value of every latent site, {list(sites)}, got none of {missing}")
+
+
+def warn_of_tail(tail_error: Any) -> None:
+    """Warn that single rows carry the noise."""
+    warnings.warn(
+        f"the noise of PenaltyMH rests on single rows: those that are not drawn may put the log-density off by "
+        f"{float(tail_error):.2g}, so the draws may be biased; raise batch_size (as many of the most influential rows "
+        "are read in every iteration) or num_batches, or use an exact kernel; audit(mcmc) measures the bias",
+        stacklevel=2,
+    )
 
 
 def warn_of_noise(share: Any, mean_chi2: Any, num_batches: Any) -> None:

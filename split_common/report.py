@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.penalty import TRUSTED_NOISE
 from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS
 
@@ -120,6 +121,8 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
         yield _depth(float(of["reached_max_treedepth"].mean()))
     if "chi2" in of:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
+    if "tail_error" in of:
+        yield _tail(float(of["tail_error"].mean()))
     yield _acceptance(of["acceptance_rate"].mean(axis=1))
     yield _step_sizes(of["step_size"].mean(axis=1))
 
@@ -163,6 +166,15 @@ def _noise(share: float) -> Check:
         "use a control variate, or lower step_size."
     )
     return Check("noise", share, FREQUENT, share <= FREQUENT, seen, advice)
+
+
+def _tail(error: float) -> Check:
+    seen = f"rows that an iteration does not read may put the log-density off by {error:.2g}"
+    advice = (
+        "Single rows carry the noise, and the draws may be biased; audit(mcmc) measures by how much. Raise batch_size "
+        "(as many of the most influential rows are read in every iteration) or num_batches, or use an exact kernel."
+    )
+    return Check("influential rows", error, LARGEST_TAIL_ERROR, error <= LARGEST_TAIL_ERROR, seen, advice)
 
 
 def _acceptance(by_chain: np.ndarray) -> Check:

@@ -266,11 +266,12 @@ class NumPyroBackend:
 
         return expand(potential, z, 1.0, settings)
 
-    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0):
-        """``num`` estimates of a change of energy and of their variance, shape (num,) each."""
+    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0, certain=()):
+        """``num`` estimates of a change of energy and of their variance, shape (num,) each; ``certain`` rows stay."""
         from numpyro_split.estimates import Estimator
 
-        estimator, groups = Estimator(potential, batches, target, taylor), self.np.array(batches.max_groups)
+        rows, groups = self.np.array(certain, int), self.np.array(batches.max_groups)
+        estimator = Estimator(potential, batches, target, taylor, rows)
         keys = self._jax.random.split(self._jax.random.key(seed), num)
         found = self._jax.jit(lambda: self._jax.lax.map(lambda key: estimator(new, old, groups, key), keys))()
         return np.asarray(found.change), np.asarray(found.chi2)
@@ -309,7 +310,7 @@ class NumPyroBackend:
             start, end = propose(settings, force, kinetic, {"x": z}, step_size, key_move)
             change = 0.5 * (jnp.sum(end.z["x"] ** 2) - jnp.sum(z**2))
             noise = jnp.sqrt(variance) * jax.random.normal(key_noise)
-            estimate = Estimate(change + noise, jnp.array(known_variance), jnp.array(2), jnp.zeros(2))
+            estimate = Estimate(change + noise, jnp.array(known_variance), jnp.array(2), jnp.zeros(2), jnp.zeros(()))
             chosen, _, _ = transition(start, end, estimate, kinetic, False, key_accept)
             return chosen.z["x"], chosen.z["x"]
 
@@ -462,11 +463,12 @@ class PyroBackend:
 
         return expand(potential, z, 1.0, settings)
 
-    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0):
+    def estimates(self, potential, batches, target, taylor, new, old, num, seed=0, certain=()):
         from pyro_split.estimates import Estimator
 
         self.ppl.set_rng_seed(seed)
-        estimator = Estimator(potential, batches, target, taylor, list(new))
+        rows = self.np.tensor(certain, dtype=self.np.int64)
+        estimator = Estimator(potential, batches, target, taylor, rows, list(new))
         found = [estimator(new, old, batches.max_groups) for _ in range(num)]
         return np.array([estimate.change for estimate in found]), np.array([estimate.chi2 for estimate in found])
 
@@ -494,7 +496,7 @@ class PyroBackend:
             start, end = propose(settings, force, kinetic, z, step_size)
             change = 0.5 * float((end.z["x"] ** 2).sum() - (z["x"] ** 2).sum())
             noise = variance**0.5 * float(self.np.randn(()))
-            estimate = Estimate(change + noise, known_variance, 2, (0.0, 0.0))
+            estimate = Estimate(change + noise, known_variance, 2, (0.0, 0.0), 0.0)
             z = transition(start, end, estimate, kinetic, False)[0].z
             draws.append(z["x"].numpy())
         return np.array(draws)[None]

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 TREE = ("tree_depth", "reached_max_treedepth", "virial_average")
-PENALTY = ("chi2", "num_batches", "rows_touched")
+PENALTY = ("chi2", "num_batches", "tail_error", "rows_touched")
 FEW = {"is_noisy": True, "least_subsets": 2}
 TABLE = {
     "SymmetricSplitHMC": Entry("SymmetricSplitHMC"),

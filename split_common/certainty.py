@@ -1,0 +1,102 @@
+r"""What single rows do to the noise of an estimate, and which rows every iteration reads.
+
+Of N rows, row i changes a proposal's log-likelihood (or what a control variate leaves of it) by :math:`r_i`, and is
+drawn about :math:`\lambda = Kn/N` times, each time counted :math:`1/\lambda`-fold. As numbers of draws are about
+Poisson, the noise of the estimate has, with :math:`x_i = r_i/\lambda`,
+
+.. math:: \log E\, e^{-\text{noise}} = \lambda \sum_i (e^{-x_i} - 1 + x_i),
+
+of which the penalty makes up for the second order, :math:`\lambda \sum_i x_i^2/2 = \chi^2/2`. Left of a row with small
+:math:`|x_i|` is the skewness that it gives the noise, :math:`\lambda |x_i|^3/6`. A row with large :math:`|x_i|` is in
+few decisions, which refuse; the others know neither its term nor its part of :math:`\chi^2`: the chain samples a
+posterior without it, whose log-density is off by :math:`|r_i| = \lambda |x_i|`. So the log-density of the draws is off
+by at most about
+
+.. math:: \lambda \sum_i |x_i| \min(1, x_i^2/6),
+
+and by just that where the rows' signs agree. Summed over the rows of one estimate, without :math:`\lambda`, it is
+estimated without bias: each row is drawn :math:`\lambda` times on average.
+
+Cure: a stratum of C rows that are always read, each counted once, those of the largest such terms; the others are drawn
+as before, counted :math:`(N - C)/(Kn)`-fold, and :math:`\chi^2` is theirs alone. The estimate is without bias whichever
+rows they are, so the choice may rest on all of the data; it must not rest on the state of the chain. Where it would not
+take half of the error away, or the error is negligible, no row is always read.
+
+Reference:
+    Cochran (1977), Sampling Techniques, section 5.8: a stratum that is sampled whole. Horvitz and Thompson (1952), A
+    generalization of sampling without replacement from a finite universe, JASA 47.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from split_common.penalty import Batches, Draws
+
+# Points between which rows' changes are looked at, in pairs: twice as far from the mode as draws of the normal
+# approximation, since posteriors that few rows shape have longer tails than it.
+NUM_PROBES, PROBE_SCALE = 8, 2.0
+LARGEST_PROBED_NOISE = 1.0  # χ² of a proposal, since warm-up shortens steps that make more
+PROBED_ROWS = 8192  # rows that are looked at together
+LARGEST_TAIL_ERROR = 0.1  # of a log-density, that nothing is said of
+SMALLEST_TAIL_ERROR = 1e-3  # that anything is done about
+
+
+def tail_terms(changes: Any) -> Any:
+    """What each drawn row adds to the estimated error of the log-density.
+
+    Args:
+        changes: x, what the draw of each row changes an estimate by; an array of NumPy, JAX or torch.
+
+    Example:
+        >>> tail_terms(np.array([0.0, -0.6, 10.0])).round(3)
+        array([ 0.   ,  0.036, 10.   ])
+    """
+    return abs(changes) * (changes**2 / 6).clip(max=1.0)
+
+
+def certainty_size(batches: Batches) -> int:
+    """How many rows are always read: as many as a batch has, or fewer where so many could not be drawn beside them."""
+    drawn = batches.rows_needed if batches.draws is Draws.DISTINCT_ROWS else batches.batch_size
+    return min(batches.batch_size, batches.num_rows - drawn)
+
+
+def most_influential(changes: np.ndarray, batches: Batches) -> np.ndarray | None:
+    """The numbers of the rows to read always, at most as many as a batch has; None where that would not help.
+
+    Args:
+        changes: r, by how much each row's term changes over some pairs of points, shape (P, N).
+        batches: how rows are drawn.
+
+    Returns:
+        Ascending numbers, shape (C,).
+    """
+    expected = batches.batch_size * batches.num_batches / batches.num_rows
+    x = np.asarray(changes, np.float64) / expected
+    with np.errstate(invalid="ignore", over="ignore"):
+        noise = np.sqrt(expected * np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True))
+        x = x / np.maximum(1.0, noise / np.sqrt(LARGEST_PROBED_NOISE))
+        errors = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
+    largest_first = np.argsort(-errors, kind="stable")
+    chosen, others = np.split(largest_first, [certainty_size(batches)])
+    helps = len(chosen) and not errors[chosen].sum() < max(errors[others].sum(), SMALLEST_TAIL_ERROR)
+    return np.sort(chosen) if helps else None
+
+
+def as_many(rows: np.ndarray | None, size: int) -> np.ndarray:
+    """``size`` distinct row numbers, ascending: ``rows``, as far as they go, and then the first of the others.
+
+    Example:
+        >>> as_many(np.array([1, 7]), 4)
+        array([0, 1, 2, 7])
+    """
+    known = np.zeros(0, int) if rows is None else rows[:size]
+    others = np.setdiff1d(np.arange(size), known)
+    return np.sort(np.concatenate([known, others[: size - len(known)]]))
+
+
+def probe_directions(size: int) -> np.ndarray:
+    """Offsets of the points that are looked at, in standard deviations, shape (8, D): the same for the same model."""
+    return PROBE_SCALE * np.random.default_rng(0).standard_normal((NUM_PROBES, size))
