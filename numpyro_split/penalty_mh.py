@@ -49,6 +49,7 @@ from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
+from numpyro_split.settling import not_settled, settle
 from numpyro_split.tracing import at_once
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
@@ -64,6 +65,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.settling import Settled
 from split_common.trajectory import STATISTICS
 
 
@@ -86,6 +88,7 @@ class PenaltyMHState(NamedTuple):
         num_batches: K of that estimate.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
+        settled: what warm-up settled on, and how far it still moved.
         taylor: the control variate; None where there is none.
         adapt_state: the host's adaptation state: step size and metric of the next proposal.
         data_digest: of the data that ``taylor`` belong to.
@@ -107,6 +110,7 @@ class PenaltyMHState(NamedTuple):
     num_batches: jax.Array
     rows_touched: jax.Array
     noise: NoiseState
+    settled: Settled
     taylor: Taylor | None
     adapt_state: HMCAdaptState
     data_digest: DataDigest
@@ -413,6 +417,7 @@ class PenaltyMH(MinibatchKernel):
             num_batches=none,
             rows_touched=none,
             noise=NoiseState.start(),
+            settled=not_settled(),
             taylor=self._reference.taylor,
             adapt_state=adapt_state,
             data_digest=DataDigest.unknown(),
@@ -450,6 +455,7 @@ class PenaltyMH(MinibatchKernel):
         rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
         in_warmup, i = state.i < self._num_warmup, state.i + 1
         adapter = self._adapter(potential, state.taylor, state.z)
+        adapt_state = adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state)
         n = jnp.where(in_warmup, i, i - self._num_warmup)
         return state._replace(
             i=i,
@@ -466,7 +472,8 @@ class PenaltyMH(MinibatchKernel):
             num_batches=estimate.num_batches,
             rows_touched=estimate.num_batches * batches.batch_size + rows_of_force,
             noise=NoiseAdapter(settings.target_noise, batches, self._num_warmup).update(state.i, estimate, state.noise),
-            adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
+            settled=settle(state.settled, state.i, adapter, adapt_state),
+            adapt_state=adapt_state,
             rng_key=rng_key,
         )
 

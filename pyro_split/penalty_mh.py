@@ -39,6 +39,7 @@ from pyro_split.minibatch_kernel import MinibatchKernel
 from pyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from pyro_split.potential import SplitPotential
 from pyro_split.proposals import Forces, propose
+from pyro_split.settling import settle
 from pyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
@@ -52,6 +53,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.settling import Settled
 from split_common.trajectory import STATISTICS
 
 
@@ -71,6 +73,7 @@ class PenaltyMHState(NamedTuple):
         num_batches: K of that estimate.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
+        settled: what warm-up settled on, and how far it still moved.
     """
 
     z: Position
@@ -85,6 +88,7 @@ class PenaltyMHState(NamedTuple):
     num_batches: int
     rows_touched: int
     noise: NoiseState
+    settled: Settled
 
 
 def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool) -> float:
@@ -364,6 +368,7 @@ class PenaltyMH(MinibatchKernel):
             num_batches=0,
             rows_touched=0,
             noise=NoiseState(),
+            settled=Settled(),
         )
 
     def _propose(
@@ -398,6 +403,7 @@ class PenaltyMH(MinibatchKernel):
             noise=NoiseAdapter(settings.target_noise, batches, self._warmup_steps).update(
                 self._t, estimate, state.noise
             ),
+            settled=settle(state.settled, self._t, self._adapter),
         )
         warn_if_noisy(self._t - self._warmup_steps, moved.num_batches, moved.noise)
         return moved
