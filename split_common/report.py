@@ -192,8 +192,8 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
         factor = float(np.exp(settled.metric_change.max()))
         seen = f"variances of the last window of warm-up differ from the metric's by a factor of {factor:.2g}"
         advice = (
-            "The metric had not settled: chains had not arrived, or move slowly. Let warm-up be longer, or "
-            "reparametrise the model so that its scales differ less."
+            "The metric had not settled: chains arrived late, or move slowly, so that draws correlate more than they "
+            "need to. Let warm-up be longer, or reparametrise the model so that its scales differ less."
         )
         yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
     for name in settled.of_values:
