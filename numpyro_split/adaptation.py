@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax, random
-from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter
+from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
 
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated, difference
 from numpyro_split.integrators import Integrator
 from numpyro_split.kinetic import EuclideanKinetic
 from split_common.mass import mass_blocks
+from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
@@ -128,6 +129,9 @@ class Adapter:
         trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+
+    Attributes:
+        last_window: when it is looked at how far what adapts still moves.
     """
 
     def __init__(
@@ -142,7 +146,9 @@ class Adapter:
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup
         self._trial = trial
-        self._window_ends = jnp.array([window.end for window in build_adaptation_schedule(num_warmup)])
+        ends = [window.end for window in build_adaptation_schedule(num_warmup)]
+        self._window_ends = jnp.array(ends)
+        self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
         self._init, self._update = host_adapter(
             num_warmup,
@@ -176,9 +182,33 @@ class Adapter:
         def adapted() -> HMCAdaptState:
             new = self._update(i, accept_prob, point, state)
             longest = self._longest_step if self._settings.adapt_step_size else math.inf
-            return new._replace(step_size=jnp.minimum(new.step_size, longest))
+            return new._replace(
+                step_size=jnp.minimum(new.step_size, longest), mm_state=self._fed(i, point.coordinates, new.mm_state)
+            )
 
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
+
+    def _fed(self, i: jax.Array, x: Position, mm_state: Any) -> Any:
+        """The host's estimator of the metric, which has nothing to do in the last window, fed with its draws too."""
+        window = self.last_window
+        if not window.num_of_metric:
+            return mm_state
+        feed = welford_covariance()[1]
+        return lax.cond(i >= window.start, lambda: feed(x, mm_state), lambda: mm_state)
+
+    def averages(self, state: HMCAdaptState) -> dict[str, jax.Array]:
+        """What dual averaging has averaged so far, if it adapts."""
+        if not self._settings.adapt_step_size:
+            return {}
+        return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest_step)}
+
+    def variances(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
+        """Those of the metric, and what the draws of the last window would make of them, shape (D,) each."""
+        blocks, found = state.inverse_mass_matrix, state.mm_state
+        pairs = [(blocks[sites], found[sites]) for sites in blocks] if isinstance(blocks, dict) else [(blocks, found)]
+        metric = jnp.concatenate([_diagonal(block) for block, _ in pairs])
+        last = jnp.concatenate([_diagonal(squares) / (num - 1) for _, (_, squares, num) in pairs])
+        return metric, shrunk(last, self.last_window.num_of_metric) if self._settings.regularize_mass_matrix else last
 
     def search_again(
         self, z: Position, energies: Compensated | None, state: HMCAdaptState, rng_key: jax.Array
@@ -220,3 +250,8 @@ class Adapter:
         step_size = jnp.minimum(step_size, self._longest_step)
         step_size = lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
         return jnp.minimum(step_size, self._longest_step)
+
+
+def _diagonal(matrix: jax.Array) -> jax.Array:
+    """Of a block that is dense, or has nothing else."""
+    return matrix if matrix.ndim == 1 else jnp.diagonal(matrix)

@@ -41,6 +41,7 @@ from numpyro_split.thresholds import ThresholdAdapter, ThresholdState
 from numpyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.settling import Settled
 from split_common.trajectory import (
     CRITERIA,
     DRAWS_BEFORE_WARNING,
@@ -60,7 +61,7 @@ class DynamicHMCState(NamedTuple):
 
     Attributes:
         i, z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, mean_accept_prob, diverging,
-            step_size, adapt_state, data_digest, warmup, rng_key, health: as in
+            step_size, adapt_state, data_digest, warmup, rng_key, health, settled: as in
             :class:`~numpyro_split.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of min(1, exp(-energy change))
             over the trajectory's states but the start.
         tree_depth: doublings of the last trajectory, a refused one included.
@@ -88,6 +89,7 @@ class DynamicHMCState(NamedTuple):
     warmup: Warmup
     rng_key: jax.Array
     health: Health
+    settled: Settled
     tree_depth: jax.Array
     reached_max_treedepth: jax.Array
     virial_average: jax.Array
@@ -377,6 +379,10 @@ class XHMC(TreeHMC):
         if self._criterion == "boundary":
             return boundary_rate(threshold, state.adapt_state.step_size)
         return {"per_length": rate_per_length, "mean": mean_rate}[self._criterion](threshold)
+
+    def _learned(self, state: DynamicHMCState) -> dict[str, jax.Array]:
+        assert state.threshold_state is not None
+        return state.threshold_state.averages
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
         assert state.threshold_state is not None

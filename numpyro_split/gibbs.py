@@ -281,6 +281,10 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
         return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
 
+    def _learned(self, state: Any) -> dict[str, jax.Array]:
+        learns = not self._is_nuts and self._proposal.learns_length
+        return {"trajectory_length": state.trajectory_length} if learns else {}
+
     def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
         rng_key, key_precisions = random.split(state.rng_key)
         state = draw_precisions(state._replace(rng_key=rng_key), integrator, self._conjugate, key_precisions)

@@ -27,6 +27,7 @@ from numpyro_split.kernel import SplitKernel
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.selection import Choice, Path, Visits
+from numpyro_split.settling import not_settled, settle
 from split_common.exploration import Exploration
 from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
 from split_common.values import name_of
@@ -94,6 +95,10 @@ class HamiltonianKernel(SplitKernel):
         ends = [window.end + 1 for window in build_adaptation_schedule(self._num_warmup)]
         return Exploration.of(ends, self._num_warmup, learns_length, self._settings.adapt_mass_matrix)
 
+    def _learned(self, state: Any) -> dict[str, jax.Array]:
+        """What warm-up learns besides step size and metric, by its field of :class:`split_common.settling.Settled`."""
+        return {}
+
     def _coordinates(self, z: Position) -> Position:
         """What the mass matrix adapts to."""
         return z
@@ -143,6 +148,7 @@ class HamiltonianKernel(SplitKernel):
             warmup=self._warmup,
             rng_key=key_chain,
             health=Health.none(),
+            settled=not_settled(),
         )
         inverse_mass_matrix = self._first_inverse_mass_matrix(z)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
@@ -152,14 +158,16 @@ class HamiltonianKernel(SplitKernel):
         kinetic = self._kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
         in_warmup = state.i < self._num_warmup
         moved = self._move(self._integrator(potential, kinetic), state, in_warmup)
-        adapt_state = self._adapter(potential, moved).update(
-            state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state
-        )
+        adapter = self._adapter(potential, moved)
+        adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state)
+        settled = settle(state.settled, state.i, adapter, adapt_state, self._learned(moved))
         i = state.i + 1
         n = jnp.where(in_warmup, i, i - self._num_warmup)
         mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
         health = state.health.with_draw(i - self._num_warmup, moved.energy, moved.diverging)
-        return moved._replace(i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health)
+        return moved._replace(
+            i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health, settled=settled
+        )
 
     def _watch(self, state: Any) -> None:
         warn_if_in_trouble(state, self._num_warmup)

@@ -15,6 +15,7 @@ from numpyro_split.kernel import SplitKernel
 from numpyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 from split_common.report import Report
+from split_common.settling import put_settled
 
 
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
@@ -59,6 +60,9 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     if isinstance(mcmc.sampler, SplitKernel):
         if mcmc.sampler.model is not None:
             found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
+        settled = getattr(mcmc.last_state, "settled", None)
+        if settled is not None:  # of a kernel that adapts
+            put_settled(found["sample_stats"], settled)
         Report.of(found, type(mcmc.sampler).__name__).warn()
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))

@@ -223,8 +223,8 @@ class SplitKernel(MCMCKernel):
             mcmc: the host's ``MCMC``, which has been run with this kernel.
 
         Returns:
-            Divergences, E-BFMI, limits that were reached, noise, acceptance, R-hat and effective draws, each with a
-            limit, and how the model divides.
+            Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
+            effective draws, each with a limit; how the model divides, and what warm-up settled on.
 
         Raises:
             TypeError: for a run of another package's kernel.

@@ -51,6 +51,7 @@ from numpyro_split.minibatch_kernel import MinibatchKernel
 from numpyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.potential import SplitPotential
 from numpyro_split.proposals import draw_force, propose
+from numpyro_split.settling import not_settled, settle
 from numpyro_split.tracing import at_once
 from numpyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
@@ -67,6 +68,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.settling import Settled
 from split_common.trajectory import STATISTICS
 
 
@@ -90,6 +92,7 @@ class PenaltyMHState(NamedTuple):
         tail_error: estimate, from its rows, of how far single rows may put the log-density off.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
+        settled: what warm-up settled on, and how far it still moved.
         taylor: the control variate; None where there is none.
         certainty_rows: numbers of the rows that every iteration reads, ascending, shape (C,).
         adapt_state: the host's adaptation state: step size and metric of the next proposal.
@@ -113,6 +116,7 @@ class PenaltyMHState(NamedTuple):
     tail_error: jax.Array
     rows_touched: jax.Array
     noise: NoiseState
+    settled: Settled
     taylor: Taylor | None
     certainty_rows: jax.Array
     adapt_state: HMCAdaptState
@@ -427,6 +431,7 @@ class PenaltyMH(MinibatchKernel):
             tail_error=zero,
             rows_touched=none,
             noise=NoiseState.start(),
+            settled=not_settled(),
             taylor=self._reference.taylor,
             certainty_rows=rows,
             adapt_state=adapt_state,
@@ -463,6 +468,7 @@ class PenaltyMH(MinibatchKernel):
         rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
         in_warmup, i = state.i < self._num_warmup, state.i + 1
         adapter = self._adapter(estimator, state.z)
+        adapt_state = adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state)
         n = jnp.where(in_warmup, i, i - self._num_warmup)
         return state._replace(
             i=i,
@@ -480,7 +486,8 @@ class PenaltyMH(MinibatchKernel):
             tail_error=estimate.tail_error,
             rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
             noise=NoiseAdapter(settings.target_noise, batches, self._num_warmup).update(state.i, estimate, state.noise),
-            adapt_state=adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state),
+            settled=settle(state.settled, state.i, adapter, adapt_state),
+            adapt_state=adapt_state,
             rng_key=rng_key,
         )
 

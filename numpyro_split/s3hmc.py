@@ -46,6 +46,7 @@ from numpyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.settling import Settled
 from split_common.trajectory import (
     BLOCK_STATISTICS,
     DEFAULT_LENGTHS,
@@ -88,6 +89,7 @@ class S3HMCState(NamedTuple):
     warmup: Warmup
     rng_key: jax.Array
     health: Health
+    settled: Settled
     weight_energy: jax.Array
     precision_energy: jax.Array
     precision_mean: WindowMean

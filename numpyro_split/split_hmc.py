@@ -40,6 +40,7 @@ from numpyro_split.trajectories import draw_length, fixed_length, jittered, metr
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
 from split_common.schedule import Schedule, naive, randomised, symmetric
+from split_common.settling import Settled
 from split_common.trajectory import (
     SUBSET_PERMUTATIONS,
     Proposal,
@@ -71,6 +72,7 @@ class SplitHMCState(NamedTuple):
         warmup: how long warm-up is.
         rng_key: key of the next transition.
         health: sums over the draws, of which the run's first warning is made.
+        settled: what warm-up settled on, and how far it still moved.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
@@ -91,6 +93,7 @@ class SplitHMCState(NamedTuple):
     warmup: Warmup
     rng_key: jax.Array
     health: Health
+    settled: Settled
     trajectory_length: jax.Array
 
 
@@ -289,6 +292,9 @@ class SplitHMC(HamiltonianKernel):
 
     def _first_state(self, **common: Any) -> SplitHMCState:
         return first_state_of_lengths(**common)
+
+    def _learned(self, state: SplitHMCState) -> dict[str, jax.Array]:
+        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
         def move(state: SplitHMCState) -> SplitHMCState:

@@ -82,6 +82,11 @@ class ThresholdState(NamedTuple):
     draws: Draws | None
     averaging: Any
 
+    @property
+    def averages(self) -> dict[str, jax.Array]:
+        """What dual averaging has averaged so far, if it adapts."""
+        return {} if self.averaging is None else {"threshold": jnp.exp(self.averaging[1])}
+
 
 class ThresholdAdapter:
     """Sets the threshold in warm-up.

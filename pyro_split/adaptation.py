@@ -18,6 +18,7 @@ from pyro_split.densities import Position
 from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
 from split_common.mass import mass_blocks
+from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
@@ -91,6 +92,9 @@ class Adapter:
         trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+
+    Attributes:
+        last_window: when it is looked at how far what adapts still moves.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Adapter:
             find_reasonable_step_size_fn=self._search,
             options={"dtype": some.dtype, "device": some.device},
         )
+        self.last_window = LastWindow.of(self.window_ends, warmup_steps, settings.adapt_mass_matrix)
         if settings.inverse_mass_matrix is not None:
             self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
         if settings.adapt_step_size:
@@ -141,6 +146,23 @@ class Adapter:
         return self._host.mass_matrix_adapter.inverse_mass_matrix
 
     @property
+    def variances(self) -> tuple[Tensor, Tensor]:
+        """Those of the metric, and what the draws of the last window would make of them, shape (D,) each."""
+        adapter = self._host.mass_matrix_adapter
+        found = {sites: last.get_covariance(regularize=False) for sites, last in adapter._adapt_scheme.items()}
+        metric = torch.cat([_diagonal(adapter.inverse_mass_matrix[sites]) for sites in found])
+        last = torch.cat([_diagonal(block) for block in found.values()])
+        return metric, shrunk(last, self.last_window.num_of_metric)
+
+    @property
+    def averages(self) -> dict[str, float]:
+        """What dual averaging has averaged so far, if it adapts."""
+        if not self._settings.adapt_step_size or self._warmup_steps < 2:  # the last iteration adapts nothing
+            return {}
+        _, log_average = self._host._step_size_adapt_scheme.get_state()
+        return {"step_size": min(math.exp(log_average), self._longest_step)}
+
+    @property
     def kinetic(self) -> EuclideanKinetic:
         """The kinetic energy of the metric."""
         return EuclideanKinetic(self._host.mass_matrix_adapter)
@@ -150,6 +172,9 @@ class Adapter:
         if t <= self._warmup_steps:
             self._z = z
             self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
+            if self.last_window.num_of_metric and t > self.last_window.start:
+                # the host's estimator of the metric, which has nothing to do in the last window
+                self._host.mass_matrix_adapter.update(self._coordinates(z), None)
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest_step)
 
@@ -186,3 +211,8 @@ def _block_shapes(
     blocks = mass_blocks(full_mass, z, given if isinstance(given, dict) else ())
     sizes = {sites: sum(z[name].numel() for name in sites) for sites in blocks}
     return {sites: (sizes[sites],) * (2 if dense else 1) for sites, dense in blocks.items()}
+
+
+def _diagonal(matrix: Tensor) -> Tensor:
+    """Of a block that is dense, or has nothing else."""
+    return matrix if matrix.dim() == 1 else matrix.diagonal()

@@ -34,6 +34,7 @@ from pyro_split.thresholds import ThresholdAdapter
 from pyro_split.trees import Trajectory, doubling
 from split_common.checks import check_choice
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.settling import Settled
 from split_common.trajectory import (
     CRITERIA,
     DRAWS_BEFORE_WARNING,
@@ -51,9 +52,9 @@ class DynamicHMCState(NamedTuple):
     """State of a chain whose trajectories double.
 
     Attributes:
-        z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, diverging, step_size: as in
-            :class:`~pyro_split.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of min(1, exp(-energy change))
-            over the trajectory's states but the start.
+        z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, diverging, step_size, settled:
+            as in :class:`~pyro_split.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of
+            min(1, exp(-energy change)) over the trajectory's states but the start.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
         virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
@@ -71,6 +72,7 @@ class DynamicHMCState(NamedTuple):
     accept_prob: float
     diverging: bool
     step_size: float
+    settled: Settled
     tree_depth: int
     reached_max_treedepth: bool
     virial_average: float
@@ -339,6 +341,9 @@ class XHMC(TreeHMC):
         if self._criterion == "boundary":
             return boundary_rate(threshold, self._adapter.step_size)
         return {"per_length": rate_per_length, "mean": mean_rate}[self._criterion](threshold)
+
+    def _learned(self, state: DynamicHMCState) -> dict[str, float]:
+        return self._thresholds.averages
 
     def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
         moved = super()._move(integrator, state, in_warmup)._replace(threshold=self._thresholds.threshold)

@@ -263,6 +263,10 @@ class BlockGibbsHMC(HierarchicalKernel):
     def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
         return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
 
+    def _learned(self, state: Any) -> dict[str, float]:
+        learns = not self._is_nuts and self._proposal.learns_length
+        return {"trajectory_length": state.trajectory_length} if learns else {}
+
     def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
         state = draw_precisions(state, integrator, self._conjugate)
         if self._is_nuts:

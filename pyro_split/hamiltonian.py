@@ -21,8 +21,10 @@ from pyro_split.kernel import SplitKernel
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.selection import Choice, Path, Visits
+from pyro_split.settling import settle
 from split_common.exploration import Exploration
 from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule
+from split_common.settling import Settled
 from split_common.values import name_of
 
 
@@ -82,6 +84,10 @@ class HamiltonianKernel(SplitKernel):
         settings, ends = self._settings, self._adapter.window_ends
         return Exploration.of(ends, self._warmup_steps, learns_length, settings.adapt_mass_matrix)
 
+    def _learned(self, state: Any) -> dict[str, float]:
+        """What warm-up learns besides step size and metric, by its field of :class:`split_common.settling.Settled`."""
+        return {}
+
     def _coordinates(self, z: Position) -> Position:
         """What the mass matrix adapts to."""
         return z
@@ -121,13 +127,14 @@ class HamiltonianKernel(SplitKernel):
             accept_prob=0.0,
             diverging=False,
             step_size=self._adapter.step_size,
+            settled=Settled(),
         )
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
         integrator = self._integrator(potential, self._kinetic(self._adapter.kinetic))
         state = self._move(integrator, state, self._t <= self._warmup_steps)
         self._adapter.update(self._t, state.accept_prob, state.z)
-        return state
+        return state._replace(settled=settle(state.settled, self._t, self._adapter, self._learned(state)))
 
     def _watch(self) -> None:
         warn_if_in_trouble(self._statistics["diverging"], self._statistics["energy"])

@@ -21,6 +21,7 @@ from pyro_split.splitting import ModelSplit
 from split_common.checks import check_none_summed_out
 from split_common.report import Report
 from split_common.row_independence import Verdict
+from split_common.settling import Settled, put_settled
 from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
@@ -92,6 +93,8 @@ def to_inference_data(
     found = _from_dict({name: group for name, group in groups.items() if group}, options)
     if verdict is not None:
         found["posterior"].attrs["split"] = str(verdict)
+    if "settled" in by_chain[0]:  # of a kernel that adapts
+        put_settled(found["sample_stats"], Settled(*zip(*(chain["settled"] for chain in by_chain), strict=True)))
     Report.of(found, type(mcmc.kernel).__name__).warn()
     return found
 

@@ -191,11 +191,12 @@ class SplitKernel(MCMCKernel):
         )
 
     def diagnostics(self) -> dict[str, Any]:
-        """Divergent draws, mean acceptance, and every statistic as a list with one entry per draw."""
-        diverging = self._statistics["diverging"]
+        """Divergent draws, mean acceptance, what warm-up settled on, and each statistic as a list over the draws."""
+        diverging, settled = self._statistics["diverging"], getattr(self._state, "settled", None)
         return {
             "divergences": [draw for draw, diverged in enumerate(diverging) if diverged],
             "acceptance rate": self._mean_accept_prob,
+            **({} if settled is None else {"settled": settled}),
             **{name: list(values) for name, values in self._statistics.items()},
         }
 
@@ -206,8 +207,8 @@ class SplitKernel(MCMCKernel):
             mcmc: the host's ``MCMC``, which has been run with this kernel.
 
         Returns:
-            Divergences, E-BFMI, limits that were reached, noise, acceptance, R-hat and effective draws, each with a
-            limit, and how the model divides.
+            Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
+            effective draws, each with a limit; how the model divides, and what warm-up settled on.
 
         Raises:
             TypeError: for a run of another package's kernel.

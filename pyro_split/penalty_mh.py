@@ -41,6 +41,7 @@ from pyro_split.minibatch_kernel import MinibatchKernel
 from pyro_split.noise import NoiseAdapter, NoiseState, warn_if_noisy
 from pyro_split.potential import SplitPotential
 from pyro_split.proposals import Forces, propose
+from pyro_split.settling import settle
 from pyro_split.trajectories import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
@@ -54,6 +55,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.settling import Settled
 from split_common.trajectory import STATISTICS
 
 
@@ -74,6 +76,7 @@ class PenaltyMHState(NamedTuple):
         tail_error: estimate, from its rows, of how far single rows may put the log-density off.
         rows_touched: rows read in this iteration.
         noise: what is remembered of the noise.
+        settled: what warm-up settled on, and how far it still moved.
     """
 
     z: Position
@@ -89,6 +92,7 @@ class PenaltyMHState(NamedTuple):
     tail_error: float
     rows_touched: int
     noise: NoiseState
+    settled: Settled
 
 
 def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool) -> float:
@@ -377,6 +381,7 @@ class PenaltyMH(MinibatchKernel):
             tail_error=0.0,
             rows_touched=0,
             noise=NoiseState(),
+            settled=Settled(),
         )
 
     def _propose(
@@ -413,6 +418,7 @@ class PenaltyMH(MinibatchKernel):
             noise=NoiseAdapter(settings.target_noise, batches, self._warmup_steps).update(
                 self._t, estimate, state.noise
             ),
+            settled=settle(state.settled, self._t, self._adapter),
         )
         warn_if_noisy(self._t - self._warmup_steps, moved.num_batches, moved.noise)
         return moved

@@ -41,6 +41,7 @@ from pyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
+from split_common.settling import Settled
 from split_common.trajectory import (
     BLOCK_STATISTICS,
     DEFAULT_LENGTHS,
@@ -74,6 +75,7 @@ class S3HMCState(NamedTuple):
     accept_prob: float
     diverging: bool
     step_size: float
+    settled: Settled
     weight_energy: float
     precision_energy: float
 

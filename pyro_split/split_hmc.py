@@ -40,6 +40,7 @@ from pyro_split.trajectories import (
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
 from split_common.schedule import Schedule, naive, randomised, symmetric
+from split_common.settling import Settled
 from split_common.trajectory import (
     SUBSET_PERMUTATIONS,
     Proposal,
@@ -63,6 +64,7 @@ class SplitHMCState(NamedTuple):
         accept_prob: acceptance probability of the last trajectory.
         diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
         step_size: step size of the last trajectory.
+        settled: what warm-up settled on, and how far it still moved.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
@@ -76,6 +78,7 @@ class SplitHMCState(NamedTuple):
     accept_prob: float
     diverging: bool
     step_size: float
+    settled: Settled
     trajectory_length: float
 
 
@@ -261,6 +264,9 @@ class SplitHMC(HamiltonianKernel):
 
     def _first_state(self, **common: Any) -> SplitHMCState:
         return first_state_of_lengths(**common)
+
+    def _learned(self, state: SplitHMCState) -> dict[str, float]:
+        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
     def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
         proposal = self._proposal.at(state.trajectory_length)

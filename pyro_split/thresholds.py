@@ -72,11 +72,13 @@ class ThresholdAdapter:
 
     Attributes:
         threshold: of the next trajectory.
+        averages: what dual averaging has averaged so far, if it adapts.
     """
 
     def __init__(self, threshold: float | None, warmup_steps: int, restarts: list[int], z: Position):
         self._adapts, self._warmup_steps, self._restarts = threshold is None, warmup_steps, restarts
         self.threshold = FIRST_THRESHOLD if threshold is None else threshold
+        self.averages: dict[str, float] = {}
         if self._adapts:
             self._start_window(_flat(z))
 
@@ -97,6 +99,7 @@ class ThresholdAdapter:
         error = TARGET_CHANGE - self._draws.change_of_slowest(before, after) if enough else 0.0
         self._averaging.step(min(error, 0.0) if at_limit else error)
         latest, average = self._averaging.get_state()
+        self.averages = {"threshold": math.exp(average)}
         settles = t in self._restarts or t == self._warmup_steps
         self.threshold = math.exp(average if settles else latest)
         if t in self._restarts:

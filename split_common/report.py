@@ -19,6 +19,7 @@ import numpy as np
 
 from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.penalty import TRUSTED_NOISE
+from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
 from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS
 
 MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
@@ -55,6 +56,7 @@ class Report(NamedTuple):
         title: kernel, chains and draws.
         verdict: how the model divides, and how that is known; empty for a run without a model.
         checks: everything that was looked at.
+        settled: the values that warm-up settled on; empty where nothing adapted, or where the run does not tell.
 
     Example:
         >>> fine = Check("divergences", 0.0, 0.0, True, "none of 400 draws diverged", "")
@@ -66,6 +68,7 @@ class Report(NamedTuple):
     title: str
     verdict: str
     checks: tuple[Check, ...]
+    settled: str = ""
 
     @classmethod
     def of(cls, run: Any, kernel: str) -> Report:
@@ -73,8 +76,10 @@ class Report(NamedTuple):
         draws = run["posterior"]
         num_chains, num_draws = int(draws.sizes["chain"]), int(draws.sizes["draw"])
         title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draws"
-        checks = (*_of_statistics(run["sample_stats"]), *_of_draws(draws))
-        return cls(title, draws.attrs.get("split", ""), checks)
+        statistics = run["sample_stats"]
+        settled = get_settled(statistics)
+        checks = (*_of_statistics(statistics), *_of_warmup(settled), *_of_draws(draws))
+        return cls(title, draws.attrs.get("split", ""), checks, settled.text)
 
     @property
     def trouble(self) -> list[Check]:
@@ -93,6 +98,8 @@ class Report(NamedTuple):
         lines = [self.title]
         if self.verdict:
             lines.append(f"  the model divides: {self.verdict}")
+        if self.settled:
+            lines.append(f"  warm-up settled on: {self.settled}")
         lines += [f"  TROUBLE: {check.seen}. {check.advice}" for check in self.trouble]
         return "\n".join(lines + [f"  fine: {check.seen}" for check in self.checks if check.is_fine])
 
@@ -189,6 +196,26 @@ def _step_sizes(by_chain: np.ndarray) -> Check:
     seen = f"the chains' step sizes differ by a factor of {ratio:.1f}"
     advice = "The adaptation had not settled, or chains are in different places: let warm-up be longer."
     return Check("step sizes", ratio, MOST_UNLIKE, ratio <= MOST_UNLIKE, seen, advice)
+
+
+def _of_warmup(settled: Settled) -> Iterator[Check]:
+    """How far what adapts still moved late in warm-up, of the chains in which that is known."""
+    if settled.metric_change.size:
+        factor = float(np.exp(settled.metric_change.max()))
+        seen = f"variances of the last window of warm-up differ from the metric's by a factor of {factor:.2g}"
+        advice = (
+            "The metric had not settled: chains arrived late, or move slowly, so that draws correlate more than they "
+            "need to. Let warm-up be longer, or reparametrise the model so that its scales differ less."
+        )
+        yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
+    for name in settled.of_values:
+        change = getattr(settled, f"{name}_change")
+        if change.size:
+            factor, words = float(np.exp(change.max())), name.replace("_", " ")
+            limit = THRESHOLD_LIMIT if name == "threshold" else VALUE_LIMIT
+            seen = f"the {words} moved by a factor of {factor:.2g} in the last window of warm-up"
+            advice = f"The {words} had not settled: let warm-up be longer."
+            yield Check(f"settled {words}", factor, limit, factor <= limit, seen, advice)
 
 
 def _of_draws(draws: Any) -> Iterator[Check]:

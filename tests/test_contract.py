@@ -92,6 +92,7 @@ def test_runs_and_tells(lib, entry):
     idata = lib.split.to_inference_data(mcmc)
     np.testing.assert_allclose(np.asarray(idata.observed_data["y"]), lib.to_numpy(problem.args[1]))
     assert {"lp", "acceptance_rate", "diverging", "n_steps", *entry.statistics} <= set(idata.sample_stats)
+    assert ("settled_step_size" in idata.sample_stats.attrs) == entry.adapts
     assert lib.predictive(problem.model, mcmc, problem.args[0])["y"].shape == (20, kernels.NUM_ROWS)
     assert f"{entry.name}(" in repr(kernel)
     assert "num_subsets=2" in repr(kernel)

@@ -32,7 +32,7 @@ LAYERS = [
         "minibatch_kernel",
         "inference_data",
     },
-    {"noise"},
+    {"noise", "settling"},
     {"proposals", "estimates"},
     {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
     {"integrators", "kinetic", "hierarchy", "conjugacy", "control_variates", "minibatches"},

@@ -1,0 +1,137 @@
+r"""What warm-up settled on, and how far it still moved at its end.
+
+What has settled comes out nearly the same when it is asked again. So what adapts is compared with itself in the last
+window of warm-up, on the scale of logarithms, and what is kept are a few numbers for each chain:
+
+* The metric, with what the draws of the last window, which have it, would make of it: the root mean square over the
+  components of :math:`\log(v' / v)`, v the diagonal of the inverse mass matrix and v' the variances of those draws,
+  shrunk as v is. Of e and e' effective draws, each log has a standard error of about :math:`\sqrt{2/e + 2/e'}`, which
+  is 0.24 for windows of 100 and 50 independent draws; a steady drift through both makes it log 4. The estimator is the
+  host's, which has nothing else to do in that window. (The metric of the window before would not do: chains often
+  arrive in the last window but one, and then it is wrong by any factor where the one that is used is right.)
+* The averaged step size of the host's dual averaging, the length that trajectories have been learned to have, and the
+  averaged threshold of XHMC: at the end of warm-up, with what they were in the middle of the window.
+
+The last window has 50 iterations after a warm-up of 150 or more. Dual averaging begins it at ten times the step size
+that was found, which its average forgets in some ten iterations; a shorter window leaves nothing to compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LEAST_WINDOW = 40  # iterations of the last window, of which half are over when it is first looked at
+# Factors from where on it is trouble, by NumPyro's SymmetricSplitHMC on targets of benchmarks/arrival.py, four chains
+# each. Where chains had arrived before the window that made the metric, it was off by 1.1 to 2.7 (warm-up of 300, or of
+# 150 on the easier ones); where they arrived within it by up to 11 (`wide_scales` after 300: good draws, longer
+# trajectories); where they had not arrived at the end, the worst chain's by hundreds and more (`narrow`).
+# Step sizes of the first moved by up to 1.3, lengths by up to 1.4; of the last by up to 2.9 and 1.4. A threshold acts
+# through the number of doublings, and where all trajectories are short anyway, any will do: it may wander.
+METRIC_LIMIT, VALUE_LIMIT, THRESHOLD_LIMIT = 30.0, 2.0, 10.0
+PREFIX = "settled_"  # of the attributes that carry the numbers in ArviZ's format
+
+
+class Settled(NamedTuple):
+    """What warm-up settled on, and how far it still moved; NaN for what does not adapt, or was not seen to move.
+
+    Numbers of one chain, or of several, with a leading axis. In the last window of warm-up the first of each pair is
+    what it was in the middle.
+
+    Attributes:
+        metric_change: root mean square of the logs of variances in the last window over those of the metric.
+        step_size: averaged step size.
+        step_size_change: absolute log of its ratio to what it was in the middle of the last window.
+        trajectory_length: longest length of a trajectory, where it is learned.
+        trajectory_length_change: likewise.
+        threshold: of exhaustion, where it adapts.
+        threshold_change: likewise.
+
+    Example:
+        >>> Settled(step_size=0.2).step_size, Settled().step_size
+        (0.2, nan)
+    """
+
+    metric_change: Any = math.nan
+    step_size: Any = math.nan
+    step_size_change: Any = math.nan
+    trajectory_length: Any = math.nan
+    trajectory_length_change: Any = math.nan
+    threshold: Any = math.nan
+    threshold_change: Any = math.nan
+
+    @property
+    def of_values(self) -> tuple[str, ...]:
+        """The fields that are no changes."""
+        return tuple(name for name in self._fields if not name.endswith("_change"))
+
+    @property
+    def text(self) -> str:
+        """The values of all chains, in words."""
+        known = {name: np.asarray(getattr(self, name)) for name in self.of_values if np.size(getattr(self, name))}
+        return ", ".join(f"{name.replace('_', ' ')} {_range(values)}" for name, values in known.items())
+
+
+class LastWindow(NamedTuple):
+    """The last window of warm-up, in iterations that are over.
+
+    Attributes:
+        start: when it begins.
+        middle: when half of it is over; 0 where it is too short to tell what still moves.
+        end: when warm-up is over.
+        num_of_metric: how many draws the metric is made of; 0 where it does not adapt, or where nothing can be told.
+
+    Example:
+        >>> LastWindow.of([75, 100, 150, 250, 300], 300, adapts_metric=True)
+        LastWindow(start=250, middle=275, end=300, num_of_metric=100)
+        >>> LastWindow.of([3, 18, 20], 20, adapts_metric=True)
+        LastWindow(start=18, middle=0, end=20, num_of_metric=0)
+    """
+
+    start: int
+    middle: int
+    end: int
+    num_of_metric: int
+
+    @classmethod
+    def of(cls, window_ends: Sequence[int], num_warmup: int, adapts_metric: bool) -> LastWindow:
+        """That of a warm-up.
+
+        Args:
+            window_ends: how many iterations are over at the end of each of the host's windows.
+            num_warmup: number of warm-up iterations.
+            adapts_metric: whether the metric adapts in the windows between the first and the last.
+        """
+        start = window_ends[-2] if len(window_ends) > 1 else 0
+        if num_warmup - start < LEAST_WINDOW:
+            return cls(start, 0, num_warmup, 0)
+        is_known = adapts_metric and len(window_ends) > 2
+        return cls(start, (start + num_warmup) // 2, num_warmup, start - window_ends[-3] if is_known else 0)
+
+
+def shrunk(variances: Any, num_draws: int) -> Any:
+    """Variances as Stan and both hosts shrink those that are estimated from so many draws."""
+    return (num_draws * variances + 5e-3) / (num_draws + 5)
+
+
+def put_settled(statistics: Any, settled: Settled) -> None:
+    """Write the numbers of a run's chains into the attributes of its statistics, in ArviZ's format."""
+    for name, by_chain in settled._asdict().items():
+        values = [float(x) for x in np.atleast_1d(by_chain)]
+        if not all(map(math.isnan, values)):
+            statistics.attrs[PREFIX + name] = values
+
+
+def get_settled(statistics: Any) -> Settled:
+    """Read them; each field has an entry for each chain, or, where a run says nothing of it, is empty."""
+    found = {name: np.atleast_1d(statistics.attrs.get(PREFIX + name, [])) for name in Settled._fields}
+    return Settled(**{name: values[~np.isnan(values.astype(float))] for name, values in found.items()})
+
+
+def _range(values: np.ndarray) -> str:
+    """The least and the largest, or the one number that both are when shown."""
+    least, largest = (f"{float(x):.3g}" for x in (values.min(), values.max()))
+    return least if least == largest else f"{least} to {largest}"
