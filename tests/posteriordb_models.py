@@ -1,12 +1,14 @@
-"""Eight posteriors of posteriordb, each written once for both packages from its Stan definition.
+"""Twelve posteriors of posteriordb, each written once for both packages from its Stan definition.
 
-Data and reference moments are in ``data/posteriordb``. Three things differ from the Stan programs, none of them in
+Data and reference moments are in ``data/posteriordb``; those of ``diamonds``, which are large, are looked for in
+``posteriordb`` under the directory that SPLIT_MCMC_DATA names. ``garch11`` and ``lotka_volterra`` cannot be divided:
+each row rests on those before it. Three things differ from the Stan programs, none of them in
 the posterior:
 
 * rows are prepared outside the model (logarithms, lags, products), so that they can be divided;
-* in the regressions but ``ar_k``, of coefficients b, w = R b is sampled, with X = QR the design matrix and the columns
-  of Q of squared length N. A flat prior stays flat under a linear map and a normal one normal, so the draws of
-  b = R⁻¹ w follow the same posterior, and w is nearly uncorrelated;
+* in the regressions but ``ar_k`` and ``diamonds``, of coefficients b, w = R b is sampled, with X = QR the design matrix
+  and the columns of Q of squared length N. A flat prior stays flat under a linear map and a normal one normal, so the
+  draws of b = R⁻¹ w follow the same posterior, and w is nearly uncorrelated;
 * in them w is sampled about its least-squares estimate and in units of the residuals' standard deviation.
   XHMC looks at zᵀp, which swings the wider the further z is from 0 for its scale: a hundred standard deviations
   off, its trees grow far longer than needed.
@@ -22,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from split_common.datasets import data_directory
 
 DATA = Path(__file__).parent / "data" / "posteriordb"
 Draws = dict[str, np.ndarray]
@@ -138,6 +142,131 @@ def eight_schools_noncentered() -> Posterior:
     return Posterior(build, (data["y"], data["sigma"]), parameters, reference)
 
 
+def diamonds() -> Posterior:
+    """diamonds: log price of 5,000 diamonds on 24 columns, centred; b ~ N(0, 1), Intercept ~ t(3, 8, 10), sigma t⁺."""
+    data, reference = _load("diamonds-diamonds")
+    X = data["X"][:, 1:] - data["X"][:, 1:].mean(0)
+
+    def build(lib):
+        def model(X, y):
+            b = lib.ppl.sample("b", lib.dist.Normal(lib.array(np.zeros(24)), 1.0).to_event(1))
+            three, ten = lib.array(3.0), lib.array(10.0)
+            intercept = lib.ppl.sample("Intercept", lib.dist.StudentT(three, lib.array(8.0), ten))
+            sigma = lib.ppl.sample("sigma", lib.dist.HalfNormal(ten).mask(False))
+            lib.ppl.factor("sigma_prior", lib.dist.StudentT(three, 0.0, ten).log_prob(sigma))
+            with lib.ppl.plate("data", y.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(intercept + X @ b, sigma), obs=y)
+
+        return model
+
+    def parameters(draws):
+        return {"Intercept": draws["Intercept"], "sigma": draws["sigma"], **_numbered("b", draws["b"])}
+
+    return Posterior(build, (X, data["Y"]), parameters, reference)
+
+
+def low_dim_gauss_mix() -> Posterior:
+    """low_dim_gauss_mix: 1,000 draws of two normals; ordered mu ~ N(0, 2), sigma ~ N⁺(0, 2), theta ~ Beta(5, 5)."""
+    data, reference = _load("low_dim_gauss_mix-low_dim_gauss_mix")
+
+    def build(lib):
+        def model(y):
+            two = lib.array(2.0)
+            first = lib.ppl.sample("first", lib.dist.Normal(lib.array(0.0), two))
+            gap = lib.ppl.sample("gap", lib.dist.HalfNormal(lib.array(1.0)).mask(False))
+            lib.ppl.factor("second_prior", lib.dist.Normal(lib.array(0.0), two).log_prob(first + gap))
+            sigma = lib.ppl.sample("sigma", lib.dist.HalfNormal(lib.array([2.0, 2.0])).to_event(1))
+            theta = lib.ppl.sample("theta", lib.dist.Beta(lib.array(5.0), lib.array(5.0)))
+            weights = lib.dist.Categorical(probs=lib.np.stack([theta, 1 - theta]))
+            parts = lib.dist.Normal(lib.np.stack([first, first + gap]), sigma)
+            with lib.ppl.plate("data", y.shape[0]):
+                lib.ppl.sample("y", lib.dist.MixtureSameFamily(weights, parts), obs=y)
+
+        return model
+
+    def parameters(draws):
+        mu = np.stack([draws["first"], draws["first"] + draws["gap"]], -1)
+        return {"theta": draws["theta"], **_numbered("mu", mu), **_numbered("sigma", draws["sigma"])}
+
+    return Posterior(build, (data["y"],), parameters, reference)
+
+
+def garch11() -> Posterior:
+    """garch: 200 returns whose variance rests on the last one; everything flat, alpha1 + beta1 < 1."""
+    data, reference = _load("garch-garch11")
+    lag = np.subtract.outer(np.arange(199.0), np.arange(199.0))
+
+    def build(lib):
+        def model(y):
+            mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0).mask(False))
+            alpha0 = lib.ppl.sample("alpha0", lib.dist.HalfNormal(lib.array(1.0)).mask(False))
+            alpha1 = lib.ppl.sample("alpha1", lib.dist.Uniform(lib.array(0.0), 1.0))
+            share = lib.ppl.sample("share", lib.dist.Uniform(lib.array(0.0), 1.0))
+            lib.ppl.factor("flat_beta1", lib.np.log(1 - alpha1))
+            # variance t is beta1^t sigma1² + the sum over s < t of beta1^(t-1-s) (alpha0 + alpha1 (y_s - mu)²)
+            log_beta1 = lib.np.log(share) + lib.np.log(1 - alpha1)
+            decay = lib.np.exp(log_beta1 * lib.array(np.maximum(lag, 0.0))) * lib.array((lag >= 0) * 1.0)
+            first = data["sigma1"] ** 2 * lib.np.exp(log_beta1 * lib.array(np.arange(1.0, 200.0)))
+            later = first + decay @ (alpha0 + alpha1 * (y[:-1] - mu) ** 2)
+            variance = lib.np.concatenate([lib.array([float(data["sigma1"] ** 2)]), later])
+            with lib.ppl.plate("data", 200):
+                lib.ppl.sample("y", lib.dist.Normal(mu, lib.np.sqrt(variance)), obs=y)
+
+        return model
+
+    def parameters(draws):
+        beta1 = draws["share"] * (1 - draws["alpha1"])
+        return {"beta1": beta1, **{name: draws[name] for name in ("mu", "alpha0", "alpha1")}}
+
+    return Posterior(build, (data["y"],), parameters, reference)
+
+
+def lotka_volterra() -> Posterior:
+    """hudson_lynx_hare: pelts of hares and lynxes over 20 years by the Lotka-Volterra equations; NumPyro only.
+
+    Runge-Kutta steps of a tenth of a year take Pyro's eager operations a fifth of a second a gradient.
+    """
+    data, reference = _load("hudson_lynx_hare-lotka_volterra")
+
+    def build(lib):
+        from jax import lax
+
+        def model(y, y_init):
+            theta = lib.ppl.sample(
+                "theta",
+                lib.dist.TruncatedNormal(
+                    lib.array([1.0, 0.05, 1.0, 0.05]), lib.array([0.5, 0.05, 0.5, 0.05]), low=0.0
+                ).to_event(1),
+            )
+            z_init = lib.ppl.sample("z_init", lib.dist.LogNormal(np.log(10.0) * lib.np.ones(2), 1.0).to_event(1))
+            sigma = lib.ppl.sample("sigma", lib.dist.LogNormal(-lib.np.ones(2), 1.0).to_event(1))
+
+            def rate(z):
+                return lib.np.stack([(theta[0] - theta[1] * z[1]) * z[0], (theta[3] * z[0] - theta[2]) * z[1]])
+
+            def step(z, _):
+                k1 = rate(z)
+                k2 = rate(z + 0.05 * k1)
+                k3 = rate(z + 0.05 * k2)
+                return z + 0.1 / 6 * (k1 + 2 * k2 + 2 * k3 + rate(z + 0.1 * k3)), None
+
+            def year(z, _):
+                z = lax.scan(step, z, None, length=10)[0]
+                return z, z
+
+            z = lax.scan(year, z_init, None, length=20)[1]
+            lib.ppl.sample("y_init", lib.dist.LogNormal(lib.np.log(z_init), sigma).to_event(1), obs=y_init)
+            with lib.ppl.plate("data", 20):
+                lib.ppl.sample("y", lib.dist.LogNormal(lib.np.log(z), sigma).to_event(1), obs=y)
+
+        return model
+
+    def parameters(draws):
+        return {k: v for name in ("theta", "z_init", "sigma") for k, v in _numbered(name, draws[name]).items()}
+
+    return Posterior(build, (data["y"], data["y_init"]), parameters, reference)
+
+
 def _regression(
     X: np.ndarray,
     y: np.ndarray,
@@ -189,5 +318,8 @@ def _numbered(name: str, draws: np.ndarray) -> Draws:
 
 
 def _load(name: str) -> tuple[dict[str, np.ndarray], dict[str, dict[str, float]]]:
-    content = json.loads((DATA / f"{name}.json").read_text())
+    path = DATA / f"{name}.json"
+    if not path.exists():
+        path = data_directory() / "posteriordb" / f"{name}.json"
+    content = json.loads(path.read_text())
     return {key: np.asarray(value, dtype=float) for key, value in content["data"].items()}, content["reference"]

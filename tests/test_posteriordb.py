@@ -25,6 +25,8 @@ NUMS_SUBSETS = {
     "logearn_interaction_z": 3,
     "nes": 5,
     "blr": 3,
+    "low_dim_gauss_mix": 4,
+    "garch11": 1,
 }
 # no search for a first step size, which takes as long to compile as sampling
 OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False, "target_accept_prob": 0.9}
