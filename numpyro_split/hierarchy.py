@@ -137,6 +137,13 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = jnp.log(jnp.maximum(0.0, -jnp.expm1(log_variances[name] - 2 * log_scale)))
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
+    def constant(self, where: jax.Array) -> HierarchicalKinetic:
+        """With a mass of weights that follows no precision, ρ = 1 everywhere, where ``where`` is true."""
+        return self._replace(
+            log_variances={name: jnp.where(where, -jnp.inf, x) for name, x in self.log_variances.items()},
+            log_data_shares={name: jnp.where(where, 0.0, x) for name, x in self.log_data_shares.items()},
+        )
+
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
         return self._replace(scales=self.mass_scales(z))
@@ -177,6 +184,11 @@ class HierarchicalKinetic(NamedTuple):
             noise = random.normal(random.fold_in(key_precisions, i), z[name].shape, z[name].dtype)
             p[name] = jnp.sqrt(like(mass, noise)) * noise
         return {name: p[name] for name in z}
+
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum at ``z`` was made from."""
+        of_precisions = {name: p[name] / like(np.sqrt(mass), p[name]) for name, mass in self.hierarchy.masses.items()}
+        return {**self.adapted.unscale(z, self.scaled(z, p)), **of_precisions}
 
     def energy(self, z: Position, p: Position) -> jax.Array:
         """K, without the constant part of ½ log|G|."""

@@ -57,8 +57,8 @@ class EuclideanKinetic(NamedTuple):
         """M⁻¹p."""
         return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
 
-    def unscale(self, p: Position) -> Position:
-        """The standard normal that a momentum was made from."""
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum was made from; the position does not matter."""
         return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
