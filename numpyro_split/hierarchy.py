@@ -137,11 +137,20 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = jnp.log(jnp.maximum(0.0, -jnp.expm1(log_variances[name] - 2 * log_scale)))
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
-    def constant(self, where: jax.Array) -> HierarchicalKinetic:
-        """With a mass of weights that follows no precision, ρ = 1 everywhere, where ``where`` is true."""
-        return self._replace(
-            log_variances={name: jnp.where(where, -jnp.inf, x) for name, x in self.log_variances.items()},
-            log_data_shares={name: jnp.where(where, 0.0, x) for name, x in self.log_data_shares.items()},
+    def constant(self) -> EuclideanKinetic:
+        """That of V and c, whatever the precisions: the mass of weights does not follow them."""
+        sites, adapted = tuple(sorted(self.hierarchy.shapes)), self.adapted
+
+        def joined(matrix: Any, power: float) -> dict[tuple[str, ...], jax.Array]:
+            blocks = matrix if isinstance(matrix, dict) else {sites: matrix}
+            some = next(iter(blocks.values()))
+            masses = self.hierarchy.masses.items()
+            return {**blocks, **{(name,): like(mass.ravel() ** power, some) for name, mass in masses}}
+
+        return EuclideanKinetic(
+            joined(adapted.inverse_mass_matrix, -1),
+            joined(adapted.mass_matrix_sqrt, 0.5),
+            joined(adapted.mass_matrix_sqrt_inv, -0.5),
         )
 
     def at(self, z: Position) -> HierarchicalKinetic:

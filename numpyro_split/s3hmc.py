@@ -16,8 +16,8 @@ Where no length is given, a trajectory's is uniform between 0 and one that warm-
 (:mod:`split_common.exploration`): fixed before the first draw, so resting on no state. Trees compare momenta of
 different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run is how
 far it goes in units of the scales where it goes, and a run turns back where one of its ends moves against that.
-Until the last metric is there, the mass of the weights is constant in trees, V⁻¹: far from the posterior, weights that
-are as slow as their prior is narrow keep their precision large.
+Until the last metric is there, trees are of plain leapfrog steps with the constant mass of V and c: far from the
+posterior, weights that are as slow as their prior is narrow keep their precision large.
 
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
 adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
@@ -47,6 +47,7 @@ from numpyro_split.exploration import explored
 from numpyro_split.health import Health
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import HierarchicalKinetic
+from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import Warmup
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
@@ -272,9 +273,14 @@ class S3HMC(HierarchicalKernel):
             weight_energy = jnp.sum(moved.energies.value[1:]) + integrator.kinetic.weight_energy(moved.z, p)
             return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
 
-        exploration = self._exploration(self._proposal.learns_length)
-        kinetic = integrator.kinetic.constant(state.i < exploration.num_before)
-        moved = explored(state, self._integrator(integrator.potential, kinetic), exploration, move)
+        learns_length = self._proposal.learns_length
+        exploration = self._exploration(learns_length)
+
+        def move_later(state: S3HMCState) -> S3HMCState:
+            return explored(state, integrator, exploration, move) if learns_length else move(state)
+
+        plain = Integrator(self._rows, integrator.potential, integrator.kinetic.constant())
+        moved = explored(state, plain, exploration.before, move_later)
         if not self._settings.adapt_mass_matrix:
             return moved
         return moved._replace(precision_mean=state.precision_mean.update(state.i, moved.z, self._num_warmup))

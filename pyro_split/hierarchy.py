@@ -137,12 +137,10 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = (-(log_variances[name] - 2 * log_scale).expm1()).clamp(min=0.0).log()
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
-    def constant(self) -> HierarchicalKinetic:
-        """With a mass of weights that follows no precision, ρ = 1 everywhere."""
-        return self._replace(
-            log_variances={name: torch.full_like(x, -torch.inf) for name, x in self.log_variances.items()},
-            log_data_shares={name: torch.zeros_like(x) for name, x in self.log_data_shares.items()},
-        )
+    def constant(self) -> EuclideanKinetic:
+        """That of V and c, whatever the precisions: the mass of weights does not follow them."""
+        of_precisions = {(name,): (1 / mass).reshape(-1) for name, mass in self.hierarchy.mass.items()}
+        return EuclideanKinetic.of_inverse({**self.adapted.mass_matrix.inverse_mass_matrix, **of_precisions})
 
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""

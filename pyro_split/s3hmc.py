@@ -16,8 +16,8 @@ Where no length is given, a trajectory's is uniform between 0 and one that warm-
 (:mod:`split_common.exploration`): fixed before the first draw, so resting on no state. Trees compare momenta of
 different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run is how
 far it goes in units of the scales where it goes, and a run turns back where one of its ends moves against that.
-Until the last metric is there, the mass of the weights is constant in trees, V⁻¹: far from the posterior, weights that
-are as slow as their prior is narrow keep their precision large.
+Until the last metric is there, trees are of plain leapfrog steps with the constant mass of V and c: far from the
+posterior, weights that are as slow as their prior is narrow keep their precision large.
 
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
 adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
@@ -43,6 +43,7 @@ from pyro_split.densities import Position
 from pyro_split.exploration import explored
 from pyro_split.hierarchical import HierarchicalKernel
 from pyro_split.hierarchy import HierarchicalKinetic
+from pyro_split.integrators import Integrator
 from pyro_split.kinetic import EuclideanKinetic
 from pyro_split.potential import SplitPotential
 from pyro_split.split_hmc import transition, warn_if_cut_short
@@ -251,8 +252,9 @@ class S3HMC(HierarchicalKernel):
             return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
 
         exploration = self._exploration(self._proposal.learns_length)
-        kinetic = integrator.kinetic.constant() if self._t <= exploration.num_before else integrator.kinetic
-        explorer = self._integrator(integrator.potential, kinetic)
+        explorer: Integrator = integrator
+        if self._t <= exploration.before.num_trees:
+            explorer = Integrator(self._rows, integrator.potential, integrator.kinetic.constant())
         moved = explored(state, explorer, self._adapter, exploration, self._t, move)
         if self._settings.adapt_mass_matrix:
             self._precision_mean.update(self._t, moved.z, self._adapter.window_ends)
