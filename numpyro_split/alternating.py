@@ -77,7 +77,10 @@ class AlternatingIntegrator(Integrator):
 
     def _move_weights(self, state: IntegratorState, time: jax.Array, order: jax.Array) -> IntegratorState:
         integrator = Integrator(self.schedule, self.potential, self.kinetic.at(state.z))
-        end = fixed_length(integrator, state, time / self._weight_steps, self._weight_steps, order)
+        h = time / self._weight_steps
+        end = integrator.step(state, h, order)  # outside of the loop, for a state of a tree keeps no energies
+        if self._weight_steps > 1:
+            end = fixed_length(integrator, end, h, self._weight_steps - 1, order)
         # the kicks go to every site; the precisions stand still, and their momenta are as they were
         return end._replace(p={**end.p, **self.kinetic.hierarchy.of_precisions(state.p)})
 

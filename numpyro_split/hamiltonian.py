@@ -196,9 +196,8 @@ class HamiltonianKernel(SplitKernel):
 
 
 def draw_path(state: Any, integrator: Integrator, rng_key: jax.Array) -> Path:
-    """A path from the state with a momentum drawn from N(0, M), at the state's step size and metric."""
+    """A path from the state with a momentum drawn from exp(-K), at the state's step size and metric."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
-    assert isinstance(kinetic, EuclideanKinetic)  # the rules of trees compare momenta of different positions
     start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.force, state.energies)
     return Path(integrator, kinetic.unscale, state.adapt_state.step_size, order, start, state.energies)
 

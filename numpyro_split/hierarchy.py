@@ -137,6 +137,22 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = jnp.log(jnp.maximum(0.0, -jnp.expm1(log_variances[name] - 2 * log_scale)))
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
+    def constant(self) -> EuclideanKinetic:
+        """That of V and c, whatever the precisions: the mass of weights does not follow them."""
+        sites, adapted = tuple(sorted(self.hierarchy.shapes)), self.adapted
+
+        def joined(matrix: Any, power: float) -> dict[tuple[str, ...], jax.Array]:
+            blocks = matrix if isinstance(matrix, dict) else {sites: matrix}
+            some = next(iter(blocks.values()))
+            masses = self.hierarchy.masses.items()
+            return {**blocks, **{(name,): like(mass.ravel() ** power, some) for name, mass in masses}}
+
+        return EuclideanKinetic(
+            joined(adapted.inverse_mass_matrix, -1),
+            joined(adapted.mass_matrix_sqrt, 0.5),
+            joined(adapted.mass_matrix_sqrt_inv, -0.5),
+        )
+
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
         return self._replace(scales=self.mass_scales(z))
@@ -177,6 +193,11 @@ class HierarchicalKinetic(NamedTuple):
             noise = random.normal(random.fold_in(key_precisions, i), z[name].shape, z[name].dtype)
             p[name] = jnp.sqrt(like(mass, noise)) * noise
         return {name: p[name] for name in z}
+
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum at ``z`` was made from."""
+        of_precisions = {name: p[name] / like(np.sqrt(mass), p[name]) for name, mass in self.hierarchy.masses.items()}
+        return {**self.adapted.unscale(z, self.scaled(z, p)), **of_precisions}
 
     def energy(self, z: Position, p: Position) -> jax.Array:
         """K, without the constant part of ½ log|G|."""

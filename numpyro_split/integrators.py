@@ -56,6 +56,10 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum at ``z`` was made from."""
+        ...
+
     def energy(self, z: Position, p: Position) -> jax.Array:
         """The kinetic energy."""
         ...

@@ -40,8 +40,9 @@ class EuclideanKinetic(NamedTuple):
 
     @classmethod
     def of_inverse(cls, inverse_mass_matrix: Any) -> EuclideanKinetic:
-        """That of an inverse mass matrix, able to draw momenta."""
-        return cls(inverse_mass_matrix, jax.tree.map(_sqrt_of_inverse, inverse_mass_matrix))
+        """That of an inverse mass matrix, able to draw and to unscale momenta."""
+        sqrt, sqrt_inv = (jax.tree.map(f, inverse_mass_matrix) for f in (_sqrt_of_inverse, _inverse_of_sqrt))
+        return cls(inverse_mass_matrix, sqrt, sqrt_inv)
 
     def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
         """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
@@ -57,8 +58,8 @@ class EuclideanKinetic(NamedTuple):
         """M⁻¹p."""
         return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
 
-    def unscale(self, p: Position) -> Position:
-        """The standard normal that a momentum was made from."""
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum was made from; the position does not matter."""
         return self._with_held(p, euclidean_kinetic_energy._kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
@@ -86,6 +87,11 @@ def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Arra
     speed = velocity(jax.tree.map(jnp.add, new, old))
     products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
     return compensated_total(jax.tree.leaves(products)).value
+
+
+def _inverse_of_sqrt(inverse: jax.Array) -> jax.Array:
+    """The inverse of that square root of the mass matrix."""
+    return jnp.sqrt(inverse) if inverse.ndim == 1 else jnp.linalg.cholesky(inverse).T
 
 
 def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:

@@ -12,6 +12,13 @@ to it (:mod:`numpyro_split.hierarchy`), c is the Fisher information of the weigh
 Q weights, plus α - 1 under a gamma prior. The log determinant is what lets the two blocks exchange energy; without it,
 or with H written as the sum of the paper's H_τ and H_ω, which share terms, the target is missed.
 
+Where no length is given, a trajectory's is uniform between 0 and one that warm-up learns from trees
+(:mod:`split_common.exploration`): fixed before the first draw, so resting on no state. Trees compare momenta of
+different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run is how
+far it goes in units of the scales where it goes, and a run turns back where one of its ends moves against that.
+Until the last metric is there, trees are of plain leapfrog steps with the constant mass of V and c: far from the
+posterior, weights that are as slow as their prior is narrow keep their precision large.
+
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
 adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
 likelihood can be in the second block, with the Fisher information N/2 (``output_precision``), at that price.
@@ -36,20 +43,22 @@ from numpyro_split.alternating import AlternatingIntegrator
 from numpyro_split.content import DataDigest, resumable
 from numpyro_split.densities import Position
 from numpyro_split.energies import Compensated
+from numpyro_split.exploration import explored
 from numpyro_split.health import Health
 from numpyro_split.hierarchical import HierarchicalKernel
 from numpyro_split.hierarchy import HierarchicalKinetic
+from numpyro_split.integrators import Integrator
 from numpyro_split.kernel import Warmup
 from numpyro_split.kinetic import EuclideanKinetic
 from numpyro_split.potential import SplitPotential
 from numpyro_split.split_hmc import transition, warn_if_cut_short
 from split_common.checks import check_positive_int
+from split_common.exploration import FIRST_LENGTH
 from split_common.mass import mass_blocks
 from split_common.schedule import Schedule, check_schedule, palindromic_schedule
 from split_common.settling import Settled
 from split_common.trajectory import (
     BLOCK_STATISTICS,
-    DEFAULT_LENGTHS,
     MAX_COUNT,
     STATISTICS,
     Proposal,
@@ -68,8 +77,9 @@ class S3HMCState(NamedTuple):
         weight_energy: the first block's part of ``energy``: minus the log-likelihood, plus the kinetic energy of
             everything but the precisions.
         precision_energy: the second block's: the rest of ``energy``, minus the log-prior, ½ log|G| and the kinetic
-            energy of the precisions.
+            energy of the precisions. Both are 0 while warm-up moves by trees.
         precision_mean: of the unconstrained precisions, in the window that the mass matrix was adapted in.
+        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
     """
 
     i: jax.Array
@@ -93,6 +103,7 @@ class S3HMCState(NamedTuple):
     weight_energy: jax.Array
     precision_energy: jax.Array
     precision_mean: WindowMean
+    trajectory_length: jax.Array
 
 
 class S3HMC(HierarchicalKernel):
@@ -113,7 +124,9 @@ class S3HMC(HierarchicalKernel):
             adapted mass.
         step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory. Neither given: drawn uniformly from π/4 to 3π/4 for each.
+        trajectory_length: fixed length of a trajectory. Neither given: warm-up moves by trees that double until they
+            turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then drawn uniformly
+            between 0 and it (:mod:`split_common.exploration`).
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
         weight_steps: steps of the weights in each half of a step.
@@ -194,8 +207,6 @@ class S3HMC(HierarchicalKernel):
         schedule: str | Callable[[int], Schedule] = "symmetric",
     ):
         num_steps, length = resolve_length(num_steps, trajectory_length)
-        if num_steps is None and length is None:
-            length = DEFAULT_LENGTHS
         jitter = resolve_step_size_jitter(step_size_jitter, num_steps)
         self._proposal = Proposal(num_steps, length, draws_order=False, step_size_jitter=jitter)
         self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
@@ -227,7 +238,7 @@ class S3HMC(HierarchicalKernel):
 
     def _watch(self, state: Any) -> None:
         super()._watch(state)
-        warn_if_cut_short(state, self._num_warmup, self._proposal)
+        warn_if_cut_short(state, self._num_warmup, self._proposal.at(jnp.max(state.trajectory_length)))
 
     def _schedule(self, num_subsets: int) -> Schedule:
         return palindromic_schedule(self._schedule_name, num_subsets)
@@ -250,15 +261,28 @@ class S3HMC(HierarchicalKernel):
 
     def _first_state(self, **common: Any) -> S3HMCState:
         mean = WindowMean.start(self._found.of_precisions(common["z"]))
-        return S3HMCState(**common, weight_energy=jnp.zeros(()), precision_energy=jnp.zeros(()), precision_mean=mean)
+        return S3HMCState(
+            **common,
+            weight_energy=jnp.zeros(()),
+            precision_energy=jnp.zeros(()),
+            precision_mean=mean,
+            trajectory_length=jnp.full((), FIRST_LENGTH),
+        )
 
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: jax.Array) -> S3HMCState:
-        moved, p = transition(state, integrator, self._proposal, in_warmup)
-        minus_log_likelihood = jnp.sum(moved.energies.value[1:])
-        weight_energy = minus_log_likelihood + integrator.kinetic.weight_energy(moved.z, p)
-        mean = state.precision_mean
-        if self._settings.adapt_mass_matrix:
-            mean = mean.update(state.i, moved.z, self._num_warmup)
-        return moved._replace(
-            weight_energy=weight_energy, precision_energy=moved.energy - weight_energy, precision_mean=mean
-        )
+        def move(state: S3HMCState) -> S3HMCState:
+            moved, p = transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)
+            weight_energy = jnp.sum(moved.energies.value[1:]) + integrator.kinetic.weight_energy(moved.z, p)
+            return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
+
+        learns_length = self._proposal.learns_length
+        exploration = self._exploration(learns_length)
+
+        def move_later(state: S3HMCState) -> S3HMCState:
+            return explored(state, integrator, exploration, move) if learns_length else move(state)
+
+        plain = Integrator(self._rows, integrator.potential, integrator.kinetic.constant())
+        moved = explored(state, plain, exploration.before, move_later)
+        if not self._settings.adapt_mass_matrix:
+            return moved
+        return moved._replace(precision_mean=state.precision_mean.update(state.i, moved.z, self._num_warmup))

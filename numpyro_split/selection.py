@@ -27,7 +27,7 @@ class Path(NamedTuple):
 
     Attributes:
         integrator: the schedule on the potential, with the metric.
-        unscale: from a momentum to M to the power of -½ times it, a dict like it.
+        unscale: from a position and a momentum there to M to the power of -½ times it, a dict like it.
         step_size: size of a step.
         order: which subset stands at each place of the schedule, shape (M,).
         start: where it starts.
@@ -35,7 +35,7 @@ class Path(NamedTuple):
     """
 
     integrator: Integrator
-    unscale: Callable[[Position], Position]
+    unscale: Callable[[Position, Position], Position]
     step_size: jax.Array
     order: jax.Array
     start: IntegratorState

@@ -39,7 +39,8 @@ from split_common.trajectory import Rule
 class Momenta(NamedTuple):
     """The momenta of a run.
 
-    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix; where it
+    depends on the position, each by that of its own.
 
     Attributes:
         rows: of the first state, of the last, and the sum of all, shape (3, D).
@@ -50,7 +51,7 @@ class Momenta(NamedTuple):
     @classmethod
     def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Momenta:
         """Those of one state."""
-        p = _flat(path.unscale(state.p), state.z)
+        p = _flat(path.unscale(state.z, state.p), state.z)
         return cls(jnp.stack([p, p, p]))
 
     def joined(self, second: Momenta) -> Momenta:
@@ -83,7 +84,7 @@ class Virial(NamedTuple):
     @classmethod
     def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Virial:
         """That of one state."""
-        z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.p)))
+        z, p, unscaled = (_flat(x, state.z) for x in (state.z, state.p, path.unscale(state.z, state.p)))
         rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, _flat(grad, state.z))
         return cls(jnp.dot(z, p), jnp.dot(z, p), log_weight, rate, jnp.ones((), jnp.result_type(int)))
 

@@ -157,9 +157,8 @@ class HamiltonianKernel(SplitKernel):
 
 
 def draw_path(state: Any, integrator: Integrator, adapter: Adapter) -> Path:
-    """A path from the state with a momentum drawn from N(0, M), at the adapter's step size and metric."""
+    """A path from the state with a momentum drawn from exp(-K), at the adapter's step size and metric."""
     order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
-    assert isinstance(kinetic, EuclideanKinetic)  # the rules of trees compare momenta of different positions
     start = integrator.known(state.z, kinetic.draw(state.z), state.force, state.energies)
     return Path(integrator, kinetic.unscale, adapter.step_size, order, start, state.energies)
 

@@ -137,6 +137,11 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = (-(log_variances[name] - 2 * log_scale).expm1()).clamp(min=0.0).log()
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
+    def constant(self) -> EuclideanKinetic:
+        """That of V and c, whatever the precisions: the mass of weights does not follow them."""
+        of_precisions = {(name,): (1 / mass).reshape(-1) for name, mass in self.hierarchy.mass.items()}
+        return EuclideanKinetic.of_inverse({**self.adapted.mass_matrix.inverse_mass_matrix, **of_precisions})
+
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""
         return self._replace(scales=self.mass_scales(z))
@@ -175,6 +180,11 @@ class HierarchicalKinetic(NamedTuple):
         for name, mass in self.hierarchy.mass.items():
             p[name] = mass.sqrt() * torch.randn_like(z[name])
         return {name: p[name] for name in z}
+
+    def unscale(self, z: Position, p: Position) -> Tensor:
+        """The standard normal that a momentum at ``z`` was made from, shape (D,)."""
+        of_precisions = [(p[name] / mass.sqrt()).reshape(-1) for name, mass in self.hierarchy.mass.items()]
+        return torch.cat([self.adapted.unscale(z, self.scaled(z, p)), *of_precisions])
 
     def energy(self, z: Position, p: Position) -> float:
         """K, without the constant part of ½ log|G|."""

@@ -52,6 +52,10 @@ class Kinetic(Protocol):
         """A momentum at ``z`` from exp(-kinetic energy)."""
         ...
 
+    def unscale(self, z: Position, p: Position) -> Tensor:
+        """The standard normal that a momentum at ``z`` was made from, shape (D,)."""
+        ...
+
     def energy(self, z: Position, p: Position) -> float:
         """The kinetic energy."""
         ...

@@ -48,8 +48,8 @@ class EuclideanKinetic(NamedTuple):
         """M⁻¹p."""
         return self._with_held(p, self.mass_matrix.kinetic_grad(self._moving(p)))
 
-    def unscale(self, p: Position) -> Tensor:
-        """The standard normal that a momentum was made from, shape (D,), block by block."""
+    def unscale(self, z: Position, p: Position) -> Tensor:
+        """The standard normal that a momentum was made from, (D,), block by block; the position does not matter."""
         return torch.cat(list(self.mass_matrix.unscale(self._moving(p)).values()))
 
     def draw(self, z: Position) -> Position:

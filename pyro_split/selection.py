@@ -24,7 +24,7 @@ class Path(NamedTuple):
 
     Attributes:
         integrator: the schedule on the potential, with the metric.
-        unscale: from a momentum to M to the power of -½ times it, shape (D,).
+        unscale: from a position and a momentum there to M to the power of -½ times it, shape (D,).
         step_size: size of a step.
         order: which subset stands at each place of the schedule, M numbers.
         start: where it starts.
@@ -32,7 +32,7 @@ class Path(NamedTuple):
     """
 
     integrator: Integrator
-    unscale: Callable[[Position], Tensor]
+    unscale: Callable[[Position, Position], Tensor]
     step_size: float
     order: Sequence[int]
     start: IntegratorState

@@ -37,7 +37,8 @@ from split_common.trajectory import Rule
 class Momenta(NamedTuple):
     """The momenta of a run.
 
-    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix.
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix; where it
+    depends on the position, each by that of its own.
 
     Attributes:
         rows: of the first state, of the last, and the sum of all, shape (3, D).
@@ -48,7 +49,7 @@ class Momenta(NamedTuple):
     @classmethod
     def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Momenta:
         """Those of one state."""
-        return cls(path.unscale(state.p).expand(3, -1))
+        return cls(path.unscale(state.z, state.p).expand(3, -1))
 
     def joined(self, second: Momenta) -> Momenta:
         """Those of this run and the one that follows it."""
@@ -79,7 +80,7 @@ class Virial(NamedTuple):
     @classmethod
     def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Virial:
         """That of one state."""
-        z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.unscale(state.p)
+        z, p, unscaled = _flat(state.z, state.z), _flat(state.p, state.z), path.unscale(state.z, state.p)
         rate = None if grad is None else float(torch.dot(unscaled, unscaled) - torch.dot(z, _flat(grad, state.z)))
         virial = float(torch.dot(z, p))
         return cls(virial, virial, log_weight, rate, 1)

@@ -40,6 +40,11 @@ class Exploration(NamedTuple):
     num_trees: int
     num_before: int
 
+    @property
+    def before(self) -> Exploration:
+        """Without the trees that lengths are learned from."""
+        return self._replace(num_trees=min(self))
+
     @classmethod
     def of(cls, window_ends: Sequence[int], num_warmup: int, learns_length: bool, adapts_metric: bool) -> Exploration:
         """Those of a warm-up.

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple, Protocol
 from split_common.checks import check_fraction, check_positive_float, check_positive_int
 from split_common.values import shown
 
-# Of S3HMC's trajectories, if their length is not given: a quarter turn on average, after which the end point of a
-# normal target forgets the start. A fixed length could be half a turn in a direction, which then only swaps z with -z.
-DEFAULT_LENGTHS = (math.pi / 4, 3 * math.pi / 4)
 # Of a fixed number of steps: at a step size that makes them a whole period the chain would stand still. A jitter of a
 # tenth (Lau 2018, 2.1) leaves it nearly so; one of a half does not.
 DEFAULT_JITTER = 0.5

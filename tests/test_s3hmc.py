@@ -491,6 +491,19 @@ def test_precisions_are_averaged_over_the_window_of_the_mass(lib, num_warmup, wi
     assert lib.window_mean(num_warmup) == pytest.approx(np.mean(window))
 
 
+def test_unscaled_momenta_have_the_kinetic_energy_as_half_their_square(lib):
+    """With Σ log ρ taken off, which a constant mass lacks; so trees compare standard normals."""
+    f = flow(lib, WITH_DATA)
+    x = f.start(2)
+    z, p = f.unpack(x[: f.dim]), f.unpack(x[f.dim :])
+    for kinetic, log_scales in ((f.kinetic, f.kinetic.log_mass_scales(z)), (f.kinetic.constant(), {})):
+        unscaled = kinetic.unscale(z, p)
+        parts = unscaled.values() if isinstance(unscaled, dict) else [unscaled]
+        half_square = 0.5 * sum(float((part**2).sum()) for part in parts)
+        determinant = sum(float(x.sum()) for x in log_scales.values())
+        assert float(kinetic.energy(z, p)) == pytest.approx(half_square - determinant, rel=1e-10)
+
+
 def test_momenta_have_the_covariance_of_their_energy(lib):
     """Whitened by it they are standard normal: 15 means, 120 second moments; |z| < 4.2, a false alarm 0.4 %."""
     f, num = flow(lib, WITH_DATA), {"numpyro": 40_000, "pyro": 4000}[lib.name]
