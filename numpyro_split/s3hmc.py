@@ -269,6 +269,9 @@ class S3HMC(HierarchicalKernel):
             trajectory_length=jnp.full((), FIRST_LENGTH),
         )
 
+    def _learned(self, state: S3HMCState) -> dict[str, jax.Array]:
+        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
+
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: jax.Array) -> S3HMCState:
         def move(state: S3HMCState) -> S3HMCState:
             moved, p = transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)

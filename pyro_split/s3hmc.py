@@ -244,6 +244,9 @@ class S3HMC(HierarchicalKernel):
     def _first_state(self, **common: Any) -> S3HMCState:
         return S3HMCState(**common, weight_energy=0.0, precision_energy=0.0, trajectory_length=FIRST_LENGTH)
 
+    def _learned(self, state: S3HMCState) -> dict[str, float]:
+        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
+
     def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: bool) -> S3HMCState:
         proposal = self._proposal.at(state.trajectory_length)
         warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
