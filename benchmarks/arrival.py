@@ -1,11 +1,13 @@
 """Does a kernel with nothing but ``num_subsets`` given arrive where the host's NUTS does, and at what price?
 
 ``python -m benchmarks.arrival numpyro`` (or ``pyro``) runs four chains of 300 warm-up iterations and 500 draws from the
-host's own starting points, of the host's NUTS and of ours at M = 4, on eight posteriors of posteriordb and ten that are
-badly scaled or hierarchical, and prints for each the largest R-hat, the fewest effective draws, the largest |z| of
-means and standard deviations against the host's run (standard errors of both), gradients (in data passes, warm-up
-included) over the host's, and what the report calls trouble; ``S3HMC`` where a precision scales weights. ``--only
-NAME`` takes some targets, ``--kernels NAME`` some kernels; ``--json FILE`` keeps the results.
+host's own starting points, of the host's NUTS and of ours at M = 4, on eleven posteriors of posteriordb (where they do
+not divide, at M = 1) and ten that are badly scaled or hierarchical, and prints for each the largest R-hat, the fewest
+effective draws, the largest |z| of means and standard deviations against the host's run (standard errors of both),
+gradients (in data passes, warm-up included) over the host's, and what the report calls trouble; ``S3HMC`` where a
+precision scales weights. ``--only NAME`` takes some targets (``diamonds`` is the twelfth of posteriordb: its data are
+looked for in the directory that SPLIT_MCMC_DATA names), ``--kernels NAME`` some kernels, ``--seeds`` some seeds;
+``--json FILE`` keeps the results, each a list by seed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import argparse
 import functools
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import arviz as az
@@ -29,8 +31,10 @@ KERNELS = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC")
 NO_WEIGHTS = "the model must have weights with a precision"  # of which S3HMC says that it does not apply
 POSTERIORDB = (
     *("kidscore_interaction", "ar_k", "logmesquite_logvash", "eight_schools_noncentered", "kidscore_momiq"),
-    *("logearn_interaction_z", "nes", "blr"),
+    *("logearn_interaction_z", "nes", "blr", "low_dim_gauss_mix", "garch11", "lotka_volterra"),
 )
+UNDIVIDED = ("garch11", "lotka_volterra")
+NUMPYRO_ONLY = ("lotka_volterra",)
 
 
 class Target(NamedTuple):
@@ -212,8 +216,10 @@ class Run(NamedTuple):
     trouble: list[str]
 
 
-def run_numpyro(make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seed: int) -> Run:
-    """A run of NumPyro's."""
+def run_numpyro(
+    make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seeds: Sequence[int]
+) -> list[Run]:
+    """Runs of NumPyro's, one for each seed."""
     import jax
     from numpyro.infer import MCMC
 
@@ -221,18 +227,24 @@ def run_numpyro(make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int
     kernel = make()
     sizes = {"num_warmup": NUM_WARMUP, "num_samples": NUM_DRAWS, "num_chains": NUM_CHAINS}
     mcmc = MCMC(kernel, **sizes, chain_method="vectorized", progress_bar=False)
-    fields = ("num_steps",) if num_subsets is None else ("num_grads",)
-    mcmc.warmup(jax.random.key(seed), *args, collect_warmup=True, extra_fields=fields)
-    spent = np.asarray(mcmc.get_extra_fields()[fields[0]]).sum()
-    mcmc.run(jax.random.key(seed + 100), *args, extra_fields=fields)
-    spent = spent + np.asarray(mcmc.get_extra_fields()[fields[0]]).sum()
-    draws = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
-    trouble = [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
-    return Run(draws, float(spent) / (num_subsets or 1), trouble)
+    field = "num_steps" if num_subsets is None else "num_grads"
+    runs = []
+    for seed in seeds:
+        mcmc.warmup(jax.random.key(seed), *args, collect_warmup=True, extra_fields=(field,))
+        spent = np.asarray(mcmc.get_extra_fields()[field]).sum()
+        mcmc.run(jax.random.key(seed + 100), *args, extra_fields=(field,))
+        spent = spent + np.asarray(mcmc.get_extra_fields()[field]).sum()
+        draws = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+        trouble = [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+        runs.append(Run(draws, float(spent) / (num_subsets or 1), trouble))
+        mcmc.post_warmup_state = None
+    return runs
 
 
-def run_pyro(make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seed: int) -> Run:
-    """A run of Pyro's, its gradients counted by a hook."""
+def run_pyro(
+    make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seeds: Sequence[int]
+) -> list[Run]:
+    """Runs of Pyro's, one for each seed; the host's gradients are counted by a hook."""
     import pyro
     from pyro.infer import MCMC
 
@@ -246,18 +258,21 @@ def run_pyro(make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | 
         return count
 
     hook = None if num_subsets is None else lambda k, z, stage, i: spent.__setitem__(0, spent[0] + k._state.num_grads)
-    draws, trouble = [], []
-    for chain in range(NUM_CHAINS):
-        pyro.set_rng_seed(seed * 100 + chain)
-        kernel = make()  # the host's is for one run
-        if num_subsets is None:
-            kernel._build_basetree = counted(kernel._build_basetree)  # one gradient each
-        mcmc = MCMC(kernel, NUM_DRAWS, NUM_WARMUP, disable_progbar=True, hook_fn=hook)
-        mcmc.run(*args)
-        draws.append(mcmc.get_samples())
-        trouble += [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
-    joined = {name: np.stack([d[name].numpy() for d in draws]) for name in draws[0]}
-    return Run(joined, spent[0] / (num_subsets or 1), sorted(set(trouble)))
+    runs = []
+    for seed in seeds:
+        draws, trouble, spent[0] = [], [], 0.0
+        for chain in range(NUM_CHAINS):
+            pyro.set_rng_seed(seed * 100 + chain)
+            kernel = make()  # the host's is for one run
+            if num_subsets is None:
+                kernel._build_basetree = counted(kernel._build_basetree)  # one gradient each
+            mcmc = MCMC(kernel, NUM_DRAWS, NUM_WARMUP, disable_progbar=True, hook_fn=hook)
+            mcmc.run(*args)
+            draws.append(mcmc.get_samples())
+            trouble += [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+        joined = {name: np.stack([d[name].numpy() for d in draws]) for name in draws[0]}
+        runs.append(Run(joined, spent[0] / (num_subsets or 1), sorted(set(trouble))))
+    return runs
 
 
 def compare(ours: Run, host: Run) -> dict[str, Any]:
@@ -288,7 +303,7 @@ def main() -> None:
     parser.add_argument("package", choices=["numpyro", "pyro"])
     parser.add_argument("--only", nargs="*", default=[*POSTERIORDB, *OURS])
     parser.add_argument("--kernels", nargs="*", choices=KERNELS, default=KERNELS)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--json")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -302,24 +317,29 @@ def main() -> None:
         from pyro.infer import NUTS
     found: dict[str, dict[str, Any]] = {}
     for name in options.only:
+        if not is_numpyro and name in NUMPYRO_ONLY:
+            continue
         target = target_of(name)
         model, args = target.model(lib), tuple(lib.array(x) for x in target.data)
-        host = run(functools.partial(NUTS, model), args, None, options.seed)
-        rows = {"host NUTS": compare(host, host)}
+        host = run(functools.partial(NUTS, model), args, None, options.seeds)
+        rows = {"host NUTS": [compare(run, run) for run in host]}
         for kernel in options.kernels:
-            num_subsets = min(NUM_SUBSETS, len(target.data[0]))
+            num_subsets = 1 if name in UNDIVIDED else min(NUM_SUBSETS, len(target.data[0]))
             make = functools.partial(getattr(lib.split, kernel), model, num_subsets=num_subsets)
             try:
-                rows[kernel] = compare(run(make, args, num_subsets, options.seed), host)
+                ours = run(make, args, num_subsets, options.seeds)
             except ValueError as error:
                 if not str(error).startswith(NO_WEIGHTS):
                     raise
+            else:
+                rows[kernel] = [compare(*pair) for pair in zip(ours, host, strict=True)]
         found[name] = rows
-        for kernel, row in rows.items():
-            print(f"{name:<30}{kernel:<20}{json.dumps(row)}", flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"package": options.package, "seed": options.seed, "targets": found}, file, indent=1)
+        for kernel, by_seed in rows.items():
+            for row in by_seed:
+                print(f"{name:<30}{kernel:<20}{json.dumps(row)}", flush=True)
+        if options.json:
+            with open(options.json, "w") as file:
+                json.dump({"package": options.package, "seeds": options.seeds, "targets": found}, file, indent=1)
 
 
 if __name__ == "__main__":
