@@ -231,7 +231,7 @@ class TreeHMC(HamiltonianKernel):
     def _first_state(self, **common: Any) -> DynamicHMCState:
         return first_state_of_trees(**common)
 
-    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
+    def _move(self, integrator: Integrator, state: DynamicHMCState) -> DynamicHMCState:
         moved = tree_transition(state, integrator, self._rule(state), self._max_tree_depth)
         return count_depth_limit(moved, self._num_warmup)
 
@@ -384,9 +384,9 @@ class XHMC(TreeHMC):
         assert state.threshold_state is not None
         return state.threshold_state.averages
 
-    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: jax.Array) -> DynamicHMCState:
+    def _move(self, integrator: Integrator, state: DynamicHMCState) -> DynamicHMCState:
         assert state.threshold_state is not None
-        moved = super()._move(integrator, state, in_warmup)
+        moved = super()._move(integrator, state)
         adapted = self._threshold_adapter.update(
             state.i, state.z, moved.z, moved.reached_max_treedepth, state.threshold_state
         )

@@ -285,7 +285,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         learns = not self._is_nuts and self._proposal.learns_length
         return {"trajectory_length": state.trajectory_length} if learns else {}
 
-    def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
+    def _move(self, integrator: Integrator, state: Any) -> Any:
         rng_key, key_precisions = random.split(state.rng_key)
         state = draw_precisions(state._replace(rng_key=rng_key), integrator, self._conjugate, key_precisions)
         if self._is_nuts:
@@ -293,6 +293,6 @@ class BlockGibbsHMC(HierarchicalKernel):
             return count_depth_limit(moved, self._num_warmup)
 
         def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)[0]
+            return transition(state, integrator, self._proposal.at(state.trajectory_length))[0]
 
         return explored(state, integrator, self._exploration(self._proposal.learns_length), move)

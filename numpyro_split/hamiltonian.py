@@ -71,7 +71,7 @@ class HamiltonianKernel(SplitKernel):
         """The state of a chain that has not moved, from the fields that every kernel's state has."""
 
     @abstractmethod
-    def _move(self, integrator: Integrator, state: Any, in_warmup: jax.Array) -> Any:
+    def _move(self, integrator: Integrator, state: Any) -> Any:
         """One iteration at the state's step size and metric."""
 
     @property
@@ -156,13 +156,12 @@ class HamiltonianKernel(SplitKernel):
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
         kinetic = self._kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
-        in_warmup = state.i < self._num_warmup
-        moved = self._move(self._integrator(potential, kinetic), state, in_warmup)
+        moved = self._move(self._integrator(potential, kinetic), state)
         adapter = self._adapter(potential, moved)
         adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state)
         settled = settle(state.settled, state.i, adapter, adapt_state, self._learned(moved))
         i = state.i + 1
-        n = jnp.where(in_warmup, i, i - self._num_warmup)
+        n = jnp.where(i > self._num_warmup, i - self._num_warmup, i)
         mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
         health = state.health.with_draw(i - self._num_warmup, moved.energy, moved.diverging)
         return moved._replace(

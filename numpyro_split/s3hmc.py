@@ -272,9 +272,9 @@ class S3HMC(HierarchicalKernel):
     def _learned(self, state: S3HMCState) -> dict[str, jax.Array]:
         return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
-    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: jax.Array) -> S3HMCState:
+    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState) -> S3HMCState:
         def move(state: S3HMCState) -> S3HMCState:
-            moved, p = transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)
+            moved, p = transition(state, integrator, self._proposal.at(state.trajectory_length))
             weight_energy = jnp.sum(moved.energies.value[1:]) + integrator.kinetic.weight_energy(moved.z, p)
             return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
 

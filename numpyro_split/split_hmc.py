@@ -102,14 +102,13 @@ def first_state_of_lengths(**common: Any) -> SplitHMCState:
     return SplitHMCState(**common, trajectory_length=jnp.full((), FIRST_LENGTH))
 
 
-def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup: jax.Array) -> tuple[Any, Position]:
+def transition(state: Any, integrator: Integrator, proposal: Proposal) -> tuple[Any, Position]:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 
     Args:
         state: where the chain is, a :class:`SplitHMCState` or one with more fields.
         integrator: the schedule on the target's potential, with the state's metric.
         proposal: length and order of the trajectory, and by how much its steps are longer or shorter.
-        in_warmup: whether this is a warm-up iteration.
 
     Returns:
         The next state, and the momentum there.
@@ -122,9 +121,7 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal, in_warmup
         order = random.permutation(key_order, order)
         force = integrator.opening_force(state.z, order)
     if proposal.trajectory_length is not None:
-        num_steps, step_size = steps_of_length(
-            draw_length(*proposal.trajectory_length, key_length), adapted.step_size, in_warmup
-        )
+        num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length, key_length), adapted.step_size)
     else:
         num_steps, step_size = jnp.full_like(state.num_steps, proposal.num_steps or 0), adapted.step_size
     step_size = jittered(step_size, proposal.step_size_jitter, key_jitter)
@@ -296,9 +293,9 @@ class SplitHMC(HamiltonianKernel):
     def _learned(self, state: SplitHMCState) -> dict[str, jax.Array]:
         return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
-    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
+    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
         def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._proposal.at(state.trajectory_length), in_warmup)[0]
+            return transition(state, integrator, self._proposal.at(state.trajectory_length))[0]
 
         return explored(state, integrator, self._exploration(self._proposal.learns_length), move)
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax, random
 
 from numpyro_split.integrators import Integrator, IntegratorState
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS, MAX_WARMUP_STEPS
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS
 
 
 def fixed_length(
@@ -42,17 +42,14 @@ def jittered(step_size: jax.Array, jitter: float, rng_key: jax.Array) -> jax.Arr
     return step_size * random.uniform(rng_key, minval=1 - jitter, maxval=1 + jitter) if jitter else step_size
 
 
-def steps_of_length(
-    trajectory_length: jax.Array, step_size: jax.Array, in_warmup: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def steps_of_length(trajectory_length: jax.Array, step_size: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
-    scale can be thousands of steps, which would adapt nothing more. Afterwards at most ``MAX_STEPS``: the number, cut
-    or not, follows from the length drawn and a step size that no longer adapts, and so depends on no state either.
+    At most ``MAX_STEPS`` are taken: after warm-up the number, cut or not, follows from the length drawn and a step size
+    that no longer adapts, and so depends on no state either.
     """
     num_steps = jnp.maximum(jnp.ceil(trajectory_length / step_size), 1)
-    limited = jnp.minimum(num_steps, jnp.where(in_warmup, MAX_WARMUP_STEPS, MAX_STEPS))
+    limited = jnp.minimum(num_steps, MAX_STEPS)
     exact = jnp.where(limited < num_steps, step_size, trajectory_length / num_steps)
     return limited.astype(jnp.result_type(int)), exact
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import random
 from numpyro.infer.initialization import init_to_uniform
@@ -129,7 +128,7 @@ class WindowedHMC(HamiltonianKernel):
     def _first_state(self, **common: Any) -> SplitHMCState:
         return first_state_of_lengths(**common)
 
-    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: jax.Array) -> SplitHMCState:
+    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
         def move(state: SplitHMCState) -> SplitHMCState:
             window = self._num_steps, self._window_size
             return windowed_transition(state, integrator, *window, self._step_size_jitter)

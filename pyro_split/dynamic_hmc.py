@@ -200,7 +200,7 @@ class TreeHMC(HamiltonianKernel):
     def _first_state(self, **common: Any) -> DynamicHMCState:
         return first_state_of_trees(**common)
 
-    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
+    def _move(self, integrator: Integrator, state: DynamicHMCState) -> DynamicHMCState:
         rule = self._rule(state)
         moved = tree_transition(state, integrator, self._adapter, rule, self._max_tree_depth)
         return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
@@ -345,7 +345,7 @@ class XHMC(TreeHMC):
     def _learned(self, state: DynamicHMCState) -> dict[str, float]:
         return self._thresholds.averages
 
-    def _move(self, integrator: Integrator, state: DynamicHMCState, in_warmup: bool) -> DynamicHMCState:
-        moved = super()._move(integrator, state, in_warmup)._replace(threshold=self._thresholds.threshold)
+    def _move(self, integrator: Integrator, state: DynamicHMCState) -> DynamicHMCState:
+        moved = super()._move(integrator, state)._replace(threshold=self._thresholds.threshold)
         self._thresholds.update(self._t, state.z, moved.z, moved.reached_max_treedepth)
         return moved

@@ -267,7 +267,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         learns = not self._is_nuts and self._proposal.learns_length
         return {"trajectory_length": state.trajectory_length} if learns else {}
 
-    def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
+    def _move(self, integrator: Integrator, state: Any) -> Any:
         state = draw_precisions(state, integrator, self._conjugate)
         if self._is_nuts:
             moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
@@ -276,7 +276,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
 
         def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._adapter, proposal, in_warmup)[0]
+            return transition(state, integrator, self._adapter, proposal)[0]
 
         exploration = self._exploration(self._proposal.learns_length)
         return explored(state, integrator, self._adapter, exploration, self._t, move)

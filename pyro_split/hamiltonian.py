@@ -66,7 +66,7 @@ class HamiltonianKernel(SplitKernel):
         """The state of a chain that has not moved, from the fields that every kernel's state has."""
 
     @abstractmethod
-    def _move(self, integrator: Integrator, state: Any, in_warmup: bool) -> Any:
+    def _move(self, integrator: Integrator, state: Any) -> Any:
         """One iteration at the adapter's step size and metric."""
 
     @property
@@ -132,7 +132,7 @@ class HamiltonianKernel(SplitKernel):
 
     def _transition(self, potential: SplitPotential, state: Any) -> Any:
         integrator = self._integrator(potential, self._kinetic(self._adapter.kinetic))
-        state = self._move(integrator, state, self._t <= self._warmup_steps)
+        state = self._move(integrator, state)
         self._adapter.update(self._t, state.accept_prob, state.z)
         return state._replace(settled=settle(state.settled, self._t, self._adapter, self._learned(state)))
 

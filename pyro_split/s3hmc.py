@@ -247,12 +247,12 @@ class S3HMC(HierarchicalKernel):
     def _learned(self, state: S3HMCState) -> dict[str, float]:
         return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
-    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState, in_warmup: bool) -> S3HMCState:
+    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState) -> S3HMCState:
         proposal = self._proposal.at(state.trajectory_length)
         warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
 
         def move(state: S3HMCState) -> S3HMCState:
-            moved, p = transition(state, integrator, self._adapter, proposal, in_warmup)
+            moved, p = transition(state, integrator, self._adapter, proposal)
             weight_energy = float(moved.energies[1:].sum()) + integrator.kinetic.weight_energy(moved.z, p)
             return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
 

@@ -92,7 +92,6 @@ def transition(
     integrator: Integrator,
     adapter: Adapter,
     proposal: Proposal,
-    in_warmup: bool,
 ) -> tuple[Any, Position]:
     """One iteration of split HMC at the adapter's step size and metric, which it leaves as they are.
 
@@ -101,7 +100,6 @@ def transition(
         integrator: the schedule on the target's potential, with the adapter's metric.
         adapter: step size and metric.
         proposal: length and order of the trajectory, and by how much its steps are longer or shorter.
-        in_warmup: whether this is a warm-up iteration.
 
     Returns:
         The next state, and the momentum there.
@@ -113,7 +111,7 @@ def transition(
         order = torch.randperm(schedule.num_subsets).tolist()
         force = integrator.opening_force(state.z, order)
     if proposal.trajectory_length is not None:
-        num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length), adapter.step_size, in_warmup)
+        num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length), adapter.step_size)
     else:
         num_steps, step_size = proposal.num_steps or 0, adapter.step_size
     step_size = jittered(step_size, proposal.step_size_jitter)
@@ -268,12 +266,12 @@ class SplitHMC(HamiltonianKernel):
     def _learned(self, state: SplitHMCState) -> dict[str, float]:
         return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
 
-    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
+    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
         proposal = self._proposal.at(state.trajectory_length)
         warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
 
         def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._adapter, proposal, in_warmup)[0]
+            return transition(state, integrator, self._adapter, proposal)[0]
 
         exploration = self._exploration(self._proposal.learns_length)
         return explored(state, integrator, self._adapter, exploration, self._t, move)

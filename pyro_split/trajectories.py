@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from pyro_split.integrators import Integrator, IntegratorState
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS, MAX_WARMUP_STEPS
+from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS
 
 
 def fixed_length(
@@ -44,16 +44,14 @@ def jittered(step_size: float, jitter: float) -> float:
     return step_size * (1 + jitter * (2 * float(torch.rand(())) - 1)) if jitter else step_size
 
 
-def steps_of_length(trajectory_length: float, step_size: float, in_warmup: bool) -> tuple[int, float]:
+def steps_of_length(trajectory_length: float, step_size: float) -> tuple[int, float]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    In warm-up at most ``MAX_WARMUP_STEPS`` are taken: before the metric is known, a length in units of the posterior's
-    scale can be thousands of steps, which would adapt nothing more. Afterwards at most ``MAX_STEPS``: the number, cut
-    or not, follows from the length drawn and a step size that no longer adapts, and so depends on no state either.
+    At most ``MAX_STEPS`` are taken: after warm-up the number, cut or not, follows from the length drawn and a step size
+    that no longer adapts, and so depends on no state either.
     """
-    limit = MAX_WARMUP_STEPS if in_warmup else MAX_STEPS
-    if trajectory_length > limit * step_size:
-        return limit, step_size
+    if trajectory_length > MAX_STEPS * step_size:
+        return MAX_STEPS, step_size
     num_steps = max(math.ceil(trajectory_length / step_size), 1)
     return num_steps, trajectory_length / num_steps
 

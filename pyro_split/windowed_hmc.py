@@ -130,7 +130,7 @@ class WindowedHMC(HamiltonianKernel):
     def _first_state(self, **common: Any) -> SplitHMCState:
         return first_state_of_lengths(**common)
 
-    def _move(self, integrator: Integrator, state: SplitHMCState, in_warmup: bool) -> SplitHMCState:
+    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
         def move(state: SplitHMCState) -> SplitHMCState:
             window = self._num_steps, self._window_size
             return windowed_transition(state, integrator, self._adapter, *window, self._step_size_jitter)

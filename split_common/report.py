@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.certainty import LARGEST_TAIL_ERROR
+from split_common.exploration import MAX_EXPLORATION_DEPTH
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
-from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS
+from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS, MOST_MEAN_STEPS
 
 MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
 MOST_RHAT = 1.02  # of chains that have met; the highest of so many components is above 1.01 by chance now and then
@@ -208,6 +209,14 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
             "need to. Let warm-up be longer, or reparametrise the model so that its scales differ less."
         )
         yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
+    if settled.trajectory_length.size and settled.step_size.size:
+        steps = float(np.max(settled.trajectory_length) / np.min(settled.step_size))
+        seen = f"trees of warm-up took up to {steps:.0f} steps on average"
+        advice = (
+            f"Many were cut off at depth {MAX_EXPLORATION_DEPTH}, so that trajectories are too short, and draws "
+            "correlated. Let warm-up be longer, give inverse_mass_matrix, or reparametrise the model."
+        )
+        yield Check("cut warm-up", steps, MOST_MEAN_STEPS, steps <= MOST_MEAN_STEPS, seen, advice)
     for name in settled.of_values:
         change = getattr(settled, f"{name}_change")
         if change.size:

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from split_common.checks import check_fraction, check_positive_float, check_positive_int
+from split_common.exploration import FIRST_LENGTH, MAX_EXPLORATION_DEPTH
 from split_common.values import shown
 
 # Of a fixed number of steps: at a step size that makes them a whole period the chain would stand still. A jitter of a
 # tenth (Lau 2018, 2.1) leaves it nearly so; one of a half does not.
 DEFAULT_JITTER = 0.5
-# Most steps of a length: in warm-up, where more would adapt nothing more; and after it, where a collapsed step size or
-# an absurd metric must not make an endless run: eight of NUTS's longest, 1,023 steps at its depth limit of 10.
-MAX_WARMUP_STEPS, MAX_STEPS = 128, 8192
+# Most steps of a length, lest a collapsed step size or an absurd metric make an endless run: eight of NUTS's longest,
+# 1,023 steps at its depth limit of 10.
+MAX_STEPS = 8192
+# Steps of warm-up's trees, on average, from where on many of them were cut off.
+MOST_MEAN_STEPS = 2**MAX_EXPLORATION_DEPTH // 2
 MAX_COUNT = 2**31 - 1  # steps and batches are counted in 32 bits on a device
 MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
 MAX_ENERGY_CHANGE = 1000.0
@@ -98,8 +101,13 @@ class Proposal(NamedTuple):
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
     def is_cut_short(self, step_size: Any) -> Any:
-        """Whether trajectories of some of the lengths take more steps of this size than are made, after warm-up."""
-        return self.trajectory_length is not None and self.trajectory_length[1] > MAX_STEPS * step_size
+        """Whether steps of this size are too small for the longest length, or were for the trees that it is from."""
+        if self.trajectory_length is None:
+            return False
+        shortest, longest = self.trajectory_length
+        if shortest:
+            return longest > MAX_STEPS * step_size
+        return (longest > MOST_MEAN_STEPS * step_size) & (longest != FIRST_LENGTH)  # that is of no tree
 
 
 def resolve_length(
@@ -175,8 +183,17 @@ def warn_of_other_data() -> None:
 
 
 def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> None:
-    """Warn that trajectories end before they have the length that they should have."""
+    """Warn that trajectories, or the trees of warm-up that their length is from, end before they should."""
     shortest, longest = lengths
+    if not shortest:
+        warnings.warn(
+            f"many trees of warm-up were cut off at depth {MAX_EXPLORATION_DEPTH} (a mean length of "
+            f"{float(longest):.4g} at step size {float(step_size):.3g}), so that trajectories are too short and draws "
+            "correlated (they are still exact); let warm-up be longer, give inverse_mass_matrix, or reparametrise the "
+            "model so that its scales differ less",
+            stacklevel=2,
+        )
+        return
     length = f"{longest:.4g}" if shortest == longest else f"{shortest:.4g} to {longest:.4g}"
     warnings.warn(
         f"trajectories of length {length} at step size {float(step_size):.3g} are cut off at {MAX_STEPS} steps, which "

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
-from split_common.trajectory import MAX_STEPS, MAX_WARMUP_STEPS
+from split_common.trajectory import MAX_STEPS
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
@@ -163,20 +163,18 @@ def test_the_packages_agree_on_a_trajectory(build, num_subsets):
 
 
 @pytest.mark.parametrize(
-    ("length", "step_size", "in_warmup", "expected"),
+    ("length", "step_size", "expected"),
     [
-        (1.0, 0.3, True, (4, 0.25)),
-        (1.0, 0.3, False, (4, 0.25)),
-        (1.0, 1e-3, True, (MAX_WARMUP_STEPS, 1e-3)),
-        (1.0, 1e-3, False, (1000, 1e-3)),
-        (1.0, 2.0**-13, False, (MAX_STEPS, 2.0**-13)),
-        (1.0, 1e-9, False, (MAX_STEPS, 1e-9)),
-        (1.0, 0.0, False, (MAX_STEPS, 0.0)),
+        (1.0, 0.3, (4, 0.25)),
+        (1.0, 1e-3, (1000, 1e-3)),
+        (1.0, 2.0**-13, (MAX_STEPS, 2.0**-13)),
+        (1.0, 1e-9, (MAX_STEPS, 1e-9)),
+        (1.0, 0.0, (MAX_STEPS, 0.0)),
     ],
 )
-def test_steps_of_a_length(lib, length, step_size, in_warmup, expected):
+def test_steps_of_a_length(lib, length, step_size, expected):
     steps_of_length = importlib.import_module(f"{lib.split.__name__}.trajectories").steps_of_length
-    arguments = (length, step_size, in_warmup)
+    arguments = (length, step_size)
     if lib.name == "numpyro":
         arguments = map(lib.np.asarray, arguments)
     num_steps, exact = steps_of_length(*arguments)

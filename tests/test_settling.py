@@ -6,6 +6,7 @@ import arviz as az
 import numpy as np
 import pytest
 
+from split_common.exploration import FIRST_LENGTH
 from split_common.report import Report
 from split_common.settling import (
     METRIC_LIMIT,
@@ -17,6 +18,7 @@ from split_common.settling import (
     put_settled,
     shrunk,
 )
+from split_common.trajectory import Proposal
 from tests.backends import NumPyroBackend
 from tests.kernels import TABLE
 from tests.test_report import DRAWS, normal, run_of
@@ -44,6 +46,26 @@ def test_both_sides_of_the_limit(name):
         report = Report.of(told(**{field: [0.1, math.nan, math.log(limit * factor), 0.0]}), "XHMC")
         assert [check.name for check in report.trouble] == [name] * (not is_fine), str(report)
         assert name in report.table.index
+
+
+@pytest.mark.parametrize(("length", "is_fine"), [(100.0, True), (103.0, False)])
+def test_trees_that_were_cut_off(length, is_fine):
+    report = Report.of(told(step_size=[0.2, 0.25], trajectory_length=[100.0, length]), "SymmetricSplitHMC")
+    assert [check.name for check in report.trouble] == ["cut warm-up"] * (not is_fine), str(report)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "step_size", "is_cut"),
+    [
+        ((0.0, 5.0), 0.0099, False),
+        ((0.0, 5.0), 0.0097, True),
+        ((0.0, FIRST_LENGTH), 1e-4, False),  # nothing was learned
+        ((5.0, 5.0), 6.2e-4, False),
+        ((5.0, 5.0), 6.0e-4, True),
+    ],
+)
+def test_what_is_cut_short(lengths, step_size, is_cut):
+    assert Proposal(None, lengths, draws_order=False).is_cut_short(step_size) == is_cut
 
 
 def test_values_are_told_even_where_they_are_fine():
