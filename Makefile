@@ -40,7 +40,7 @@ test-versions:
 	$(PYTHON) -m tests.run_versions $(ENVIRONMENTS)
 
 test-notebooks: .venv-test/ready
-	.venv-test/bin/python notebooks/run.py --quick
+	.venv-test/bin/python notebooks/run.py --quick --jobs 2
 
 lint: .venv-test/ready
 	.venv-test/bin/ruff check $(SOURCES)

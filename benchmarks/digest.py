@@ -20,8 +20,8 @@ import numpyro
 import numpyro.distributions as dist
 
 from numpyro_split import SymmetricSplitHMC
-from numpyro_split.content import program_of_model, traced_digest
-from numpyro_split.densities import Arguments
+from numpyro_split.potential.arguments import Arguments
+from numpyro_split.potential.content import program_of_model, traced_digest
 from split_common.digest import digest_of_arrays
 
 RUNS = 5

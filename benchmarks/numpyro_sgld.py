@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
 from numpyro_split import SymmetricSplitHMC
-from numpyro_split.stochastic_gradient import SGHMC, SGLD
+from numpyro_split.kernels.stochastic_gradient import SGHMC, SGLD
 
 NUM_ROWS, DIM, CHAINS, SUBSETS = 10_000, 10, 4, 4
 NUM_STEPS, FRICTION = 10, 0.1  # of SGHMC

@@ -23,8 +23,8 @@ import pyro.distributions
 import torch
 from jax import lax
 
-from numpyro_split.splitting import ModelSplit as NumPyroSplit
-from pyro_split.splitting import ModelSplit as PyroSplit
+from numpyro_split.splitting.model_split import ModelSplit as NumPyroSplit
+from pyro_split.splitting.model_split import ModelSplit as PyroSplit
 
 RUNS = 5
 WIDTHS = (64, 64, 128, 128, 256, 256, 512, 512)  # of the eight blocks of two layers

@@ -13,6 +13,8 @@ import argparse
 import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import jupytext
@@ -73,6 +75,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="start of the names of the notebooks to run; default all")
     parser.add_argument("--quick", action="store_true", help=f"few draws (sets {QUICK_VARIABLE}=1 for the notebooks)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many to run at a time")
     parser.add_argument("--output", type=Path, help="folder for the executed notebooks")
     parser.add_argument("--sync", action="store_true", help="write the .ipynb files from the .py files, and stop")
     options = parser.parse_args()
@@ -86,7 +89,10 @@ def main() -> int:
             sync(path)
         return 0
     os.environ[QUICK_VARIABLE] = "1" if options.quick else "0"
-    faults = [fault for path in paths for fault in [*pair_faults(path), *execute(path, options.output)]]
+    faults = [fault for path in paths for fault in pair_faults(path)]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for found in pool.map(partial(execute, output=options.output), paths):
+            faults += found
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -1,18 +1,21 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
-from numpyro_split import networks, priors
-from numpyro_split.audit import audit
-from numpyro_split.dynamic_hmc import XHMC, SplitNUTS
-from numpyro_split.gibbs import BlockGibbsHMC
 from numpyro_split.inference_data import to_inference_data
-from numpyro_split.penalty_mh import PenaltyMH
-from numpyro_split.potential import SplitPotential
-from numpyro_split.s3hmc import S3HMC
-from numpyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
-from numpyro_split.splitting import split_model
-from numpyro_split.stochastic_gradient import SGHMC, SGLD
-from numpyro_split.windowed_hmc import WindowedHMC
+from numpyro_split.kernels.block_gibbs import BlockGibbsHMC
+from numpyro_split.kernels.dynamic_hmc import XHMC, SplitNUTS
+from numpyro_split.kernels.penalty_mh import PenaltyMH
+from numpyro_split.kernels.s3hmc import S3HMC
+from numpyro_split.kernels.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
+from numpyro_split.kernels.stochastic_gradient import SGHMC, SGLD
+from numpyro_split.kernels.windowed_hmc import WindowedHMC
+from numpyro_split.models import networks, priors
+from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.splitting.model_split import split_model
+from numpyro_split.subsampling.audit import audit
+from split_common import metrics, plots
 from split_common.checks import ModelNotSplittableError
+from split_common.schedule import Reversal, Schedule
+from split_common.stochastic_gradient import polynomial_decay
 
 __all__ = [
     "S3HMC",
@@ -24,13 +27,18 @@ __all__ = [
     "NaiveSplitHMC",
     "PenaltyMH",
     "RandomisedSplitHMC",
+    "Reversal",
+    "Schedule",
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
     "SymmetricSplitHMC",
     "WindowedHMC",
     "audit",
+    "metrics",
     "networks",
+    "plots",
+    "polynomial_decay",
     "priors",
     "split_model",
     "to_inference_data",

@@ -10,9 +10,11 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.densities import Arguments, Data, Position, RowBlock
-from numpyro_split.kernel import SplitKernel
-from numpyro_split.splitting import ModelSplit
+from numpyro_split.host import arguments_of_run
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.splitting.model_split import ModelSplit
 from split_common.checks import check_none_summed_out
 from split_common.report import Report
 from split_common.settling import put_settled
@@ -57,7 +59,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     found = from_numpyro(mcmc, log_likelihood=False, **options)
-    if isinstance(mcmc.sampler, SplitKernel):
+    if hasattr(mcmc.sampler, "report"):  # of this package
         if mcmc.sampler.model is not None:
             found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
         settled = getattr(mcmc.last_state, "settled", None)
@@ -72,7 +74,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
     kernel: Any = mcmc.sampler
-    return kernel._prepare(mcmc.num_warmup, *kernel._open(mcmc._args, mcmc._kwargs))[0]._known_split
+    return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[0]._known_split
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
@@ -80,7 +82,7 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
     kernel: Any = mcmc.sampler
     if kernel.model is None:
         raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-    args, kwargs = kernel._open(mcmc._args, mcmc._kwargs)
+    args, kwargs = kernel._open(*arguments_of_run(mcmc))
     split = _split_of(mcmc)
     check_none_summed_out([site.name for site in split.sites if site.discrete])
     arguments = Arguments(args, kwargs, split._row_axes)

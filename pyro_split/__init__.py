@@ -1,18 +1,21 @@
 """Exact MCMC for Pyro models on data too large for one gradient."""
 
-from pyro_split import networks, priors
-from pyro_split.audit import audit
-from pyro_split.dynamic_hmc import XHMC, SplitNUTS
-from pyro_split.gibbs import BlockGibbsHMC
 from pyro_split.inference_data import to_inference_data
-from pyro_split.penalty_mh import PenaltyMH
-from pyro_split.potential import SplitPotential
-from pyro_split.s3hmc import S3HMC
-from pyro_split.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
-from pyro_split.splitting import split_model
-from pyro_split.stochastic_gradient import SGHMC, SGLD
-from pyro_split.windowed_hmc import WindowedHMC
+from pyro_split.kernels.block_gibbs import BlockGibbsHMC
+from pyro_split.kernels.dynamic_hmc import XHMC, SplitNUTS
+from pyro_split.kernels.penalty_mh import PenaltyMH
+from pyro_split.kernels.s3hmc import S3HMC
+from pyro_split.kernels.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
+from pyro_split.kernels.stochastic_gradient import SGHMC, SGLD
+from pyro_split.kernels.windowed_hmc import WindowedHMC
+from pyro_split.models import networks, priors
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.splitting.model_split import split_model
+from pyro_split.subsampling.audit import audit
+from split_common import metrics, plots
 from split_common.checks import ModelNotSplittableError
+from split_common.schedule import Reversal, Schedule
+from split_common.stochastic_gradient import polynomial_decay
 
 __all__ = [
     "S3HMC",
@@ -24,13 +27,18 @@ __all__ = [
     "NaiveSplitHMC",
     "PenaltyMH",
     "RandomisedSplitHMC",
+    "Reversal",
+    "Schedule",
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
     "SymmetricSplitHMC",
     "WindowedHMC",
     "audit",
+    "metrics",
     "networks",
+    "plots",
+    "polynomial_decay",
     "priors",
     "split_model",
     "to_inference_data",

@@ -14,10 +14,11 @@ from pyro.distributions.util import scale_and_mask
 from pyro.infer import MCMC
 from torch import Tensor
 
-from pyro_split.densities import ModelDensity, RowBlock
-from pyro_split.rows import plate_frame, sample_sites
-from pyro_split.running import unvalidated
-from pyro_split.splitting import ModelSplit
+from pyro_split.host import arguments_of_run, diagnostics_by_chain, unvalidated
+from pyro_split.potential.densities import ModelDensity
+from pyro_split.potential.model_rows import plate_frame, sample_sites
+from pyro_split.potential.row_block import RowBlock
+from pyro_split.splitting.model_split import ModelSplit
 from split_common.checks import check_none_summed_out
 from split_common.report import Report
 from split_common.row_independence import Verdict
@@ -77,7 +78,7 @@ def to_inference_data(
         ((1, 500), (4,), (1, 500, 4))
     """
     draws = mcmc.get_samples(group_by_chain=True)
-    by_chain: list[Any] = mcmc._diagnostics  # in the order of the chains; diagnostics() sorts their names as strings
+    by_chain: list[Any] = diagnostics_by_chain(mcmc)
     missing = [name for name in STATISTICS if name not in by_chain[0]]
     if missing:
         raise ValueError(f"mcmc must have been run with a kernel of pyro_split, got no statistics {missing}")
@@ -160,13 +161,13 @@ class Observations:
 
     @classmethod
     def of(cls, mcmc: MCMC) -> Observations:
-        """Those of a run."""
-        args, kwargs = mcmc.kernel._open(mcmc._args or (), mcmc._kwargs or {})
+        """Observations of a run."""
+        args, kwargs = mcmc.kernel._open(*arguments_of_run(mcmc))
         split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
         return cls(split, split._density(args, kwargs))
 
     def values(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
-        """What each site observes. Factors observe nothing."""
+        """Observed values of each site. Factors observe nothing."""
         joined: dict[str, np.ndarray] = {}
         for block in self._blocks:
             for name, site in self._sites(_draw(draws, 0, 0), block):

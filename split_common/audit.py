@@ -1,4 +1,4 @@
-r"""What an audit of :class:`PenaltyMH` measures, from repeated estimates at pairs of points that a chain visits.
+r"""Audit of :class:`PenaltyMH`: repeated estimates against exact energies, at pairs of points that a chain visits.
 
 For a pair (z, z') with exact change of energy :math:`\Delta` (kinetic energy included) a chain that accepts with
 average probability A there and A' back again has, as far as the pair tells, a log-density whose change is log(A/A').
@@ -16,9 +16,9 @@ import numpy as np
 from scipy import stats
 
 from split_common.penalty import TRUSTED_NOISE, penalty
-from split_common.trajectory import FREQUENT
+from split_common.trajectory import WARN_ABOVE_SHARE
 
-LARGEST_ERROR = 0.1  # of a log-density, that nothing is said of
+LARGEST_ERROR = 0.1  # rms error of the log-density, in nats, below which the audit reports no bias
 SMALLEST_P = 1e-3  # of a test of normality
 
 
@@ -63,7 +63,7 @@ class Audit(NamedTuple):
     def trustworthy(self) -> bool:
         """Whether χ² is small enough, and no error of the log-density above 0.1 is seen."""
         error = self.log_density_error - 2 * self.log_density_error_se
-        return self.share_above <= FREQUENT and error < LARGEST_ERROR
+        return self.share_above <= WARN_ABOVE_SHARE and error < LARGEST_ERROR
 
     def __str__(self) -> str:
         verdict = "no sign of bias" if self.trustworthy else "BIASED, or too noisy to tell"
@@ -90,7 +90,7 @@ def summarise(
     num_batches: int,
     corrected: bool,
 ) -> Audit:
-    """What repeated estimates tell.
+    """Summarise repeated estimates.
 
     Args:
         exact: change of potential energy over each pair, shape (P,).
@@ -133,9 +133,9 @@ def summarise(
     )
 
 
-def check_audited(kernel: Any, kind: type, has_draws: bool) -> None:
+def check_audited(kernel: Any, has_draws: bool) -> None:
     """Raise unless a run can be audited."""
-    if not isinstance(kernel, kind):
+    if not hasattr(kernel, "audit"):
         raise TypeError(f"mcmc must have been made with a PenaltyMH kernel, got {type(kernel).__name__}")
     if not has_draws:
         raise ValueError("mcmc must have been run before it is audited, got no draws")

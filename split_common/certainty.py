@@ -1,4 +1,4 @@
-r"""What single rows do to the noise of an estimate, and which rows every iteration reads.
+r"""Influence of single rows on the noise of an estimate, and which rows every iteration reads.
 
 Of N rows, row i changes a proposal's log-likelihood (or what a control variate leaves of it) by :math:`r_i`, and is
 drawn about :math:`\lambda = Kn/N` times, each time counted :math:`1/\lambda`-fold. As numbers of draws are about
@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from split_common.penalty import Batches, Draws
+from split_common.penalty import Batches, RowSampling
 
 # Points between which rows' changes are looked at, in pairs: twice as far from the mode as draws of the normal
 # approximation, since posteriors that few rows shape have longer tails than it.
@@ -45,7 +45,7 @@ SMALLEST_TAIL_ERROR = 1e-3  # that anything is done about
 
 
 def tail_terms(changes: Any) -> Any:
-    """What each drawn row adds to the estimated error of the log-density.
+    """Contribution of each drawn row to the estimated error of the log-density.
 
     Args:
         changes: x, what the draw of each row changes an estimate by; an array of NumPy, JAX or torch.
@@ -59,7 +59,7 @@ def tail_terms(changes: Any) -> Any:
 
 def certainty_size(batches: Batches) -> int:
     """How many rows are always read: as many as a batch has, or fewer where so many could not be drawn beside them."""
-    drawn = batches.rows_needed if batches.draws is Draws.DISTINCT_ROWS else batches.batch_size
+    drawn = batches.rows_needed if batches.sampling is RowSampling.DISTINCT_ROWS else batches.batch_size
     return min(batches.batch_size, batches.num_rows - drawn)
 
 

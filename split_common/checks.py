@@ -395,7 +395,7 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Va
 
 
 def tables_advice(names: Sequence[str]) -> str:
-    """What to do about arguments that hold objects of pandas, in a model that does not divide."""
+    """Advice about arguments that hold objects of pandas, in a model that does not divide."""
     return (
         f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside "
         "the model, and pass arrays, as in df['x'].to_numpy()"
@@ -403,7 +403,7 @@ def tables_advice(names: Sequence[str]) -> str:
 
 
 def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) -> str:
-    """What to do about values that a model reads with Python, each with its line and the data that it rests on."""
+    """Advice about values that a model reads with Python, each with its line and the data that it rests on."""
     listed = []
     for line, value, names in readings:
         data = " and ".join(map(repr, names)) or "constants"
@@ -416,7 +416,7 @@ def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) ->
 
 
 def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:
-    """What to do where rows may lie along other axes than was taken.
+    """Advice for rows that may lie along other axes than was taken.
 
     Args:
         names: the arguments that were taken to hold rows.
@@ -449,5 +449,5 @@ def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> 
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """First line of an error's message."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -99,7 +99,7 @@ NUMBERS: dict[str, Callable[..., Any]] = {
 
 
 def result(operation: str, operands: Sequence[Value]) -> Value:
-    """What an operation makes of its operands.
+    """Knowledge of an operation's result from that of its operands.
 
     Args:
         operation: its name: "exp", "log", "sqrt", "rsqrt", "reciprocal", "neg", "add", "sub", "mul", "div", "pow", or
@@ -223,7 +223,7 @@ class Term(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What stands against drawing a precision."""
+    """Reason why a precision must not be drawn from a gamma distribution."""
 
     precision: str
     why: str
@@ -274,7 +274,7 @@ def _reason(value: Value) -> str:
 
 
 def _fault_of_prior(term: Term, family: str) -> Fault | None:
-    """What stands against the term of a precision itself."""
+    """Fault of the term of a precision itself, or None."""
     name, concentration = term.site, term.parameters.get("concentration")
     if term.family != family:
         return Fault(name, f"its prior is a distribution {term.family}, not {family}")
@@ -286,7 +286,7 @@ def _fault_of_prior(term: Term, family: str) -> Fault | None:
 
 
 def _fault_of_weights(term: Term, group: Group) -> Fault | None:
-    """What stands against the term of weights."""
+    """Fault of the term of weights, or None."""
     name, site = group.precision, f"{term.kind} {term.site!r}"
     if term.family != "Normal":
         return Fault(name, f"{site} has a distribution {term.family}, not Normal")

@@ -29,7 +29,7 @@ class Whole(Protocol):
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """What its parts are called."""
+        """Names of its parts."""
         ...
 
     def build(self, parts: Iterable[Any]) -> Any:

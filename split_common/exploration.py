@@ -47,7 +47,7 @@ class Exploration(NamedTuple):
 
     @classmethod
     def of(cls, window_ends: Sequence[int], num_warmup: int, learns_length: bool, adapts_metric: bool) -> Exploration:
-        """Those of a warm-up.
+        """Exploration of a warm-up.
 
         Args:
             window_ends: how many iterations are over at the end of each of the host's windows.

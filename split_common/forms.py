@@ -26,7 +26,7 @@ TOLERANCE = 1e-4  # relative, of a log-probability in float32
 
 
 class Framework(NamedTuple):
-    """What a framework does with arguments.
+    """Operations of a framework on arguments.
 
     Attributes:
         tree_map: its map over containers, with ``is_leaf``.
@@ -90,7 +90,7 @@ class Forms:
         divide: Callable[[Args, Kwargs, Form], Result],
         last: Form | None = None,
     ) -> Result:
-        """What comes of the first form in which a model divides: without the arrays that it holds, or with them.
+        """Result for the first form in which a model divides: without the arrays that it holds, or with them.
 
         Args:
             model: the user's model; None for a potential, which has none.

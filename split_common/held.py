@@ -1,4 +1,4 @@
-"""What a model's likelihood takes from all rows: values that mix rows, but rest on no parameter.
+"""Values that a likelihood takes from all rows: they mix rows, but rest on no parameter.
 
 The largest of a column, a sorted array, a literal 1/N: such a value is the same at every position, so it is computed
 once, on all rows, and held. A part of the rows is then given it in place of its own: as it is, or cut to its rows,
@@ -90,7 +90,7 @@ class Holding:
     def needed_by(
         self, outputs: Iterable[Hashable], steps: Sequence[tuple[Sequence[Hashable], Sequence[Hashable]]]
     ) -> dict[Any, HeldValue]:
-        """What is held and has a part in a program's outputs, where all that is held is given.
+        """Held values that a program's outputs use, where all held values are given.
 
         Args:
             outputs: their keys.
@@ -105,5 +105,5 @@ class Holding:
 
 
 def reasons(held: Iterable[Any]) -> tuple[str, ...]:
-    """What is held, in words, each once."""
+    """Reasons of what is held, in words, each once."""
     return tuple(dict.fromkeys(value.what for value in held))

@@ -38,7 +38,7 @@ FORMS = (
 
 
 class Scales(NamedTuple):
-    """What a model says at one position.
+    """Scales and gamma parameters that a model has at one position.
 
     Attributes:
         log_scale: log of the scale of each Normal site, in the shape of its value.
@@ -75,11 +75,11 @@ class Group(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where the rows of an observed site are.
+    """Parts of the data that the rows of an observed site are read in.
 
     Attributes:
-        parts: over how many parts of the data they are spread, which ``scales_at`` shows one at a time.
-        ratio: number of all rows, in those of the first part.
+        parts: number of parts, which ``scales_at`` shows one at a time.
+        ratio: number of all rows over that of the first part.
     """
 
     parts: int

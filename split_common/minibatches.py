@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from split_common.checks import check_positive_int
 
-FEW, MANY = 4, 20  # times as many rows as are drawn
+PERMUTE_BELOW = 4  # number of all rows over those that are drawn, below which all are permuted
+REPLACE_FROM = 20  # the same ratio, from which on rows are drawn with replacement
 
 
 def draws_by_permutation(num_rows: int, size: int) -> bool:
     """Whether so large a part of the rows is drawn that permuting them all is the cheaper way."""
-    return size * FEW > num_rows
+    return size * PERMUTE_BELOW > num_rows
 
 
 def draws_with_replacement(num_rows: int, size: int) -> bool:
     """Whether so small a part of the rows is drawn that distinct ones would gain nothing, and cost the sorting."""
-    return size * MANY <= num_rows
+    return size * REPLACE_FROM <= num_rows
 
 
 def resolve_num_subsets(num_subsets: int) -> int:

@@ -83,7 +83,7 @@ def open_held(model: Any, opener: Opener, is_array: Callable[[Any], bool]) -> Op
 def _open(
     value: Any, opener: Opener, is_array: Callable[[Any], bool], module: str | None, above: tuple[int, ...], depth: int
 ) -> Any:
-    """What a model holds, taken apart where it leads to an array; else ``NOTHING``."""
+    """Contents of a model, taken apart where they lead to an array; else ``NOTHING``."""
     if not depth or id(value) in above:  # a function may hold itself
         return NOTHING
     parts, make = _parts(value, module)
@@ -96,7 +96,7 @@ def _open(
 
 
 def _parts(value: Any, module: str | None) -> tuple[dict[str, Any], Callable[[Any, dict[str, Any]], Any] | None]:
-    """What a function or a callable object holds by name, and how to make one like it of other values."""
+    """Values that a function or a callable object holds by name, and how to make one like it of other values."""
     if isinstance(value, functools.partial):
         places = {f"args[{i}]": x for i, x in enumerate(value.args)}
         return {"func": _function_of(value), **places, **value.keywords}, _partial
@@ -123,7 +123,7 @@ def _function_of(partial: functools.partial[Any]) -> Callable[..., Any]:
 
 
 def _cells(function: types.FunctionType) -> dict[str, Any]:
-    """What a function reads from the functions round it."""
+    """Values in a function's closure."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -92,7 +92,7 @@ def growth_times(num_warmup: int) -> list[int]:
     return sorted({quarter * num_warmup // 4 for quarter in (1, 2, 3)} - {0})
 
 
-class Draws(Enum):
+class RowSampling(Enum):
     """How the rows of several batches are drawn."""
 
     INDEPENDENT_ROWS = "with replacement"
@@ -156,11 +156,11 @@ class Batches(NamedTuple):
         return self.batch_size * self.num_batches * self.max_groups
 
     @property
-    def draws(self) -> Draws:
-        """Of which rows are independent of which."""
+    def sampling(self) -> RowSampling:
+        """How rows are sampled: with replacement, without, or without inside each batch."""
         if draws_with_replacement(self.num_drawn, self.rows_needed):
-            return Draws.INDEPENDENT_ROWS
-        return Draws.DISTINCT_ROWS if self.rows_needed <= self.num_drawn else Draws.INDEPENDENT_BATCHES
+            return RowSampling.INDEPENDENT_ROWS
+        return RowSampling.DISTINCT_ROWS if self.rows_needed <= self.num_drawn else RowSampling.INDEPENDENT_BATCHES
 
     def chi2(self, between: Any, num_batches: Any) -> Any:
         """Variance of the mean of K batches, from the sample variance between them."""
@@ -168,11 +168,11 @@ class Batches(NamedTuple):
 
     def unread(self, num_batches: Any) -> Any:
         """The share of noise that is left because the rows of K batches are distinct: 1 where they are not."""
-        distinct = self.draws is Draws.DISTINCT_ROWS
+        distinct = self.sampling is RowSampling.DISTINCT_ROWS
         return 1 - num_batches * self.batch_size / self.num_drawn if distinct else 1.0
 
     def row_weight(self, target: str) -> float:
-        """What a row of a batch counts for: s(N - C)/n, with s the power of the likelihood in the target."""
+        """Weight of a batch's row, s(N - C)/n, with s the power of the likelihood in the target."""
         return self.temper(target) * self.num_drawn / self.batch_size
 
     def temper(self, target: str) -> float:
@@ -181,7 +181,7 @@ class Batches(NamedTuple):
 
 
 class PenaltySettings(NamedTuple):
-    """What :class:`PenaltyMH` was asked for, checked.
+    """Checked arguments of :class:`PenaltyMH`.
 
     Attributes:
         batch_size: n.
@@ -260,17 +260,17 @@ class PenaltySettings(NamedTuple):
 
     @property
     def order(self) -> int:
-        """Of the control variate; 0 for none."""
+        """Order of the control variate; 0 for none."""
         return 0 if self.control_variate is None else 1 + CONTROL_VARIATES.index(self.control_variate)
 
     @property
     def longest_step(self) -> float:
-        """What the step size is adapted to at most."""
+        """Upper limit of the adapted step size."""
         return LONGEST_TRAJECTORY / self.num_steps if self.proposal == "hamiltonian" else math.inf
 
     @property
     def shortest_step(self) -> float:
-        """What fraction of the step size a proposal's may be; drawn without regard to the state."""
+        """Smallest fraction of the step size that a proposal's may be; drawn without regard to the state."""
         return SHORTEST_STEP if self.proposal == "hamiltonian" else 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a user reads whose model has no plate that can be divided: why, and the edit that would help."""
+"""Messages for models without a plate that can be divided: why, and the edit that would help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NAMED = 3  # sites, in a message
 
 
 class Observation(NamedTuple):
-    """What an observed site looks like from outside.
+    """Properties of an observed site.
 
     Attributes:
         name: of the site.

@@ -19,7 +19,7 @@ TOLERANCE = 1e-10
 
 
 def find_mode(energy_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
-    """Where a potential energy is least, near enough.
+    """Approximate minimum of a potential energy.
 
     Args:
         energy_and_grad: value and gradient, shape (D,), at a point of shape (D,).

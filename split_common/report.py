@@ -1,4 +1,4 @@
-"""What a finished run says of itself: trouble that statistics show, each with what to do about it.
+"""Report on a finished run: trouble that its statistics show, each with what to do about it.
 
 Everything is read from the run in ArviZ's format, so that both packages, and runs that were saved, are judged alike.
 The limits are those of Stan and of the literature, as far as there are any.
@@ -21,7 +21,7 @@ from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.exploration import MAX_EXPLORATION_DEPTH
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
-from split_common.trajectory import FREQUENT, LEAST_BFMI, MAX_STEPS, MOST_MEAN_STEPS
+from split_common.trajectory import LEAST_BFMI, MAX_STEPS, MOST_MEAN_STEPS, WARN_ABOVE_SHARE
 
 MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
 MOST_RHAT = 1.02  # of chains that have met; the highest of so many components is above 1.01 by chance now and then
@@ -51,7 +51,7 @@ class Check(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found; ``print`` it for a text.
+    """Findings about a run; ``print`` it for a text.
 
     Attributes:
         title: kernel, chains and draws.
@@ -84,7 +84,7 @@ class Report(NamedTuple):
 
     @property
     def trouble(self) -> list[Check]:
-        """What is not fine."""
+        """Checks that are not fine."""
         return [check for check in self.checks if not check.is_fine]
 
     @property
@@ -118,7 +118,7 @@ def check_reported(sampler: Any, kernel: type) -> None:
 
 
 def _of_statistics(statistics: Any) -> Iterator[Check]:
-    """What the sampler's statistics say, each of shape (chains, draws)."""
+    """Checks of the sampler's statistics, each of shape (chains, draws)."""
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
     num_draws = of["diverging"].size
     yield _divergences(int(of["diverging"].sum()), num_draws)
@@ -158,13 +158,13 @@ def _cut(share: float) -> Check:
         "check inverse_mass_matrix."
     )
     seen = f"{share:.0%} of the trajectories were cut off at {MAX_STEPS} steps"
-    return Check("cut trajectories", share, FREQUENT, share <= FREQUENT, seen, advice)
+    return Check("cut trajectories", share, WARN_ABOVE_SHARE, share <= WARN_ABOVE_SHARE, seen, advice)
 
 
 def _depth(share: float) -> Check:
     seen = f"{share:.0%} of the trajectories ended at max_tree_depth"
     advice = "The draws are exact, but correlated: raise max_tree_depth, or reparametrise the model."
-    return Check("depth limit", share, FREQUENT, share <= FREQUENT, seen, advice)
+    return Check("depth limit", share, WARN_ABOVE_SHARE, share <= WARN_ABOVE_SHARE, seen, advice)
 
 
 def _noise(share: float) -> Check:
@@ -173,7 +173,7 @@ def _noise(share: float) -> Check:
         "The draws may be biased; audit(mcmc) measures by how much. Raise num_batches or batch_size, set target_noise, "
         "use a control variate, or lower step_size."
     )
-    return Check("noise", share, FREQUENT, share <= FREQUENT, seen, advice)
+    return Check("noise", share, WARN_ABOVE_SHARE, share <= WARN_ABOVE_SHARE, seen, advice)
 
 
 def _tail(error: float) -> Check:
@@ -210,7 +210,7 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
         )
         yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
     if settled.trajectory_length.size and settled.step_size.size:
-        steps = float(np.max(settled.trajectory_length) / np.min(settled.step_size))
+        steps = float(np.max(settled.trajectory_length / settled.step_size))
         seen = f"trees of warm-up took up to {steps:.0f} steps on average"
         advice = (
             f"Many were cut off at depth {MAX_EXPLORATION_DEPTH}, so that trajectories are too short, and draws "

@@ -1,4 +1,4 @@
-"""What is known of a value in a traced log-density: which of its entries rest on which rows of the data.
+"""Knowledge of a value in a traced log-density: which of its entries rest on which rows of the data.
 
 A log-density divides over rows when the terms of its likelihood are *aligned*: entry i depends on row i alone. That is
 followed through the trace, operation by operation, in two traces side by side: of the model on all rows, and on as many
@@ -36,7 +36,7 @@ class Free(NamedTuple):
 
     @property
     def axes(self) -> frozenset[int]:
-        """Those as long as there are rows."""
+        """Axes as long as there are rows."""
         return self.repeats
 
 
@@ -47,7 +47,7 @@ class Aligned(NamedTuple):
 
     @property
     def axes(self) -> frozenset[int]:
-        """Those as long as there are rows."""
+        """Axes as long as there are rows."""
         return frozenset({self.axis})
 
 
@@ -58,7 +58,7 @@ class Numbers(NamedTuple):
 
     @property
     def axes(self) -> frozenset[int]:
-        """Those as long as there are rows."""
+        """Axes as long as there are rows."""
         return frozenset({self.axis})
 
 

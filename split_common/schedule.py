@@ -229,38 +229,56 @@ def randomised(num_subsets: int) -> Schedule:
     return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
 
 
-PALINDROMIC: dict[str, Callable[[int], Schedule]] = {"symmetric": symmetric, "naive": naive}  # schedules by name
+BUILT_IN: dict[str, Callable[[int], Schedule]] = {"symmetric": symmetric, "naive": naive, "randomised": randomised}
+ScheduleChoice = str | Schedule | Callable[[int], Schedule]  # a name, the schedule itself, or a function of M
 
 
-def check_schedule(schedule: Any) -> str | Callable[[int], Schedule]:
-    """Return ``schedule``, or raise unless it is "symmetric", "naive" or can be called; nothing is built."""
-    if isinstance(schedule, str) and schedule == "randomised":
-        raise _not_palindromic(shown(schedule))
-    if isinstance(schedule, str) and schedule in PALINDROMIC:
-        return schedule
-    if callable(schedule):
-        function: Callable[[int], Any] = schedule
-        return function
-    raise ValueError(f"schedule must be 'symmetric', 'naive' or a function from M to a Schedule, got {shown(schedule)}")
-
-
-def palindromic_schedule(schedule: str | Callable[[int], Schedule], num_subsets: int) -> Schedule:
-    """The schedule of a trajectory that runs forwards and backwards in time, and so must be its own reverse.
+def check_schedule(schedule: Any, palindromic: bool) -> ScheduleChoice:
+    """Return ``schedule``, or raise unless it is the name of one, a Schedule, or can be called; nothing is built.
 
     Args:
-        schedule: "symmetric", "naive", or a function from M to a :class:`Schedule`.
+        schedule: what was given.
+        palindromic: whether the trajectory also runs backwards in time, and so needs a palindromic one.
+    """
+    names = [name for name in BUILT_IN if not palindromic or name != "randomised"]
+    if isinstance(schedule, str) and schedule in BUILT_IN and schedule not in names:
+        raise _not_palindromic(shown(schedule))
+    if isinstance(schedule, Schedule):
+        return _checked_reversal(schedule, repr(schedule.name), palindromic)
+    if callable(schedule) or (isinstance(schedule, str) and schedule in names):
+        choice: Any = schedule
+        return choice
+    listed = ", ".join(repr(name) for name in names)
+    raise ValueError(
+        f"schedule must be {listed} or a function from M to a Schedule, or a Schedule, got {shown(schedule)}"
+    )
+
+
+def build_schedule(schedule: ScheduleChoice, num_subsets: int, palindromic: bool) -> Schedule:
+    """Build the schedule of M subsets.
+
+    Args:
+        schedule: "symmetric", "naive", "randomised", a :class:`Schedule` of M subsets, or a function from M to one.
         num_subsets: M.
+        palindromic: whether it must be palindromic.
 
     Returns:
         The schedule.
 
     Raises:
-        ValueError: for another name, a function that fails or gives something else, or a schedule that is not
-            palindromic or not of M subsets.
+        ValueError: for another name, a function that fails or gives something else, or a schedule that is not of M
+            subsets, or not palindromic where it must be.
     """
-    check_schedule(schedule)
-    if not callable(schedule):
-        return PALINDROMIC[schedule](num_subsets)
+    check_schedule(schedule, palindromic)
+    if isinstance(schedule, str):
+        return BUILT_IN[schedule](num_subsets)
+    if isinstance(schedule, Schedule):
+        if schedule.num_subsets != num_subsets:
+            raise ValueError(
+                f"schedule must be of num_subsets = {num_subsets} subsets, got {schedule.name!r} of "
+                f"{schedule.num_subsets}"
+            )
+        return schedule
     rule = f"schedule must be a function from M to a Schedule of M subsets, got {shown(schedule)}, which for M = "
     try:
         built = schedule(num_subsets)
@@ -270,9 +288,13 @@ def palindromic_schedule(schedule: str | Callable[[int], Schedule], num_subsets:
         raise ValueError(f"{rule}{num_subsets} gives {shown(built)}")
     if built.num_subsets != num_subsets:
         raise ValueError(f"{rule}{num_subsets} gives one of {built.num_subsets} subsets")
-    if built.reversal is not Reversal.PALINDROMIC:
-        raise _not_palindromic(f"{built.name!r} from {shown(schedule)}")
-    return built
+    return _checked_reversal(built, f"{built.name!r} from {shown(schedule)}", palindromic)
+
+
+def _checked_reversal(schedule: Schedule, got: str, palindromic: bool) -> Schedule:
+    if palindromic and schedule.reversal is not Reversal.PALINDROMIC:
+        raise _not_palindromic(got)
+    return schedule
 
 
 def _not_palindromic(got: str) -> ValueError:

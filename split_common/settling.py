@@ -1,4 +1,4 @@
-r"""What warm-up settled on, and how far it still moved at its end.
+r"""Values that warm-up settled on, and how far they still moved at its end.
 
 What has settled comes out nearly the same when it is asked again. So what adapts is compared with itself in the last
 window of warm-up, on the scale of logarithms, and what is kept are a few numbers for each chain:
@@ -36,7 +36,7 @@ PREFIX = "settled_"  # of the attributes that carry the numbers in ArviZ's forma
 
 
 class Settled(NamedTuple):
-    """What warm-up settled on, and how far it still moved; NaN for what does not adapt, or was not seen to move.
+    """Values that warm-up settled on, and how far they still moved; NaN for what does not adapt, or is not known.
 
     Numbers of one chain, or of several, with a leading axis. In the last window of warm-up the first of each pair is
     what it was in the middle.
@@ -98,7 +98,7 @@ class LastWindow(NamedTuple):
 
     @classmethod
     def of(cls, window_ends: Sequence[int], num_warmup: int, adapts_metric: bool) -> LastWindow:
-        """That of a warm-up.
+        """Last window of a warm-up.
 
         Args:
             window_ends: how many iterations are over at the end of each of the host's windows.
@@ -110,6 +110,18 @@ class LastWindow(NamedTuple):
             return cls(start, 0, num_warmup, 0)
         is_known = adapts_metric and len(window_ends) > 2
         return cls(start, (start + num_warmup) // 2, num_warmup, start - window_ends[-3] if is_known else 0)
+
+
+def log_change(value: float, old: float) -> float:
+    """Absolute log of the ratio of two values: NaN where the old one is not known, infinite where one is not positive.
+
+    Example:
+        >>> round(log_change(1.0, 2.0), 3), log_change(0.0, 0.0), log_change(1.0, math.nan)
+        (0.693, inf, nan)
+    """
+    if math.isnan(old):
+        return math.nan
+    return abs(math.log(value / old)) if value > 0 and old > 0 else math.inf
 
 
 def shrunk(variances: Any, num_draws: int) -> Any:

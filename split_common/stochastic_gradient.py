@@ -1,4 +1,4 @@
-"""What kernels share that follow a noisy gradient: schedules of the step size, preconditioners, kicks, and their rules.
+"""Parts of the kernels that follow a noisy gradient: step-size schedules, preconditioners, kicks, rules.
 
 The rules that compute are plain arithmetic, so they take the arrays of either framework, and iteration numbers that a
 compiler traces.
@@ -61,7 +61,7 @@ class Dynamics(NamedTuple):
 
     @property
     def kicks(self) -> list[Kick]:
-        """Those of one iteration, L of them.
+        """Kicks of one iteration, L of them.
 
         A momentum drawn afresh belongs to the same time as the position, so the first kick is half a kick, as
         leapfrog's is; a momentum carried on is half a step behind already.
@@ -108,7 +108,7 @@ def _polynomial(a: float, b: float, gamma: float, t: Any) -> Any:
 
 
 def step_size_at(step_size: float | Schedule, t: Any) -> Any:
-    """That of iteration ``t``, of a number or a schedule."""
+    """Step size of iteration ``t``, from a number or a schedule."""
     return step_size(t) if callable(step_size) else step_size
 
 

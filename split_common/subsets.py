@@ -48,7 +48,7 @@ class SubsetLayout:
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """What tells one division from another."""
+        """Key that tells one division from another."""
         return self.num_rows, self.num_subsets, self.subset_order
 
     @property

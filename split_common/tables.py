@@ -23,7 +23,7 @@ ITSELF = ("itself",)  # what the one column of a Series is called, which no colu
 
 
 class Operations(NamedTuple):
-    """What a framework does with columns.
+    """Operations of a framework on columns.
 
     Attributes:
         array: from a NumPy array to one of the framework that shares no memory with it.
@@ -91,7 +91,7 @@ class Table:
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """What the parts are called."""
+        """Names of the parts."""
         return ("rows", *self._columns)
 
     def parts(self) -> list[np.ndarray]:
@@ -100,7 +100,7 @@ class Table:
         return [np.arange(len(whole)), *_columns(whole).values()]
 
     def build(self, parts: Iterable[Any]) -> RowsOf:
-        """What stands for the object in a model, its arrays cut to some rows."""
+        """Stand-in for the object in a model, its arrays cut to some rows."""
         rows, *columns = parts
         whole = self._whole()
         if whole is None:
@@ -166,7 +166,7 @@ class RowsOf:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the rows that the model is run on."""
+        """Shape on the rows that the model is run on."""
         return (len(self), *self._whole.shape[1:])
 
     @property
@@ -208,7 +208,7 @@ class RowsOf:
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What a method answers."""
+        """Answer of a method."""
         args, kwargs = tuple(map(_whole_of, args)), {name: _whole_of(x) for name, x in kwargs.items()}
         return self._answer(self._whole(*args, **kwargs))
 
@@ -249,7 +249,7 @@ class RowsOf:
         return self.to_numpy()[item]
 
     def _answer(self, found: Any) -> Any:
-        """What the model gets for something that pandas answers."""
+        """Stand-in for something that pandas answers."""
         if isinstance(found, np.ndarray):
             return self._cut.of(found) if self._cut.covers(found) and found.dtype.kind in NUMBERS else found
         if is_series(found) or is_frame(found):

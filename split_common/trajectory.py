@@ -1,4 +1,4 @@
-"""What a trajectory may be and what is recorded of it, whichever framework integrates it."""
+"""Lengths, rules and statistics of trajectories, whichever framework integrates them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
 CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
-# Of a threshold that adapts: where it starts, the 1 - ρ it is adapted to, and how fast; a draw says less of 1 - ρ than
-# of an acceptance, so its dual averaging is ten times slower than that of the step size.
-FIRST_THRESHOLD, TARGET_CHANGE, THRESHOLD_GAMMA = 0.1, 0.5, 0.5
-DRAWS_BEFORE_THRESHOLD, SMALLEST_CHANGE = 6, 1e-6  # draws before it moves; 1 - ρ not told from none
-DRAWS_BEFORE_WARNING, FREQUENT = 100, 0.1  # of trajectories that end at the limit of their depth
+# Adaptation of XHMC's threshold. A draw says less of 1 - ρ, with ρ the correlation of successive draws, than of an
+# acceptance, so its dual averaging is ten times slower than that of the step size.
+FIRST_THRESHOLD = 0.1  # in units of the criterion
+TARGET_CHANGE = 0.5  # 1 - ρ that it is adapted to
+THRESHOLD_GAMMA = 0.5  # of dual averaging
+DRAWS_BEFORE_THRESHOLD = 6  # draws of a window before it moves
+SMALLEST_CHANGE = 1e-6  # 1 - ρ that is not told from 0
+DRAWS_BEFORE_WARNING = 100  # draws after which a run warns of what it has seen
+WARN_ABOVE_SHARE = 0.1  # share of draws at a limit (of depth, of steps, of noise) from where on it is trouble
 LEAST_BFMI = 0.3  # Stan's limit of the energy Bayesian fraction of missing information (E-BFMI)
 
 
@@ -39,19 +43,19 @@ TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
 
 class Span(Protocol):
-    """What a rule remembers of a run of successive states, in the order in which they were visited."""
+    """Summary of a run of successive states, in the order in which they were visited; a rule decides by it."""
 
     @classmethod
     def of(cls, path: Any, state: Any, log_weight: Any, grad: Any) -> Any:
-        """What it remembers of one state of a path, of log-weight -H; the gradient of U where the rule takes it."""
+        """Span of one state of a path, of log-weight -H, with the gradient of U where the rule takes it."""
         ...
 
     def joined(self, second: Any) -> Any:
-        """What it remembers of this run and the one that follows it."""
+        """Span of this run and the one that follows it."""
         ...
 
     def reversed(self) -> Any:
-        """What it remembers of the same states visited the other way."""
+        """Span of the same states, visited the other way."""
         ...
 
 
@@ -97,7 +101,7 @@ class Proposal(NamedTuple):
 
     @property
     def longest_step(self) -> float:
-        """What the step size is adapted to at most: the shortest length that is given."""
+        """Upper limit of the adapted step size: the shortest length that is given."""
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
     def is_cut_short(self, step_size: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a value from outside is, and how a message shows it. No function here fails, whatever the value does."""
+"""Classes and texts of values from outside. No function here fails, whatever the value does."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def is_name(value: Any) -> bool:
 
 
 def name_of(value: Any) -> str:
-    """What a function is called; of an object without a name, its class."""
+    """Name of a function, or the class of an object without a name."""
     while isinstance(value, functools.partial):
         value = value.func
     try:

@@ -27,11 +27,11 @@ def compiled_trajectory(integrator):
     """NumPyro's trajectory of an integrator, compiled once for all its lengths."""
     import jax
 
-    from numpyro_split.trajectories import fixed_length
+    from numpyro_split.integrators.integrator import make_steps
 
     def run(z, p, step_size, num_steps, order):
         state = integrator.start({"x": z}, {"x": p}, order)
-        end = fixed_length(integrator, state, step_size, num_steps, order)
+        end = make_steps(integrator, state, step_size, num_steps, order)
         return end.z["x"], end.p["x"]
 
     return jax.jit(run)
@@ -217,9 +217,9 @@ class NumPyroBackend:
         return {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
 
     def integrator(self, schedule, subset_grad, inverse_mass):
-        from numpyro_split.energies import Compensated
-        from numpyro_split.integrators import Integrator
-        from numpyro_split.kinetic import EuclideanKinetic
+        from numpyro_split.integrators.euclidean import EuclideanKinetic
+        from numpyro_split.integrators.integrator import Integrator
+        from numpyro_split.potential.compensated import Compensated
 
         zeros = self.np.zeros(2)
         forces = Forces(
@@ -229,8 +229,8 @@ class NumPyroBackend:
 
     def potential_integrator(self, schedule, potential, z):
         """The integrator of a split potential, of unit mass, for positions like ``z``."""
-        from numpyro_split.integrators import Integrator
-        from numpyro_split.kinetic import EuclideanKinetic
+        from numpyro_split.integrators.euclidean import EuclideanKinetic
+        from numpyro_split.integrators.integrator import Integrator
 
         size = sum(u.size for u in z.values())
         return Integrator(schedule, potential, EuclideanKinetic(self.np.ones(size)))
@@ -241,13 +241,13 @@ class NumPyroBackend:
 
     def kinetic(self, inverse_mass_matrix):
         """The kinetic energy of an inverse mass matrix, a dict from tuples of sites to arrays."""
-        from numpyro_split.kinetic import EuclideanKinetic
+        from numpyro_split.integrators.euclidean import EuclideanKinetic
 
         return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
 
     def window_mean(self, num_warmup):
         """Of the numbers of iterations, as the host counts them, where the mass matrix was adapted."""
-        from numpyro_split.adaptation import WindowMean
+        from numpyro_split.adaptation.step_size_and_metric import WindowMean
 
         def update(i, mean):
             return mean.update(i, {"x": i.astype(float)}, num_warmup)
@@ -262,13 +262,13 @@ class NumPyroBackend:
 
     def reference(self, potential, z, settings):
         """What a kernel of these settings learns of a reference."""
-        from numpyro_split.control_variates import expand
+        from numpyro_split.potential.expansion import expand
 
         return expand(potential, z, 1.0, settings)
 
     def estimates(self, potential, batches, target, taylor, new, old, num, seed=0, certain=()):
         """``num`` estimates of a change of energy and of their variance, shape (num,) each; ``certain`` rows stay."""
-        from numpyro_split.estimates import Estimator
+        from numpyro_split.subsampling.estimates import Estimator
 
         rows, groups = self.np.array(certain, int), self.np.array(batches.max_groups)
         estimator = Estimator(potential, batches, target, taylor, rows)
@@ -277,7 +277,7 @@ class NumPyroBackend:
         return np.asarray(found.change), np.asarray(found.chi2)
 
     def force(self, settings, batches, potential, taylor, seed=0):
-        from numpyro_split.proposals import draw_force
+        from numpyro_split.subsampling.proposals import draw_force
 
         return draw_force(settings, batches, potential, taylor, self._jax.random.key(seed))
 
@@ -295,10 +295,10 @@ class NumPyroBackend:
             step_size: of the proposal.
             seed: draws everything.
         """
-        from numpyro_split.estimates import Estimate
-        from numpyro_split.kinetic import EuclideanKinetic
-        from numpyro_split.penalty_mh import transition
-        from numpyro_split.proposals import Force, propose
+        from numpyro_split.integrators.euclidean import EuclideanKinetic
+        from numpyro_split.kernels.penalty_mh import transition
+        from numpyro_split.subsampling.estimates import Estimate
+        from numpyro_split.subsampling.proposals import Force, propose
 
         jax, jnp = self._jax, self.np
         pulls = settings.gradient is not None
@@ -420,16 +420,16 @@ class PyroBackend:
         return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in names}
 
     def integrator(self, schedule, subset_grad, inverse_mass):
-        from pyro_split.integrators import Integrator
-        from pyro_split.kinetic import EuclideanKinetic
+        from pyro_split.integrators.euclidean import EuclideanKinetic
+        from pyro_split.integrators.integrator import Integrator
 
         zero = self.np.zeros(())
         forces = Forces(subset_grad, (zero, zero), self.np.zeros(schedule.num_subsets + 1))
         return Integrator(schedule, forces, EuclideanKinetic.of_inverse({("x",): inverse_mass}))
 
     def potential_integrator(self, schedule, potential, z):
-        from pyro_split.integrators import Integrator
-        from pyro_split.kinetic import EuclideanKinetic
+        from pyro_split.integrators.euclidean import EuclideanKinetic
+        from pyro_split.integrators.integrator import Integrator
 
         inverse = {tuple(z): self.np.ones(sum(u.numel() for u in z.values()))}
         return Integrator(schedule, potential, EuclideanKinetic.of_inverse(inverse))
@@ -438,14 +438,14 @@ class PyroBackend:
         return kernel._prepare(args, {})
 
     def kinetic(self, inverse_mass_matrix):
-        from pyro_split.kinetic import EuclideanKinetic
+        from pyro_split.integrators.euclidean import EuclideanKinetic
 
         return EuclideanKinetic.of_inverse({sites: self.array(x) for sites, x in inverse_mass_matrix.items()})
 
     def window_mean(self, num_warmup):
         from pyro.infer.mcmc.adaptation import WarmupAdapter
 
-        from pyro_split.adaptation import WindowMean
+        from pyro_split.adaptation.step_size_and_metric import WindowMean
 
         host, mean = WarmupAdapter(1.0, adapt_mass_matrix=True), WindowMean({"x": self.np.zeros(())})
         host.configure(num_warmup, mass_matrix_shape={("x",): (1,)})
@@ -459,12 +459,12 @@ class PyroBackend:
         return {name: self.np.stack([p[name] for p in draws]) for name in z}
 
     def reference(self, potential, z, settings):
-        from pyro_split.control_variates import expand
+        from pyro_split.potential.expansion import expand
 
         return expand(potential, z, 1.0, settings)
 
     def estimates(self, potential, batches, target, taylor, new, old, num, seed=0, certain=()):
-        from pyro_split.estimates import Estimator
+        from pyro_split.subsampling.estimates import Estimator
 
         self.ppl.set_rng_seed(seed)
         rows = self.np.tensor(certain, dtype=self.np.int64)
@@ -473,7 +473,7 @@ class PyroBackend:
         return np.array([estimate.change for estimate in found]), np.array([estimate.chi2 for estimate in found])
 
     def force(self, settings, batches, potential, taylor, seed=0):
-        from pyro_split.proposals import Forces
+        from pyro_split.subsampling.proposals import Forces
 
         self.ppl.set_rng_seed(seed)
         return Forces(settings, batches, potential, taylor, ["a", "b"]).draw()
@@ -482,10 +482,10 @@ class PyroBackend:
         return force.energies_and_grad(z)[1]
 
     def noisy_chains(self, settings, variance, known_variance, num_draws, step_size, seed=0):
-        from pyro_split.estimates import Estimate
-        from pyro_split.kinetic import EuclideanKinetic
-        from pyro_split.penalty_mh import transition
-        from pyro_split.proposals import Force, propose
+        from pyro_split.integrators.euclidean import EuclideanKinetic
+        from pyro_split.kernels.penalty_mh import transition
+        from pyro_split.subsampling.estimates import Estimate
+        from pyro_split.subsampling.proposals import Force, propose
 
         self.ppl.set_rng_seed(seed)
         pulls = float(settings.gradient is not None)
@@ -505,11 +505,11 @@ class PyroBackend:
         return function
 
     def integrate(self, integrator, z, p, step_size, num_steps, order):
-        from pyro_split.trajectories import fixed_length
+        from pyro_split.integrators.integrator import make_steps
 
         z, p, order = {"x": self.array(z)}, {"x": self.array(p)}, [int(m) for m in order]
         state = integrator.start(z, p, order)
-        end = fixed_length(integrator, state, step_size, num_steps, order)
+        end = make_steps(integrator, state, step_size, num_steps, order)
         return end.z["x"].numpy(), end.p["x"].numpy()
 
 

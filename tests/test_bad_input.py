@@ -143,6 +143,9 @@ def test_repr_of_a_schedule_of_ones_own(lib):
 
     assert repr(Mine(print, 3)) == "Mine(model=print, num_subsets=3, plate=None, schedule='two-stage')"
     assert repr(Mine(print, 10**6)) == "Mine(model=print, num_subsets=1000000, plate=None)"
+    mine = Schedule("two-stage", naive(3).rows, Reversal.PALINDROMIC)
+    expected = "SplitHMC(model=print, num_subsets=3, plate=None, schedule='two-stage')"
+    assert repr(lib.split.SplitHMC(print, 3, schedule=mine)) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,10 +160,28 @@ def test_repr_of_a_schedule_of_ones_own(lib):
         (lambda m: Schedule("bad", [(0, 1, 1)], Reversal.PALINDROMIC), "fails with ValueError: schedule 'bad'"),
     ],
 )
-@pytest.mark.parametrize("name", ["SplitNUTS", "WindowedHMC", "S3HMC", "BlockGibbsHMC"])
+@pytest.mark.parametrize("name", ["SplitNUTS", "XHMC", "WindowedHMC", "S3HMC", "BlockGibbsHMC"])
 def test_schedules(lib, name, schedule, message):
     with pytest.raises(ValueError, match=message):
         kernel(lib, lambda: None, name, num_subsets=2, schedule=schedule)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("leapfrog", "schedule must be 'symmetric', 'naive', 'randomised' or a function .* got 'leapfrog'"),
+        (naive(3), "schedule must be of num_subsets = 2 subsets, got 'naive' of 3"),
+        (lambda m: 3, "schedule must be a function from M to a Schedule of M subsets, .* for M = 2 gives 3"),
+    ],
+)
+def test_schedules_of_split_hmc(lib, schedule, message):
+    with pytest.raises(ValueError, match=message):
+        lib.split.SplitHMC(lambda: None, 2, schedule=schedule)
+
+
+def test_a_schedule_itself_must_be_palindromic_in_a_tree(lib):
+    with pytest.raises(ValueError, match="schedule must be palindromic, .* got 'randomised'"):
+        lib.split.SplitNUTS(lambda: None, 2, schedule=randomised(2))
 
 
 def test_at_least_two_subsets_tell_whether_rows_are_apart(lib):

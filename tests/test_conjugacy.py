@@ -26,7 +26,9 @@ FAR = 1e6  # where no precision is looked at
 def _unchecked(monkeypatch):
     """That subsets add up is tested elsewhere, and takes most of the time to compile."""
     for package in ("numpyro_split", "pyro_split"):
-        monkeypatch.setattr(importlib.import_module(f"{package}.splitting"), "check_exact", lambda *args: None)
+        monkeypatch.setattr(
+            importlib.import_module(f"{package}.splitting.model_split"), "check_exact", lambda *args: None
+        )
 
 
 def beyond(lib, tau):
@@ -449,7 +451,7 @@ DRAWN = {
     "no plate": whole,
     "conditioned": conditioned,
     "priors.normal_gamma": lambda lib: regression(
-        lib, lambda: library(lib, "priors").normal_gamma("w", (2, DIM), per_unit=True).sum(0)
+        lib, lambda: library(lib, "models.priors").normal_gamma("w", (2, DIM), per_unit=True).sum(0)
     ),
 }
 
@@ -520,7 +522,7 @@ def test_what_is_refused_would_be_wrong(lib, monkeypatch):
 
     with pytest.raises(ValueError, match="factor 'cap' rests on it"):
         kernel_for(lib, build)
-    monkeypatch.setattr(library(lib, "gibbs"), "check_conjugacy", lambda *args: None)
+    monkeypatch.setattr(library(lib, "kernels.block_gibbs"), "check_conjugacy", lambda *args: None)
     kernel, potential = kernel_for(lib, build)
     z = {"tau": lib.array(0.5), "w": lib.np.zeros(DIM)}
     grad = potential.prior_energy_and_grad(z)[1]

@@ -41,7 +41,7 @@ def traced(arrays, program="program"):
     import jax
     import jax.numpy as jnp
 
-    from numpyro_split.content import traced_digest
+    from numpyro_split.potential.content import traced_digest
 
     return np.asarray(jax.jit(lambda data: traced_digest(data, program))(tuple(jnp.asarray(x) for x in arrays)))
 
@@ -76,7 +76,7 @@ def test_relabellings_are_told_apart(package):
     import jax
     import jax.numpy as jnp
 
-    from numpyro_split.content import traced_digest
+    from numpyro_split.potential.content import traced_digest
 
     rng = np.random.default_rng(1)
     labels = np.array([rng.permutation(np.repeat([0.0, 1.0], 100)) for _ in range(4000)], np.float32)
@@ -104,8 +104,8 @@ def test_whatever_reaches_the_density_is_in_the_program(package):
     import numpyro
     import numpyro.distributions as dist
 
-    from numpyro_split.content import program_of_model
-    from numpyro_split.densities import Arguments
+    from numpyro_split.potential.arguments import Arguments
+    from numpyro_split.potential.content import program_of_model
 
     held = {"prior": 1.0, "table": np.arange(4.0), "site": "mu"}
 

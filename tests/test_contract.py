@@ -34,7 +34,7 @@ SITES = {"tau", "w", "m", "p", "a"}
 @pytest.fixture(autouse=True)
 def _quick(lib, monkeypatch, request):
     """That subsets add up is tested elsewhere; runs as short as these warn of what is no concern here."""
-    splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
+    splitting = importlib.import_module(f"{lib.split.__name__}.splitting.model_split")
     if request.node.originalname != "test_spawned_chains":  # in whose processes it is made, and draws random numbers
         monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
     with warnings.catch_warnings():

@@ -96,7 +96,10 @@ def test_windows_of_one_state_are_plain_hmc_in_cost(lib):
 @pytest.mark.parametrize(("num_steps", "window_size"), [(9, 3), (4, 4)])
 def test_windows_hold_as_many_states_as_they_should(lib, num_steps, window_size):
     """Where every state has the same weight: together twice as many, wherever in its window the start is."""
-    windows, selection = (importlib.import_module(f"{lib.split.__name__}.{name}") for name in ("windows", "selection"))
+    windows, selection = (
+        importlib.import_module(f"{lib.split.__name__}.{name}")
+        for name in ("trajectories.windows", "trajectories.selection")
+    )
     integrator = lib.integrator(naive(1), lambda z, m: {"x": 0.0 * z["x"]}, lib.np.ones(2))
     z, order = {"x": lib.np.ones(2)}, lib.array([0]) if lib.name == "numpyro" else [0]
     start = integrator.start(z, z, order)
@@ -115,8 +118,8 @@ def test_windows_hold_as_many_states_as_they_should(lib, num_steps, window_size)
 @pytest.mark.parametrize("change", [-math.inf, math.nan, math.inf])
 def test_an_undefined_change_of_energy_is_refused(lib, change):
     """An energy of minus infinity is a density that has overflowed, not a state to go to."""
-    metropolis = importlib.import_module(f"{lib.split.__name__}.trajectories").metropolis
-    selection = importlib.import_module(f"{lib.split.__name__}.selection")
+    metropolis = importlib.import_module(f"{lib.split.__name__}.trajectories.fixed_length").metropolis
+    selection = importlib.import_module(f"{lib.split.__name__}.trajectories.selection")
     decision = metropolis(lib.np.asarray(change) if lib.name == "numpyro" else change, lambda: 0.0)
     assert (bool(decision.accepted), float(decision.accept_prob), bool(decision.diverging)) == (False, 0.0, True)
 
@@ -125,7 +128,7 @@ def test_an_undefined_change_of_energy_is_refused(lib, change):
     start = integrator.start(z, z, lib.np.arange(3))._replace(energies=None)
     found, known = energies, lib.np.zeros(2)
     if lib.name == "numpyro":
-        compensated = importlib.import_module("numpyro_split.energies").Compensated
+        compensated = importlib.import_module("numpyro_split.potential.compensated").Compensated
         found, known = compensated(energies, lib.np.zeros(2)), compensated(known, known)
     path = selection.Path(integrator, None, 0.1, lib.np.arange(3), start, known)
     assert float(path.energy_change(start, found)) == math.inf
@@ -195,8 +198,8 @@ def test_a_schedule_of_ones_own(lib):
 
 def test_a_merged_tree_is_stopped_by_its_parts():
     """The rule sees every aligned part of a run, once, and a part that meets it refuses the run."""
-    from pyro_split.termination import Virial
-    from pyro_split.trees import _merge
+    from pyro_split.trajectories.doubling import _merge
+    from pyro_split.trajectories.termination import Virial
 
     seen, waiting = [], []
 
@@ -222,7 +225,7 @@ def test_virial_average_of_the_ends_is_that_of_the_rates(lib):
 
 def test_turns_are_seen_at_all_six_places(lib):
     """The rule in one pass agrees with its definition, also where a single one of the six products decides."""
-    termination = importlib.import_module(f"{lib.split.__name__}.termination")
+    termination = importlib.import_module(f"{lib.split.__name__}.trajectories.termination")
     rng, decided = np.random.default_rng(0), set()
     for _ in range(400):
         first, second = rng.normal(size=(2, 3, 2)) + rng.normal(size=2)
@@ -238,7 +241,7 @@ def test_turns_are_seen_at_all_six_places(lib):
 
 def test_momenta_of_a_run(lib):
     """Joined two by two, and joined and turned round, those of four states are first, last and sum."""
-    termination = importlib.import_module(f"{lib.split.__name__}.termination")
+    termination = importlib.import_module(f"{lib.split.__name__}.trajectories.termination")
     p = np.random.default_rng(0).normal(size=(4, 2))
     one, two, three, four = (termination.Momenta(lib.array(np.tile(row, (3, 1)))) for row in p)
     whole = one.joined(two).joined(three.joined(four))
@@ -250,7 +253,7 @@ def test_uniforms_are_each_taken_once():
     """Fifty numbers are those of four blocks, in order, and of each chain its own."""
     import jax
 
-    from numpyro_split.selection import AT_A_TIME, Uniforms
+    from numpyro_split.trajectories.selection import AT_A_TIME, Uniforms
 
     def fifty(key):
         return jax.lax.scan(lambda uniforms, _: uniforms.take()[::-1], Uniforms.of(key), length=50)[1]
@@ -287,8 +290,8 @@ def test_threshold_adapts_in_warmup_and_stays(lib):
 
 
 def test_draws_of_a_window_agree_between_packages():
-    from numpyro_split.thresholds import Draws as NumPyroDraws
-    from pyro_split.thresholds import Draws as PyroDraws
+    from numpyro_split.adaptation.threshold import Draws as NumPyroDraws
+    from pyro_split.adaptation.threshold import Draws as PyroDraws
 
     numpyro, pyro = NumPyroBackend(), PyroBackend()
     path = np.random.default_rng(0).normal(size=(20, 3)).cumsum(0) * [1.0, 0.1, 3.0]

@@ -51,7 +51,7 @@ class Control(NamedTuple):
 
 def leave_parts_unchecked(lib, patch):
     """No part of a new run stops it."""
-    trees = _module(lib, "trees")
+    trees = _module(lib, "trajectories.doubling")
     honest = trees._merge
     no = lib.array(False) if lib.name == "numpyro" else False
 
@@ -72,13 +72,13 @@ def turn_sign(lib, patch):
             log_weight = energy_change if energy_change < np.inf else -np.inf
         return choice._replace(log_weight=log_weight)
 
-    for module in (_module(lib, "trees"), _module(lib, "windows")):
+    for module in (_module(lib, "trajectories.doubling"), _module(lib, "trajectories.windows")):
         patch.setattr(module, "only", partial(turned, module.only))
 
 
 def start_first(lib, patch):
     """The start of a trajectory is the first state of its window."""
-    host = _module(lib, "windows").random if lib.name == "numpyro" else lib.np
+    host = _module(lib, "trajectories.windows").random if lib.name == "numpyro" else lib.np
     patch.setattr(host, "randint", lambda *args: lib.array(0))
 
 

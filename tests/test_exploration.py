@@ -54,7 +54,7 @@ def test_a_chain_arrives_from_far_away(lib, name):
 
 def without_trees(lib, monkeypatch):
     """No iteration is made by a tree, and no length is learned."""
-    hamiltonian = importlib.import_module(f"{lib.split.__name__}.hamiltonian")
+    hamiltonian = importlib.import_module(f"{lib.split.__name__}.kernels.hamiltonian")
 
     class NoTrees(Exploration):
         @classmethod

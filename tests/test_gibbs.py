@@ -154,7 +154,7 @@ def leave_energies(lib, patch):
 
 
 def _gibbs(lib):
-    return importlib.import_module(f"{lib.split.__name__}.gibbs")
+    return importlib.import_module(f"{lib.split.__name__}.kernels.block_gibbs")
 
 
 FAULTS = {"shape": draw_without_weights, "stale_energies": leave_energies}
@@ -247,7 +247,9 @@ def prepared_by(backend, as_variances, options):
     model, args = many_precisions(lib, as_variances)
     kernel = lib.split.BlockGibbsHMC(model, **dict(options))
     with pytest.MonkeyPatch.context() as patch:  # that subsets add up is tested elsewhere, and takes long to compile
-        patch.setattr(importlib.import_module(f"{lib.split.__name__}.splitting"), "check_exact", lambda *args: None)
+        patch.setattr(
+            importlib.import_module(f"{lib.split.__name__}.splitting.model_split"), "check_exact", lambda *args: None
+        )
         kernel, potential = lib.prepared(kernel, args)
     return Prepared(kernel, potential, kernel._conjugate)
 

@@ -25,7 +25,7 @@ pyro_by_default = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def _unchecked(lib, monkeypatch):
     """That subsets add up is tested elsewhere, and takes most of the time to compile."""
-    splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
+    splitting = importlib.import_module(f"{lib.split.__name__}.splitting.model_split")
     monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
 
 

@@ -173,7 +173,7 @@ def test_the_packages_agree_on_a_trajectory(build, num_subsets):
     ],
 )
 def test_steps_of_a_length(lib, length, step_size, expected):
-    steps_of_length = importlib.import_module(f"{lib.split.__name__}.trajectories").steps_of_length
+    steps_of_length = importlib.import_module(f"{lib.split.__name__}.trajectories.fixed_length").steps_of_length
     arguments = (length, step_size)
     if lib.name == "numpyro":
         arguments = map(lib.np.asarray, arguments)
@@ -219,7 +219,7 @@ slow = pytest.mark.slow
 def test_trajectories_that_are_too_long_are_cut_and_warned_of(backend, name, options, monkeypatch):
     """Once a run, and not where the number of steps is what the user gave."""
     lib = backend()
-    for module in ("split_common.trajectory", f"{lib.split.__name__}.trajectories"):
+    for module in ("split_common.trajectory", f"{lib.split.__name__}.trajectories.fixed_length"):
         monkeypatch.setattr(importlib.import_module(module), "MAX_STEPS", 4)
     options = {**options, "step_size": 0.01, "adapt_step_size": False, "find_heuristic_step_size": False}
     if lib.name == "pyro":

@@ -4,64 +4,49 @@ import ast
 import inspect
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; numbers among arguments
-    "numpyro_split": {"energies.py", "tracing.py", "content.py", "prepared.py", "captured.py", "derivatives.py"},
-    "pyro_split": {"capture.py", "running.py", "held.py"},
+    "numpyro_split": {
+        "kernels/prepared.py",
+        "potential/compensated.py",
+        "potential/content.py",
+        "potential/derivatives.py",
+        "potential/tracing.py",
+        "splitting/captured.py",
+    },
+    "pyro_split": {"potential/capture.py", "potential/running.py"},
 }
 # arguments that one host has, or that default to each host's own
 OF_ONE_HOST = ("jit_compile", "init_strategy", "forward_mode_differentiation", "regularize_mass_matrix")
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
-LAYERS = [
-    {
-        "kernel",
-        "hamiltonian",
-        "hierarchical",
-        "split_hmc",
-        "dynamic_hmc",
-        "windowed_hmc",
-        "s3hmc",
-        "gibbs",
-        "penalty_mh",
-        "audit",
-        "stochastic_gradient",
-        "minibatch_kernel",
-        "inference_data",
-    },
-    {"noise", "settling"},
-    {"proposals", "estimates"},
-    {"trajectories", "trees", "windows", "selection", "termination", "thresholds", "adaptation", "alternating"},
-    {"integrators", "kinetic", "hierarchy", "conjugacy", "control_variates", "minibatches"},
-    {"prepared"},
-    {
-        "splitting",
-        "exactness",
-        "row_independence",
-        "content",
-        "potential",
-        "densities",
-        "rows",
-        "host_density",
-        "implied_plate",
-        "arguments",
-        "readings",
-    },
-    {"row_rules"},
-    {"row_operations"},
-    {"energies", "capture", "captured", "tracing", "running", "derivatives"},
-]
+FLOORS = (  # each imports from those before it alone
+    {"host"},
+    {"potential", "models"},
+    {"splitting"},
+    {"integrators"},
+    {"trajectories"},
+    {"adaptation", "subsampling"},
+    {"inference_data"},
+    {"kernels"},
+    {"__init__"},
+)
+MOST_AT_THE_TOP = 6  # files of a package that are in no folder
 
 
 def files(package):
-    return {path.name for path in (ROOT / package).glob("*.py")} - ONLY_IN[package]
+    folder = ROOT / package
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
 
 
 def test_same_rooms():
-    assert files("numpyro_split") == files("pyro_split")
+    numpyro_rooms, pyro_rooms = (files(package) - ONLY_IN[package] for package in ("numpyro_split", "pyro_split"))
+    assert numpyro_rooms == pyro_rooms
+    assert all(ONLY_IN[package] <= files(package) for package in ONLY_IN)
 
 
 @pytest.mark.both_packages
@@ -112,7 +97,7 @@ def test_same_arguments_and_defaults(name):
 @pytest.mark.both_packages
 def test_every_kernel_is_compared():
     import numpyro_split
-    from numpyro_split.kernel import SplitKernel
+    from numpyro_split.kernels.host_kernel import SplitKernel
 
     public = [getattr(numpyro_split, name) for name in numpyro_split.__all__]
     kernels = {x.__name__ for x in public if isinstance(x, type) and issubclass(x, SplitKernel)}
@@ -135,22 +120,46 @@ def test_common_parts_name_no_framework():
 
 
 @pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
-def test_layers_point_downwards(package):
-    depth = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-    for path in (ROOT / package).glob("*.py"):
-        for line in imported(path, package):
-            if path.stem in depth and line in depth:
-                assert depth[line] >= depth[path.stem], f"{path.name} imports {line}"
+def test_floors_are_entered_from_above(package):
+    floor = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+    for module, others in imports_within(package).items():
+        for other in others:
+            here, there = (name.split(".")[0] for name in (module, other))
+            assert floor[there] < floor[here] or here == there, f"{package}.{module} imports {other}"
 
 
-def imported(path, package=None):
-    """Top-level packages a file imports, or the rooms of ``package`` that it does."""
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_no_files_import_in_a_circle(package):
+    TopologicalSorter(imports_within(package)).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_few_files_stand_at_the_top(package):
+    assert len([name for name in files(package) if "/" not in name]) <= MOST_AT_THE_TOP
+
+
+def imports_within(package):
+    """For each file of a package, by its dotted name in it, those of the package's files that it imports, anywhere."""
+    names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files(package)}
+    found = {}
+    for path, name in names.items():
+        tree = ast.parse((ROOT / package / path).read_text())
+        taken = {
+            f"{node.module}.{alias.name}".removeprefix(f"{package}.")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package
+            for alias in node.names
+        }
+        found[name] = {other if other in names.values() else other.rpartition(".")[0] for other in taken} - {""}
+    return found
+
+
+def imported(path):
+    """Top-level packages that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
-        for name in names:
-            head, _, rest = name.partition(".")
-            found.add(rest.split(".")[0] if package and head == package else head)
+        found |= {name.partition(".")[0] for name in names}
     return found

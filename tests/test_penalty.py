@@ -10,7 +10,7 @@ import importlib
 import numpy as np
 import pytest
 
-from split_common.penalty import Batches, Draws, PenaltySettings, penalty
+from split_common.penalty import Batches, PenaltySettings, RowSampling, penalty
 from split_common.schedule import naive
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_moments
@@ -117,7 +117,7 @@ def test_known_noise(backend, proposal, variance):
 
 
 def test_rows_are_distinct_and_every_choice_as_likely(lib):
-    draw_rows = importlib.import_module(f"{lib.split.__name__}.minibatches").draw_rows
+    draw_rows = importlib.import_module(f"{lib.split.__name__}.subsampling.rows").draw_rows
     if lib.name == "numpyro":
         import jax
 
@@ -137,10 +137,10 @@ def test_rows_are_distinct_and_every_choice_as_likely(lib):
 @pytest.mark.parametrize(
     ("batch_size", "num_batches", "max_groups", "num_rows", "draws"),
     [
-        (2, 3, 1, 600, Draws.INDEPENDENT_ROWS),
-        (10, 4, 1, 60, Draws.DISTINCT_ROWS),
-        (5, 3, 3, 60, Draws.DISTINCT_ROWS),
-        (30, 4, 1, 60, Draws.INDEPENDENT_BATCHES),
+        (2, 3, 1, 600, RowSampling.INDEPENDENT_ROWS),
+        (10, 4, 1, 60, RowSampling.DISTINCT_ROWS),
+        (5, 3, 3, 60, RowSampling.DISTINCT_ROWS),
+        (30, 4, 1, 60, RowSampling.INDEPENDENT_BATCHES),
     ],
 )
 @pytest.mark.parametrize("target", ["posterior", "expected"])
@@ -148,7 +148,7 @@ def test_estimates_are_unbiased_and_so_is_their_variance(
     lib, batch_size, num_batches, max_groups, num_rows, draws, target
 ):
     batches = Batches(num_rows, batch_size, num_batches, max_groups)
-    assert batches.draws is draws
+    assert batches.sampling is draws
     potential, old, new = logistic_potential(lib, num_rows), position(lib, 0), position(lib, 1)
     num = 20_000 if lib.name == "numpyro" else 1500
     change, chi2 = lib.estimates(potential, batches, target, None, new, old, num, SEED)
@@ -159,7 +159,7 @@ def test_estimates_are_unbiased_and_so_is_their_variance(
     assert abs(noise.mean()) < 4.2 * noise.std() / np.sqrt(num)
     off = noise**2 - chi2
     assert abs(off.mean()) < 4.2 * off.std() / np.sqrt(num)
-    if draws is Draws.DISTINCT_ROWS and lib.name == "numpyro":  # the negative control
+    if draws is RowSampling.DISTINCT_ROWS and lib.name == "numpyro":  # the negative control
         off = noise**2 - chi2 / (1 - batch_size * num_batches * max_groups / num_rows)
         assert abs(off.mean()) > 4.2 * off.std() / np.sqrt(num)
 
@@ -254,11 +254,11 @@ def test_a_proposal_is_undone_by_itself_and_preserves_volume(lib, options):
     force = lib.force(chosen, batches, potential, taylor, SEED)
     integrator = lib.potential_integrator(naive(1), force, position(lib, 0))
     order = lib.array(np.arange(1)) if lib.name == "numpyro" else [0]
-    fixed_length = importlib.import_module(f"{lib.split.__name__}.trajectories").fixed_length
+    make_steps = importlib.import_module(f"{lib.split.__name__}.integrators.integrator").make_steps
 
     @lib.compiled
     def trajectory(z, p):
-        return fixed_length(integrator, integrator.start(z, p, order), 0.2, 3, order)
+        return make_steps(integrator, integrator.start(z, p, order), 0.2, 3, order)
 
     def leapfrog(x):
         end = trajectory(*({"a": lib.array(v[:1]), "b": lib.array(v[1:])} for v in (x[:DIM], x[DIM:])))

@@ -424,12 +424,12 @@ class TestPyro:
         assert all(lib.np.isfinite(u).all() for u in draws.values())
 
     def test_a_vector_of_sites_comes_apart_as_it_was_put_together(self, lib):
-        from pyro_split.control_variates import flatten, unflatten
+        from pyro_split.potential.position import flatten, unflatten
 
         z = {"s": lib.np.tensor(1.0), "v": lib.np.tensor([2.0, 3.0]), "m": lib.np.arange(4.0).reshape(2, 2)}
         rows = {name: lib.np.stack([u, -u]) for name, u in z.items()}
         for position, batch_dims in ((z, 0), (rows, 1)):
-            back = unflatten(flatten(position, batch_dims), z)
+            back = unflatten(flatten(position, batch_dims=batch_dims), z)
             assert all(lib.np.equal(back[name], u) for name, u in position.items())
 
     def test_chains_of_a_potential_start_where_they_are_told(self, lib):

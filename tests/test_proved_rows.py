@@ -26,8 +26,8 @@ class NumPyroRows:
         import jax
         from numpyro.infer import init_to_uniform
 
-        from numpyro_split.densities import Arguments
-        from numpyro_split.splitting import ModelSplit
+        from numpyro_split.potential.arguments import Arguments
+        from numpyro_split.splitting.model_split import ModelSplit
 
         options = {"data_axes": None, "subset_order": "sequential", "init_strategy": init_to_uniform, "program": None}
         self.split = ModelSplit.find(model, args, {}, num_subsets=SUBSETS, plate=plate, **options)
@@ -40,7 +40,7 @@ class NumPyroRows:
     def _compute(self, z, data, rows):
         import jax.numpy as jnp
 
-        from numpyro_split.densities import RowBlock
+        from numpyro_split.potential.row_block import RowBlock
 
         block = RowBlock(rows)
         is_cut = self.split.mode == "slice"
@@ -60,7 +60,7 @@ class PyroRows:
     def __init__(self, model, args, plate):
         from pyro.infer.autoguide.initialization import init_to_uniform
 
-        from pyro_split.splitting import ModelSplit
+        from pyro_split.splitting.model_split import ModelSplit
 
         options = {"data_axes": None, "subset_order": "sequential", "init_strategy": init_to_uniform}
         self.split = ModelSplit.find(model, args, {}, num_subsets=SUBSETS, plate=plate, jit_compile=False, **options)
@@ -72,7 +72,7 @@ class PyroRows:
         import pyro
         import torch
 
-        from pyro_split.densities import RowBlock
+        from pyro_split.potential.row_block import RowBlock
 
         z = {name: torch.as_tensor(u) for name, u in z.items()}
         block = RowBlock(torch.as_tensor(rows))
@@ -162,7 +162,7 @@ def test_rows_of_models_that_divide_are_independent(lib, build):
 def test_a_row_that_rests_on_others_is_seen(lib, monkeypatch):
     """The comparison itself: with a proof that says yes to everything, it finds the rows that it is wrong of."""
     model, args = models.statistic_of_all_rows(lib)
-    splitting = importlib.import_module(f"{lib.split.__name__}.splitting")
+    splitting = importlib.import_module(f"{lib.split.__name__}.splitting.model_split")
     monkeypatch.setattr(splitting, "prove", lambda *args: Proof(Verdict(PROVED), 0, {}))
     monkeypatch.setattr(splitting, "check_exact", lambda *args: None)
     with pytest.raises(AssertionError):

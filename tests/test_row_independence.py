@@ -19,7 +19,7 @@ from numpyro.infer.util import potential_energy
 from scipy.stats import truncnorm
 
 from numpyro_split import ModelNotSplittableError, SymmetricSplitHMC, split_model, to_inference_data
-from numpyro_split.splitting import ModelSplit
+from numpyro_split.splitting.model_split import ModelSplit
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED
 from tests import models
 from tests.backends import NumPyroBackend

@@ -20,10 +20,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from pyro_split import ModelNotSplittableError, PenaltyMH, SymmetricSplitHMC, priors, split_model
-from pyro_split.flat_program import FlatProgram
-from pyro_split.networks import cnn, random_module
-from pyro_split.row_independence import prove
-from pyro_split.splitting import ModelSplit
+from pyro_split.models.networks import cnn, random_module
+from pyro_split.potential.flat_program import FlatProgram
+from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.row_independence import prove
 from split_common.row_independence import NOT_PROVED, PROVED
 from tests import models
 from tests.backends import PyroBackend
@@ -160,7 +160,7 @@ def test_the_verdict_names_what_is_held(name, message):
     ],
 )
 def test_what_is_not_proved_has_a_reason(name, reason, caplog):
-    with caplog.at_level(logging.INFO, "pyro_split.splitting"), pytest.raises(ModelNotSplittableError):
+    with caplog.at_level(logging.INFO, "pyro_split.splitting.model_split"), pytest.raises(ModelNotSplittableError):
         split_model(model_of(MIXING[name]), data(), num_subsets=SUBSETS, jit_compile=False)
     assert re.match(f"split by slice not proved: {reason}", caplog.messages[0])
 
@@ -208,7 +208,7 @@ def test_models_that_divide_are_proved(build, jit_compile):
 
 
 def test_the_verdict_is_logged(caplog):
-    with caplog.at_level(logging.INFO, "pyro_split.splitting"):
+    with caplog.at_level(logging.INFO, "pyro_split.splitting.model_split"):
         split_model(observed(lambda y, b, i: b), (torch.zeros(12),), num_subsets=SUBSETS)
     assert caplog.messages == ["split by slice proved"]
 

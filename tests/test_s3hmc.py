@@ -182,7 +182,9 @@ class Flow:
         self.lib, self.case, self.shapes = lib, case, {k: s for k, s in SHAPES.items() if case.output or k != "lam"}
         self.kernel, potential = lib.prepared(kernel, args)
         self.potential = Counted(lib, potential)
-        kinetic = importlib.import_module(f"{lib.split.__name__}.hierarchy").HierarchicalKinetic.adapted_at
+        kinetic = importlib.import_module(
+            f"{lib.split.__name__}.integrators.hierarchical_kinetic"
+        ).HierarchicalKinetic.adapted_at
         adapted = lib.kinetic(coupled() if inverse_mass_matrix is None else inverse_mass_matrix)
         precisions = {name: lib.array(x) for name, x in REFERENCE.items()}
         self.kinetic = kinetic(self.kernel._found, adapted, precisions)
@@ -239,8 +241,8 @@ class Flow:
         return self.lib.array(order) if self.lib.name == "numpyro" else order.tolist()
 
     def _trajectory(self, x, step_size, num_steps):
-        fixed_length = importlib.import_module(f"{self.lib.split.__name__}.trajectories").fixed_length
-        end = fixed_length(self.integrator, self.state(x), step_size, num_steps, self.order)
+        make_steps = importlib.import_module(f"{self.lib.split.__name__}.integrators.integrator").make_steps
+        end = make_steps(self.integrator, self.state(x), step_size, num_steps, self.order)
         fresh = self.integrator.opening_force(end.z, self.order)
         return self.pack(end.z, end.p), self.pack(end.force), self.pack(fresh)
 
@@ -287,7 +289,7 @@ def test_trajectory_does_not_return_after_a_flip_of_the_weights_alone(lib):
 @pyro_by_default
 def test_weights_before_precisions_do_not_return(lib, monkeypatch):
     """Negative control: a step that does not read the same backwards."""
-    alternating = importlib.import_module(f"{lib.split.__name__}.alternating").AlternatingIntegrator
+    alternating = importlib.import_module(f"{lib.split.__name__}.integrators.alternating").AlternatingIntegrator
 
     def step(self, state, step_size, order):
         return self._move_precisions(self._move_weights(state, step_size, order), step_size, order)
@@ -379,7 +381,7 @@ def test_a_dependence_that_is_flat_at_the_reference_is_found(backend, kind):
     kernel = lib.split.S3HMC(model, num_subsets=2)
     kernel, potential = lib.prepared(kernel, args)
     assert kernel._found.needs_data == (kind != "absent")
-    hierarchy = importlib.import_module(f"{lib.split.__name__}.hierarchy")
+    hierarchy = importlib.import_module(f"{lib.split.__name__}.integrators.hierarchical_kinetic")
     start = {"tau": lib.array(np.log(5.5)), "w": lib.array([0.4, -0.3])}
     kinetic = hierarchy.HierarchicalKinetic.adapted_at(
         kernel._found, lib.kinetic({("w",): np.ones(INPUTS)}), {"tau": start["tau"]}

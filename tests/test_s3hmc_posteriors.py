@@ -174,7 +174,7 @@ def test_moments_are_those_of_quadrature(lib, name, num_subsets, seed):
 
 def leave_out_determinant(lib, patch):
     """K without ½ log|G|, in every place."""
-    kinetic = _module(lib, "hierarchy").HierarchicalKinetic
+    kinetic = _module(lib, "integrators.hierarchical_kinetic").HierarchicalKinetic
     energy, change, coupling_grad = kinetic.energy, kinetic.change, kinetic.coupling_grad
 
     def determinant(self, z):
@@ -194,7 +194,7 @@ def leave_out_determinant(lib, patch):
 
 def count_twice(lib, patch):
     """Decide on H_τ + H_ω: -log p(ω given τ), and the kinetic energy of ω with its ½ log|G|, once more."""
-    kinetic = _module(lib, "hierarchy").HierarchicalKinetic
+    kinetic = _module(lib, "integrators.hierarchical_kinetic").HierarchicalKinetic
     honest = kinetic.change
 
     def shared(self, state):
@@ -218,7 +218,7 @@ def go_one_way(lib, patch):
     def step(self, state, step_size, order):
         return self._move_precisions(self._move_weights(state, step_size, order), step_size, order)
 
-    patch.setattr(_module(lib, "alternating").AlternatingIntegrator, "step", step)
+    patch.setattr(_module(lib, "integrators.alternating").AlternatingIntegrator, "step", step)
 
 
 def _module(lib, name):

@@ -2,9 +2,11 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Row, Schedule, naive, randomised, symmetric
+from tests import kernels
 
 HALF = Fraction(1, 2)
 SIZES = [1, 2, 3, 7, 20]
@@ -79,3 +81,16 @@ def test_a_non_palindromic_order_is_not_taken_for_a_palindrome():
 def test_number_of_subsets_is_checked(num_subsets):
     with pytest.raises(ValueError, match="num_subsets must be a whole number of at least 1"):
         symmetric(num_subsets)
+
+
+@pytest.mark.parametrize(("name", "schedule"), [("RandomisedSplitHMC", "randomised"), ("NaiveSplitHMC", naive)])
+@pytest.mark.filterwarnings("ignore")
+def test_split_hmc_by_a_schedule_draws_as_the_kernel_of_that_name(lib, name, schedule):
+    problem = kernels.small(lib)
+    made = [
+        getattr(lib.split, name)(problem.model, 3, num_steps=2),
+        lib.split.SplitHMC(problem.model, 3, num_steps=2, schedule=schedule),
+    ]
+    draws = [lib.run(kernel, *problem.args, num_warmup=5, num_samples=5).get_samples() for kernel in made]
+    for site in draws[0]:
+        np.testing.assert_array_equal(*(lib.to_numpy(found[site]) for found in draws))

@@ -1,6 +1,8 @@
 """What warm-up settled on: noted in the state, carried to ArviZ's format, and in trouble where it still moved."""
 
 import math
+import warnings
+from types import SimpleNamespace
 
 import arviz as az
 import numpy as np
@@ -50,7 +52,8 @@ def test_both_sides_of_the_limit(name):
 
 @pytest.mark.parametrize(("length", "is_fine"), [(100.0, True), (103.0, False)])
 def test_trees_that_were_cut_off(length, is_fine):
-    report = Report.of(told(step_size=[0.2, 0.25], trajectory_length=[100.0, length]), "SymmetricSplitHMC")
+    """Each chain's length is in steps of its own size."""
+    report = Report.of(told(step_size=[0.2, 0.8], trajectory_length=[length, 400.0]), "SymmetricSplitHMC")
     assert [check.name for check in report.trouble] == ["cut warm-up"] * (not is_fine), str(report)
 
 
@@ -66,6 +69,24 @@ def test_trees_that_were_cut_off(length, is_fine):
 )
 def test_what_is_cut_short(lengths, step_size, is_cut):
     assert Proposal(None, lengths, draws_order=False).is_cut_short(step_size) == is_cut
+
+
+@pytest.mark.parametrize(("longest", "is_cut"), [(400.0, False), (500.0, True)])
+def test_each_chain_of_a_batch_has_a_length_of_its_own(longest, is_cut):
+    """Short steps of one chain say nothing of another's long trajectories."""
+    import jax
+    import jax.numpy as jnp
+
+    from numpyro_split.kernels.split_hmc import warn_if_cut_short
+
+    proposal = Proposal(None, (0.0, jnp.array([5.0, longest])), draws_order=False)
+    adapted = SimpleNamespace(step_size=jnp.array([0.0125, 0.8]))
+    state = SimpleNamespace(i=jnp.array([101, 101]), adapt_state=adapted)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_if_cut_short(state, 100, proposal)
+        jax.effects_barrier()
+    assert ["500" in str(warning.message) for warning in caught] == [True] * is_cut
 
 
 def test_values_are_told_even_where_they_are_fine():

@@ -66,7 +66,9 @@ def compare(lib, build, num_subsets, tolerance, **options):
 def _by_numbers(lib, monkeypatch):
     """Nothing is proved or refuted, so that the comparison of numbers decides."""
     package = lib.split.__name__
-    splitting, proof = (importlib.import_module(f"{package}.{name}") for name in ("splitting", "row_independence"))
+    splitting, proof = (
+        importlib.import_module(f"{package}.{name}") for name in ("splitting.model_split", "splitting.row_independence")
+    )
     unknown = proof.Proof(Verdict(NOT_PROVED), 0, {})
     monkeypatch.setattr(splitting, "prove", lambda *args: unknown)
 
@@ -243,14 +245,14 @@ def test_blocks_of_a_subset_add_up(monkeypatch, num_subsets, subset_order):
 
     All the data at once are not: nothing is copied, so there is nothing to keep in the cache.
     """
-    from numpyro_split import densities
+    from numpyro_split.potential import arguments
 
     lib = NumPyroBackend()
     model, args = models.plate_from_shape(lib)
     z = position(lib, unconstrained_shapes(lib, model, args))
     whole = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)
-    monkeypatch.setattr(densities, "MIN_BLOCK_ROWS", 2)
-    monkeypatch.setattr(densities, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(arguments, "MIN_BLOCK_ROWS", 2)
+    monkeypatch.setattr(arguments, "BLOCK_BYTES", 1)
     cut = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)
     assert (whole._density.num_blocks, cut._density.num_blocks) == (1, whole.subset_sizes[0] // 2)
     single = lib.split.split_model(model, args, num_subsets=1, subset_order=subset_order)
@@ -403,7 +405,7 @@ def test_compensated_sums_of_any_length(size):
     """Every entry counts, also those that do not fit the parts of the sum; large ones cancel."""
     import jax.numpy as jnp
 
-    from numpyro_split.energies import compensated_sum
+    from numpyro_split.potential.compensated import compensated_sum
 
     x = np.random.default_rng(0).integers(-9, 10, size).astype(np.float32) + np.float32(1e7) * (-1) ** np.arange(size)
     x = x.astype(np.float32)
@@ -416,7 +418,7 @@ def test_differences_take_what_rounding_lost():
     """Of two float32 energies that are one number as rounded."""
     import jax.numpy as jnp
 
-    from numpyro_split.energies import compensated_sum, difference
+    from numpyro_split.potential.compensated import compensated_sum, difference
 
     new, old = (compensated_sum(jnp.array([2.0**24, extra], jnp.float32)) for extra in (1.0, 0.25))
     assert float(new.high) == float(old.high)
@@ -439,7 +441,7 @@ def test_float32_sums_survive_a_million_rows(lib):
         )
         old, new = (potential.energies({"mu": lib.array(np.float32(mu), dtype)}) for mu in (0.25, 0.2505))
         if lib.name == "numpyro":
-            from numpyro_split.energies import difference
+            from numpyro_split.potential.compensated import difference
 
             return float(difference(new, old))
         return float((new - old).sum())

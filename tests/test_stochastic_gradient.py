@@ -36,7 +36,7 @@ slow = pytest.mark.slow
 
 
 def kernels(lib):
-    return importlib.import_module(f"{lib.split.__name__}.stochastic_gradient")
+    return importlib.import_module(f"{lib.split.__name__}.kernels.stochastic_gradient")
 
 
 def rows():

@@ -15,7 +15,7 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.integrator import potential_grad
 
 from pyro_split import SplitNUTS, split_model
-from pyro_split.splitting import ModelSplit
+from pyro_split.splitting.model_split import ModelSplit
 from tests.public_models.origin import Unavailable
 from tests.public_models.pyro_cases import Case
 

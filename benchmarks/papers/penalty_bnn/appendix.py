@@ -35,7 +35,7 @@ from benchmarks.papers.penalty_bnn.network import (
 )
 from benchmarks.report import save
 from numpyro_split import SymmetricSplitHMC
-from numpyro_split.stochastic_gradient import SGLD
+from numpyro_split.kernels.stochastic_gradient import SGLD
 
 BATCH_SIZE = 10
 POWER = BATCH_SIZE / NUM_ROWS

@@ -1,0 +1,59 @@
+"""Warm-up by trees, and the length of trajectories that is learned from them (:mod:`split_common.exploration`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax, random
+
+from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.trajectories.doubling import doubling
+from numpyro_split.trajectories.path import draw_path
+from numpyro_split.trajectories.selection import at_choice
+from numpyro_split.trajectories.termination import U_TURN
+from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
+
+
+def explored(state: Any, integrator: Integrator, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
+    """One iteration: by a tree where warm-up explores, and then the length of trajectories is learned, or else a move.
+
+    Args:
+        state: where the chain is, with a field ``trajectory_length``.
+        integrator: the schedule on the target's potential, with the state's metric.
+        exploration: which iterations are made by trees.
+        move: one iteration of the kernel's own.
+    """
+    if not exploration.num_trees:
+        return move(state)
+
+    def by_tree(state: Any) -> Any:
+        moved = explore(state, integrator)
+        num_seen = state.i + 1 - exploration.num_before
+        length = moved.num_steps * moved.step_size
+        mean = state.trajectory_length + (length - state.trajectory_length) / jnp.maximum(num_seen, 1)
+        return moved._replace(trajectory_length=jnp.where(num_seen > 0, mean, state.trajectory_length))
+
+    return lax.cond(state.i < exploration.num_trees, by_tree, move, state)
+
+
+def explore(state: Any, integrator: Integrator) -> Any:
+    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
+
+    A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its
+    inverse: good enough for warm-up, and for nothing else.
+    """
+    rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
+    force = state.force
+    if force is None:
+        force = integrator.opening_force(state.z, jnp.arange(integrator.schedule.num_subsets))
+    path = draw_path(state._replace(force=force), integrator, state.adapt_state.step_size, key_momentum)
+    trajectory = doubling(path, U_TURN, MAX_EXPLORATION_DEPTH, key_tree)
+    moved = at_choice(state, path, trajectory.choice, trajectory.visits, trajectory.visits.num_states)
+    opening_grads = integrator.schedule.opening_grads if state.force is None else 0
+    return moved._replace(
+        force=None if state.force is None else moved.force,
+        num_grads=moved.num_grads + opening_grads,
+        rng_key=rng_key,
+    )

@@ -1,0 +1,73 @@
+"""Warnings of a run's first draws, from sums in the state: divergences and slowly explored energies.
+
+The host calls nothing on a kernel when a run ends, so a word is said once, after the first draws; all of it is in the
+kernel's ``report``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from split_common.trajectory import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
+
+
+class Health(NamedTuple):
+    """Sums over the draws of one chain.
+
+    Attributes:
+        num_diverging: draws whose trajectory diverged.
+        mean: of the energies.
+        squares: sum of their squared distances from the mean.
+        changes: sum of their squared changes from draw to draw.
+        last: the last one.
+    """
+
+    num_diverging: jax.Array
+    mean: jax.Array
+    squares: jax.Array
+    changes: jax.Array
+    last: jax.Array
+
+    @classmethod
+    def none(cls) -> Health:
+        """Sums over no draws."""
+        zero = jnp.zeros(())
+        return cls(jnp.zeros((), jnp.result_type(int)), zero, zero, zero, zero)
+
+    def with_draw(self, number: jax.Array, energy: jax.Array, diverging: jax.Array) -> Health:
+        """With one more draw, the number of which is counted from 1 after warm-up; below 1 nothing is counted."""
+        distance = energy - self.mean
+        mean = self.mean + distance / jnp.maximum(number, 1)
+        change = jnp.where(number > 1, energy - self.last, 0.0)
+        counted = Health(
+            num_diverging=self.num_diverging + diverging,
+            mean=mean,
+            squares=self.squares + distance * (energy - mean),
+            changes=self.changes + change**2,
+            last=energy,
+        )
+        return jax.tree.map(lambda new, old: jnp.where(number < 1, old, new.astype(old.dtype)), counted, self)
+
+    @property
+    def bfmi(self) -> jax.Array:
+        """The energy Bayesian fraction of missing information."""
+        return self.changes / self.squares
+
+
+def warn_if_in_trouble(state: Any, num_warmup: int) -> None:
+    """Warn once, of all chains together, where the first draws diverged or their energies were explored slowly."""
+    num_diverging, bfmi = jnp.sum(state.health.num_diverging), jnp.min(state.health.bfmi)
+    is_time = jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING
+    warns = is_time & ((num_diverging > 0) | (bfmi < LEAST_BFMI))
+
+    def warn(warns: Any, num_diverging: Any, bfmi: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_first_draws(num_diverging, bfmi)
+
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, num_diverging, bfmi)

@@ -1,0 +1,257 @@
+"""Adaptation of step size and mass matrix, by NumPyro's own window adapter and dual averaging.
+
+Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
+steps of the split schedule instead of leapfrog steps on all the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
+
+from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.potential.compensated import Compensated, difference
+from numpyro_split.potential.position import Position, zeros
+from split_common.mass import mass_blocks
+from split_common.settling import LastWindow, shrunk
+
+SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
+
+
+class AdaptationSettings(NamedTuple):
+    """Settings of adaptation in warm-up, in the host's words (see :class:`numpyro.infer.HMC`)."""
+
+    step_size: float
+    inverse_mass_matrix: Any
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    dense_mass: bool | list[tuple[str, ...]]
+    target_accept_prob: float
+    find_heuristic_step_size: bool
+    regularize_mass_matrix: bool = True
+
+
+class SearchPoint(NamedTuple):
+    """Argument that the host's adapter passes on to the step-size search.
+
+    Attributes:
+        coordinates: what the mass matrix adapts to; the adapter itself reads the first field.
+        z: position.
+        energies: terms of the potential at ``z``, where the trial asks for them.
+        active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
+            this keeps the search from running where its result is not used.
+    """
+
+    coordinates: Position
+    z: Position
+    energies: Compensated | None
+    active: jax.Array
+
+
+# From a metric and a point, the change of energy that a step of a given size makes with a given random key.
+Trial = Callable[[EuclideanKinetic, SearchPoint], Callable[[jax.Array, jax.Array], jax.Array]]
+
+
+def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+    """The trial that makes one step of the integrator of a given metric."""
+
+    def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        integrator = integrator_for(kinetic)
+        order = jnp.arange(integrator.schedule.num_subsets)
+        force = lax.cond(
+            point.active,
+            lambda: integrator.opening_force(point.z, order),
+            lambda: zeros(point.z) if integrator.schedule.keeps_opening else None,
+        )
+
+        assert point.energies is not None
+        energies = point.energies
+
+        def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+            p = integrator.kinetic.draw(point.z, rng_key)
+            start = integrator.known(point.z, p, force, energies)
+            end = integrator.step(start, step_size, order)
+            return difference(integrator.energies(end), energies) + integrator.kinetic.change(end, start)
+
+        return energy_change
+
+    return trial
+
+
+class WindowMean(NamedTuple):
+    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+
+    Attributes:
+        adapted: over the window that the mass matrix comes from; where the chain starts before there is one.
+        running: over the window that is under way.
+        count: iterations of that window.
+    """
+
+    adapted: Position
+    running: Position
+    count: jax.Array
+
+    @classmethod
+    def start(cls, x: Position) -> WindowMean:
+        """Before warm-up."""
+        return cls(x, x, jnp.zeros((), jnp.result_type(int)))
+
+    def update(self, i: jax.Array, x: Position, num_warmup: int) -> WindowMean:
+        """After iteration ``i``, which ended at ``x``."""
+        ends = [window.end for window in build_adaptation_schedule(num_warmup)]
+        if len(ends) < 3:  # the first window and the last adapt the step size alone
+            return self
+        is_in_window = (ends[0] < i) & (i <= ends[-2])
+        count = self.count + is_in_window
+        weight = jnp.where(is_in_window, 1 / jnp.maximum(count, 1), 0.0)
+        running = {name: mean + weight.astype(mean.dtype) * (x[name] - mean) for name, mean in self.running.items()}
+        ends_here = jnp.any(i == jnp.array(ends[1:-1]))
+        adapted = {name: jnp.where(ends_here, running[name], old) for name, old in self.adapted.items()}
+        return WindowMean(adapted, running, jnp.where(ends_here, 0, count))
+
+
+class Adapter:
+    """The host's window adapter, its step-size search bound to one potential.
+
+    Args:
+        settings: what to adapt.
+        num_warmup: number of warm-up iterations.
+        coordinates: from a position to what the mass matrix adapts to, a dict of arrays; itself for most kernels.
+        sites: names of its entries.
+        trial: what the search for a step size tries.
+        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
+            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+
+    Attributes:
+        last_window: of warm-up, in which what has been adapted is compared with itself.
+    """
+
+    def __init__(
+        self,
+        settings: AdaptationSettings,
+        num_warmup: int,
+        coordinates: Callable[[Position], Position],
+        sites: Sequence[str],
+        trial: Trial,
+        longest_step: float,
+    ):
+        self._coordinates, self._longest_step = coordinates, longest_step
+        self._settings, self._num_warmup = settings, num_warmup
+        self._trial = trial
+        ends = [window.end for window in build_adaptation_schedule(num_warmup)]
+        self._window_ends = jnp.array(ends)
+        self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
+        host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
+        self._init, self._update = host_adapter(
+            num_warmup,
+            find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
+            adapt_step_size=settings.adapt_step_size,
+            adapt_mass_matrix=settings.adapt_mass_matrix,
+            dense_mass=[block for block, dense in mass_blocks(settings.dense_mass, sites).items() if dense],
+            target_accept_prob=settings.target_accept_prob,
+            regularize_mass_matrix=settings.regularize_mass_matrix,
+        )
+
+    def init(
+        self, z: Position, energies: Compensated | None, inverse_mass_matrix: Any, rng_key: jax.Array
+    ) -> HMCAdaptState:
+        """First step size, and metric, which is the identity where None is given, at a starting point."""
+        return self._init(
+            SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
+            rng_key,
+            jnp.asarray(self._settings.step_size, jnp.result_type(float)),
+            inverse_mass_matrix=dict(inverse_mass_matrix)
+            if isinstance(inverse_mass_matrix, dict)
+            else inverse_mass_matrix,
+        )
+
+    def update(
+        self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated | None, state: HMCAdaptState
+    ) -> HMCAdaptState:
+        """Adapt after iteration ``i``; after warm-up everything stays as it is."""
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
+
+        def adapted() -> HMCAdaptState:
+            new = self._update(i, accept_prob, point, state)
+            longest = self._longest_step if self._settings.adapt_step_size else math.inf
+            return new._replace(
+                step_size=jnp.minimum(new.step_size, longest), mm_state=self._fed(i, point.coordinates, new.mm_state)
+            )
+
+        return lax.cond(i < self._num_warmup, adapted, lambda: state)
+
+    def _fed(self, i: jax.Array, x: Position, mm_state: Any) -> Any:
+        """The host's estimator of the metric, which has nothing to do in the last window, fed with its draws too."""
+        window = self.last_window
+        if not window.num_of_metric:
+            return mm_state
+        feed = welford_covariance()[1]
+        return lax.cond(i >= window.start, lambda: feed(x, mm_state), lambda: mm_state)
+
+    def averages(self, state: HMCAdaptState) -> dict[str, jax.Array]:
+        """Running averages of dual averaging; empty where nothing adapts."""
+        if not self._settings.adapt_step_size:
+            return {}
+        return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest_step)}
+
+    def variances(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
+        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each."""
+        blocks, found = state.inverse_mass_matrix, state.mm_state
+        pairs = [(blocks[sites], found[sites]) for sites in blocks] if isinstance(blocks, dict) else [(blocks, found)]
+        metric = jnp.concatenate([_diagonal(block) for block, _ in pairs])
+        last = jnp.concatenate([_diagonal(squares) / (num - 1) for _, (_, squares, num) in pairs])
+        return metric, shrunk(last, self.last_window.num_of_metric) if self._settings.regularize_mass_matrix else last
+
+    def search_again(
+        self, z: Position, energies: Compensated | None, state: HMCAdaptState, rng_key: jax.Array
+    ) -> HMCAdaptState:
+        """A step size for a potential that is no longer the one adapted to: smaller, where the old one is too long.
+
+        Nothing adapts it any more, so it is half of the longest that the search takes, and never longer than it was:
+        far out, where every step goes down, the search takes steps that are too long near the mode.
+        """
+        settings = self._settings
+        if not (settings.adapt_step_size and settings.find_heuristic_step_size and self._num_warmup):
+            return state
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
+        found = self._search(state.step_size, state.inverse_mass_matrix, point, rng_key)
+        return state._replace(step_size=jnp.where(found < state.step_size, found / 2, state.step_size))
+
+    def _search(
+        self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
+    ) -> jax.Array:
+        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
+        energy_change = self._trial(EuclideanKinetic.of_inverse(inverse_mass_matrix), point)
+
+        def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+            # NaN counts as a rejection
+            return jnp.where(-energy_change(step_size, rng_key) > jnp.log(SEARCH_ACCEPT_PROB), 1, -1)
+
+        def go_on(search: tuple[jax.Array, ...]) -> jax.Array:
+            step_size, last, direction, _ = search
+            in_range = (step_size > SMALLEST_STEP) & (step_size < LARGEST_STEP)
+            return point.active & in_range & ((last == 0) | (direction == last))
+
+        def probe(search: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            step_size, _, direction, rng_key = search
+            rng_key, key_momentum = random.split(rng_key)
+            step_size = step_size * 2.0**direction
+            return step_size, direction, accepts(step_size, key_momentum), rng_key
+
+        undecided = jnp.zeros((), jnp.result_type(int))
+        step_size = jnp.minimum(step_size, self._longest_step)
+        step_size = lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
+        return jnp.minimum(step_size, self._longest_step)
+
+
+def _diagonal(matrix: jax.Array) -> jax.Array:
+    """Diagonal of a block, dense or diagonal."""
+    return matrix if matrix.ndim == 1 else jnp.diagonal(matrix)

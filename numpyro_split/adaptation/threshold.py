@@ -1,0 +1,140 @@
+r"""Adaptation of XHMC's threshold in warm-up, until draws of the slowest coordinate correlate by one half.
+
+With ρ the correlation of a coordinate before and after a transition, 1 - ρ = E[(z' - z)²] / (2 var z). Long
+trajectories bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less
+than they cost. In between the effective draws per gradient have a broad maximum, and the log of the threshold goes
+there by the host's dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest
+is told from the draws of the window: each is weighed by 1 - ρ to the power of -4. A trajectory that the limit on its
+depth ended does not lower the threshold: were a coordinate to hardly move however long trajectories are (several
+modes), it would fall without end.
+
+Statistics restart with each window of the mass matrix but the last. After warm-up the threshold is fixed at its running
+average.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.hmc_util import build_adaptation_schedule, dual_averaging
+
+from numpyro_split.potential.position import Position, where
+from split_common.trajectory import (
+    DRAWS_BEFORE_THRESHOLD,
+    FIRST_THRESHOLD,
+    SMALLEST_CHANGE,
+    TARGET_CHANGE,
+    THRESHOLD_GAMMA,
+)
+
+
+class Draws(NamedTuple):
+    """Sums over the draws of a window, coordinate by coordinate.
+
+    Attributes:
+        count: how many.
+        mean: shape (D,).
+        squares: sum of squares about the mean, shape (D,).
+        changes: sum of squared changes from draw to draw, shape (D,).
+    """
+
+    count: jax.Array
+    mean: jax.Array
+    squares: jax.Array
+    changes: jax.Array
+
+    @classmethod
+    def none(cls, z: jax.Array) -> Draws:
+        """No draws yet of a position like ``z``."""
+        nothing = jnp.zeros_like(z)
+        return cls(jnp.zeros((), z.dtype), nothing, nothing, nothing)
+
+    def add(self, old: jax.Array, new: jax.Array) -> Draws:
+        """One more draw, ``new`` after ``old``."""
+        count = self.count + 1
+        mean = self.mean + (new - self.mean) / count
+        squares = self.squares + (new - self.mean) * (new - mean)
+        return Draws(count, mean, squares, self.changes + (new - old) ** 2)
+
+    def change_of_slowest(self, old: jax.Array, new: jax.Array) -> jax.Array:
+        """(new - old)² over twice the variance, for the slowest coordinates; its mean is 1 - ρ."""
+        variance = jnp.maximum(self.squares / self.count, jnp.finfo(self.squares.dtype).tiny)
+        by_coordinate = self.changes / (2 * variance * self.count)
+        weights = jnp.maximum(by_coordinate, SMALLEST_CHANGE) ** -4
+        return jnp.sum(weights * (new - old) ** 2 / (2 * variance)) / jnp.sum(weights)
+
+
+class ThresholdState(NamedTuple):
+    """The threshold, as it adapts.
+
+    Attributes:
+        threshold: of the next trajectory.
+        draws: those of the window; None where the threshold is fixed.
+        averaging: the host's dual averaging of the log of the threshold; None where it is fixed.
+    """
+
+    threshold: jax.Array
+    draws: Draws | None
+    averaging: Any
+
+    @property
+    def averages(self) -> dict[str, jax.Array]:
+        """Running averages of dual averaging; empty where nothing adapts."""
+        return {} if self.averaging is None else {"threshold": jnp.exp(self.averaging[1])}
+
+
+class ThresholdAdapter:
+    """Sets the threshold in warm-up.
+
+    Args:
+        threshold: a fixed threshold, or None to adapt it.
+        num_warmup: number of warm-up iterations.
+    """
+
+    def __init__(self, threshold: float | None, num_warmup: int):
+        self._given, self._num_warmup = threshold, num_warmup
+        windows = build_adaptation_schedule(num_warmup) if num_warmup else []
+        self._restarts = jnp.array([window.end for window in windows][:-2], int)
+        host_averaging: Any = dual_averaging  # annotated without the state that it takes
+        self._init, self._update = host_averaging(gamma=THRESHOLD_GAMMA)
+
+    def init(self, z: Position) -> ThresholdState:
+        """The first threshold."""
+        if self._given is not None:
+            return ThresholdState(jnp.asarray(self._given, jnp.result_type(float)), None, None)
+        threshold = jnp.asarray(FIRST_THRESHOLD, jnp.result_type(float))
+        return ThresholdState(threshold, Draws.none(ravel_pytree(z)[0]), self._init(jnp.log(threshold)))
+
+    def update(
+        self, i: jax.Array, old: Position, new: Position, at_limit: jax.Array, state: ThresholdState
+    ) -> ThresholdState:
+        """Adapt after iteration ``i``; after warm-up everything stays as it is.
+
+        Args:
+            i: the iteration.
+            old: position before it.
+            new: position after it.
+            at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
+            state: the threshold so far.
+        """
+        draws_before = state.draws
+        if draws_before is None:
+            return state
+
+        def adapted() -> ThresholdState:
+            before, after = ravel_pytree(old)[0], ravel_pytree(new)[0]
+            draws = draws_before.add(before, after)
+            enough = draws.count >= DRAWS_BEFORE_THRESHOLD
+            error = jnp.where(enough, TARGET_CHANGE - draws.change_of_slowest(before, after), 0.0)
+            averaging = self._update(jnp.where(at_limit, jnp.minimum(error, 0.0), error), state.averaging)
+            restarts = jnp.any(i == self._restarts)
+            settles = restarts | (i == self._num_warmup - 1)
+            threshold = jnp.exp(jnp.where(settles, averaging[1], averaging[0]))
+            fresh = ThresholdState(threshold, Draws.none(before), self._init(jnp.log(threshold)))
+            return where(restarts, fresh, ThresholdState(threshold, draws, averaging))
+
+        return lax.cond(i < self._num_warmup, adapted, lambda: state)

@@ -1,0 +1,25 @@
+"""Every private name of NumPyro and JAX that this package leans on; ``tests/test_host.py`` says which one broke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.interpreters.partial_eval import dce_jaxpr
+from numpyro.infer.hmc_util import euclidean_kinetic_energy
+from numpyro.infer.util import _unconstrain_reparam as unconstrain_reparam
+
+# the gradient of the kinetic energy in the momentum, by the inverse mass matrix in NumPyro's blocks
+kinetic_grad = euclidean_kinetic_energy._kinetic_grad
+
+
+def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments of a run's model."""
+    return mcmc._args, mcmc._kwargs
+
+
+def has_draws(mcmc: Any) -> bool:
+    """Whether a run has been made, and its draws are still there."""
+    return mcmc.last_state is not None and mcmc._states is not None
+
+
+__all__ = ["arguments_of_run", "dce_jaxpr", "has_draws", "kinetic_grad", "unconstrain_reparam"]

@@ -1,0 +1,103 @@
+"""The kinetic energy of a constant mass matrix, as NumPyro holds and adapts it: momenta, velocities, energies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer.hmc import momentum_generator
+from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
+
+from numpyro_split.host import kinetic_grad
+from numpyro_split.integrators.integrator import IntegratorState, Velocity
+from numpyro_split.potential.compensated import compensated_total
+from numpyro_split.potential.position import Position, subtract, zeros
+
+
+class EuclideanKinetic(NamedTuple):
+    """K(p) = ½ pᵀM⁻¹p.
+
+    Attributes:
+        inverse_mass_matrix: M⁻¹, an array over all sites (sorted by name) or a dict from tuples of names, of shape (D,)
+            where it is diagonal.
+        mass_matrix_sqrt: a square root of M, which draws momenta.
+        mass_matrix_sqrt_inv: its inverse, which unscales them.
+        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
+    """
+
+    inverse_mass_matrix: Any
+    mass_matrix_sqrt: Any = None
+    mass_matrix_sqrt_inv: Any = None
+    held: tuple[str, ...] = ()
+
+    @classmethod
+    def adapted(cls, state: HMCAdaptState) -> EuclideanKinetic:
+        """Kinetic energy with the metric held in the host's adaptation state."""
+        return cls(state.inverse_mass_matrix, state.mass_matrix_sqrt, state.mass_matrix_sqrt_inv)
+
+    @classmethod
+    def of_inverse(cls, inverse_mass_matrix: Any) -> EuclideanKinetic:
+        """Kinetic energy of an inverse mass matrix, able to draw and to unscale momenta."""
+        sqrt, sqrt_inv = (jax.tree.map(f, inverse_mass_matrix) for f in (_sqrt_of_inverse, _inverse_of_sqrt))
+        return cls(inverse_mass_matrix, sqrt, sqrt_inv)
+
+    def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
+        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        given, found = self.inverse_mass_matrix, {}
+        for sites, block in (given if isinstance(given, dict) else {tuple(sorted(shapes)): given}).items():
+            diagonal = block if block.ndim == 1 else jnp.diagonal(block)
+            ends = np.cumsum([math.prod(shapes[name]) for name in sites])
+            for name, entries in zip(sites, jnp.split(diagonal, ends[:-1]), strict=True):
+                found[name] = entries.reshape(shapes[name])
+        return found
+
+    def velocity(self, p: Position) -> Position:
+        """M⁻¹p."""
+        return self._with_held(p, kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
+
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum was made from; the position does not matter."""
+        return self._with_held(p, kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """A momentum from N(0, M), like ``z``."""
+        return self._with_held(z, momentum_generator(self._moving(z), self.mass_matrix_sqrt, rng_key))
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """K at a point of phase space; the position does not matter."""
+        return euclidean_kinetic_energy(self.inverse_mass_matrix, self._moving(p))
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """K at ``new`` minus K at ``old``."""
+        return kinetic_change(self.velocity, new.p, old.p)
+
+    def _moving(self, x: Position) -> Position:
+        return {name: u for name, u in x.items() if name not in self.held} if self.held else x
+
+    def _with_held(self, x: Position, moving: Position) -> Position:
+        return {**moving, **zeros({name: x[name] for name in self.held})}
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
+    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    change = subtract(new, old)
+    speed = velocity(jax.tree.map(jnp.add, new, old))
+    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
+    return compensated_total(jax.tree.leaves(products)).value
+
+
+def _inverse_of_sqrt(inverse: jax.Array) -> jax.Array:
+    """The inverse of that square root of the mass matrix."""
+    return jnp.sqrt(inverse) if inverse.ndim == 1 else jnp.linalg.cholesky(inverse).T
+
+
+def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:
+    """A square root of the mass matrix, to draw momenta with."""
+    if inverse.ndim == 1:
+        return 1 / jnp.sqrt(inverse)
+    identity = jnp.identity(inverse.shape[0])
+    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inverse), identity, lower=True, trans="T")

@@ -1,0 +1,233 @@
+r"""One step of a schedule: kicks by the gradients of subsets, drifts between them.
+
+The step is the composition of the schedule's rows, so it preserves volume whatever the rows are; what it
+reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
+
+Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
+weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
+whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
+
+All rows run through one compiled body, the subset being data of a ``lax.scan``: compile time does not grow
+with M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from numpyro_split.potential.compensated import Compensated
+from numpyro_split.potential.position import Position, add, subtract, zeros
+from split_common.schedule import Row, Schedule
+
+Velocity = Callable[[Position], Position]
+
+
+class Potential(Protocol):
+    """Protocol of a potential, as integrators use it (see :class:`~numpyro_split.SplitPotential`)."""
+
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """The prior's and subset m's terms of U(z), shape (2,), and the gradient of U_m, for a traced ``m``."""
+        ...
+
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        ...
+
+    def energies(self, z: Position) -> Compensated:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        ...
+
+
+class Kinetic(Protocol):
+    """Protocol of a kinetic energy (see :class:`~numpyro_split.integrators.euclidean.EuclideanKinetic`)."""
+
+    def velocity(self, p: Position) -> Position:
+        """The inverse mass matrix times the momentum."""
+        ...
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """A momentum at ``z`` from exp(-kinetic energy)."""
+        ...
+
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum at ``z`` was made from."""
+        ...
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """The kinetic energy."""
+        ...
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """The kinetic energy at ``new`` minus that at ``old``."""
+        ...
+
+
+class IntegratorState(NamedTuple):
+    """A point in phase space, on the way along a trajectory.
+
+    Attributes:
+        z: position, a dict of unconstrained values.
+        p: momentum, a dict like ``z``.
+        force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
+            schedule keeps none.
+        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
+    """
+
+    z: Position
+    p: Position
+    force: Position | None
+    energies: Compensated | None
+
+
+class Integrator:
+    """Runs the steps of one schedule.
+
+    Args:
+        schedule: the rows of a step.
+        potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from numpyro_split import SplitPotential
+        >>> from numpyro_split.integrators.euclidean import EuclideanKinetic
+        >>> from split_common.schedule import symmetric
+        >>> flat, normal = lambda z: 0.0, lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, jnp.ones(2), num_subsets=2)
+        >>> integrator = Integrator(symmetric(2), potential, EuclideanKinetic(jnp.ones(1)))
+        >>> order = jnp.arange(2)
+        >>> start = integrator.start({"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
+        0.995
+    """
+
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
+        self.grads_per_step = schedule.grads_per_step
+        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
+        self._rows = _columns(schedule.evaluated_rows, schedule.closes)
+        self._keeps_energies = schedule.closing_kick is not None
+
+    def start(self, z: Position, p: Position, order: jax.Array) -> IntegratorState:
+        """The state that begins a trajectory at a point of which nothing is known.
+
+        Args:
+            z: position.
+            p: momentum.
+            order: which subset stands at each place of the schedule, shape (M,).
+        """
+        energies = self.potential.energies(z) if self._keeps_energies else None
+        return IntegratorState(z, p, self.opening_force(z, order), energies)
+
+    def known(self, z: Position, p: Position, force: Position | None, energies: Compensated) -> IntegratorState:
+        """The state that begins a trajectory at a point whose opening force and energies are known."""
+        return IntegratorState(z, p, force, energies if self._keeps_energies else None)
+
+    def opening_force(self, z: Position, order: jax.Array) -> Position | None:
+        """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
+
+        Args:
+            z: position.
+            order: which subset stands at each place of the schedule, shape (M,).
+        """
+        if not self.schedule.keeps_opening:
+            return None
+        rows = _columns(self.schedule.opening, [True] * len(self.schedule.opening))
+
+        def add_kick(force: Position, row: dict[str, jax.Array]) -> tuple[Position, None]:
+            grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])[1]
+            return add(force, grad, row["kick"]), None
+
+        return lax.scan(add_kick, zeros(z), rows)[0]
+
+    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        return add(force, subtract(new, old), self._opening_share)
+
+    def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
+        """Advance by one step.
+
+        Args:
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size, a scalar; negative to go back in time, for a palindromic schedule.
+            order: which subset stands at each place of the schedule, shape (M,).
+
+        Returns:
+            Where the step ends, its ``force`` opening the next.
+        """
+        z, p, force, _ = state
+        if force is not None:
+            p = add(p, force, -step_size)
+            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            force = zeros(force)
+
+        def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
+            z, p, force = point
+            energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
+            p = add(p, grad, -step_size * row["kick"])
+            z = lax.cond(
+                row["drift"] != 0,
+                lambda z, p: add(z, self.kinetic.velocity(p), step_size * row["drift"]),
+                lambda z, p: z,
+                z,
+                p,
+            )
+            if force is not None:
+                force = add(force, grad, row["kick"] * row["closes"])
+            return (z, p, force), energies if self._keeps_energies else None
+
+        (z, p, force), by_row = lax.scan(one_row, (z, p, force), self._rows)
+        return IntegratorState(z, p, force, None if by_row is None else self._closing_energies(by_row, order))
+
+    def energies(self, state: IntegratorState) -> Compensated:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if not kick or state.energies is None or state.force is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, jax.tree.map(lambda force: force / float(kick), state.force)
+
+    def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
+        """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
+        closing = range(self.schedule.closes.index(True), self.schedule.grads_per_step)
+        places = [self.schedule.evaluated_rows[i].subset for i in closing]
+        if len(places) == 1:  # in the order they have, which XLA would still scatter by
+            return jax.tree.map(lambda terms: terms[closing[0]], by_row)
+
+        def collect(terms: jax.Array) -> jax.Array:
+            prior, by_place = terms[closing[0], 0], terms[closing[0] :, 1]
+            return (
+                jnp.zeros(len(places) + 1, terms.dtype).at[0].set(prior).at[order[jnp.array(places)] + 1].set(by_place)
+            )
+
+        return jax.tree.map(collect, by_row)
+
+
+def _columns(rows: Sequence[Row], closes: Sequence[bool]) -> dict[str, jax.Array]:
+    """The rows as arrays, exact fractions rounded once."""
+    return {
+        "subset": jnp.array([row.subset for row in rows]),
+        "kick": jnp.array([float(row.kick) for row in rows]),
+        "drift": jnp.array([float(row.drift) for row in rows]),
+        "closes": jnp.array([float(closing) for closing in closes]),
+    }
+
+
+def make_steps(
+    integrator: Integrator, start: IntegratorState, step_size: jax.Array, num_steps: jax.Array | int, order: jax.Array
+) -> IntegratorState:
+    """State after ``num_steps`` steps, whose number may be traced."""
+    return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)

@@ -1,0 +1,39 @@
+"""Potentials that trajectories follow instead of the target's, with the same energies."""
+
+from __future__ import annotations
+
+import jax
+
+from numpyro_split.potential.compensated import Compensated
+from numpyro_split.potential.position import Position, hold
+from numpyro_split.potential.split_potential import SplitPotential
+
+
+class HeldPotential:
+    """A potential in which some sites stand still: its gradient there is 0.
+
+    Args:
+        whole: the potential.
+        held: names of the sites.
+    """
+
+    def __init__(self, whole: SplitPotential, held: tuple[str, ...]):
+        self.whole, self._held = whole, held
+
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """As the potential's."""
+        energies, grad = self.whole.subset_energies_and_grad(z, m)
+        return energies, self.hold(grad)
+
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """As the potential's."""
+        energies, grad = self.whole.energies_and_grad(z)
+        return energies, self.hold(grad)
+
+    def energies(self, z: Position) -> Compensated:
+        """As the potential's."""
+        return self.whole.energies(z)
+
+    def hold(self, grad: Position) -> Position:
+        """A gradient, 0 in the sites that stand still."""
+        return hold(grad, self._held)

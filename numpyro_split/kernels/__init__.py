@@ -1,0 +1,1 @@
+"""The kernels: the host's protocol, and each method over it."""

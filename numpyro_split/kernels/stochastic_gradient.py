@@ -1,0 +1,477 @@
+r"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, with no accept step.
+
+Target, at no step size exactly: p(z|y)^(1/T). A chain samples a distribution near it. Let ∇Ũ be the gradient of
+U = -log p(z, y) with the likelihood of n rows, drawn afresh, scaled by N/n, or of all rows; G a constant diagonal;
+η the step size. With momentum r ~ N(0, T I) and velocity v = sqrt(ηG) r, so v ~ N(0, ηTG), a step is
+
+.. math:: r \leftarrow (1-\alpha) r - \sqrt{\eta G}\,\nabla\tilde U(z) + \mathcal N(0, 2(\alpha-\hat\beta)T), \qquad
+          z \leftarrow z + \sqrt{\eta G}\,r,
+
+which in v is that of Chen, Fox and Guestrin, eq. 15, with mass matrix 1/G: v ← (1-α)v - ηG∇Ũ(z) + N(0, 2(α-β̂)ηTG).
+In r nothing depends on η or G, so both may change between steps without disturbing the momentum.
+
+Where each iteration draws r afresh, its first kick is half a kick, with no friction. Then r belongs to the time of z,
+as in leapfrog, and L = 1 is stochastic-gradient Langevin dynamics,
+
+.. math:: z \leftarrow z - \tfrac{\eta}{2} G\,\nabla\tilde U(z) + \mathcal N(0, \eta T G),
+
+with step size ε = η: one transition is written for both. A whole first kick would divide the variance of a normal
+target by about 1 + 1/L for short trajectories, and no kick before the first drift by 1 - 1/L.
+
+How far off, for a normal target of precision h in one coordinate, G = 1, gradient noise of variance V (0 for all rows):
+
+* Langevin: variance (T + εV/4) / (h (1 - εh/4)), stable below εh = 4.
+* momentum carried on: variance (T(1 - β̂/α) + ηV/(2α)) / (h (1 - ηh/(2(2-α)))), so β̂ = ηV/(2T) cancels the noise.
+
+Both means are exact: off a normal target they are not.
+
+Reference:
+    Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML. Chen, Fox and Guestrin
+    (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML. Li, Chen, Carlson and Carin (2016), Preconditioned
+    stochastic gradient Langevin dynamics for deep neural networks, AAAI. Lau (2018), section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from numpyro.infer.initialization import init_to_uniform
+
+from numpyro_split.kernels.host_kernel import Warmup
+from numpyro_split.kernels.minibatch_kernel import MinibatchKernel
+from numpyro_split.potential.content import DataDigest, resumable
+from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.subsampling.rows import draw_minibatch
+from split_common.checks import check_flag, check_positive_float, check_positive_int
+from split_common.minibatches import resolve_num_subsets
+from split_common.stochastic_gradient import (
+    STATISTICS,
+    Dynamics,
+    Kick,
+    Schedule,
+    adapts,
+    check_batch_size,
+    check_can_adapt,
+    check_friction,
+    check_preconditioner,
+    check_preconditioner_sizes,
+    check_step_size,
+    rms_diagonal,
+    rms_update,
+    site_diagonals,
+    step_size_at,
+)
+from split_common.trajectory import MAX_COUNT
+
+
+@resumable
+class StochasticGradientState(NamedTuple):
+    """State of one chain; each field gets a leading axis where chains are vectorised.
+
+    Attributes:
+        i: iteration, counted through warm-up and sampling.
+        z: the draw, a dict of unconstrained values by site.
+        momentum: r after the last iteration, a dict like ``z``.
+        mean_square: of gradients divided by N, a dict like ``z``; None where no preconditioner adapts.
+        potential_energy: estimate of U where the last gradient was taken, one step before the draw; from all rows, U.
+        energy: that plus, for SGHMC, the kinetic energy ½ rᵀr of the step to the draw.
+        num_steps: L.
+        num_grads: gradients of the last iteration: of a minibatch each, or of a subset where all rows are used.
+        rows_touched: rows read in the last iteration, a row as often as it was read.
+        accept_prob: 1, since nothing is ever refused.
+        diverging: whether the last iteration met a number that is not finite; the chain then stayed where it was.
+        step_size: of the last iteration.
+        data_digest: of the data of the run.
+        warmup: how long warm-up is.
+        rng_key: key of the next transition.
+    """
+
+    i: jax.Array
+    z: Position
+    momentum: Position
+    mean_square: Position | None
+    potential_energy: jax.Array
+    energy: jax.Array
+    num_steps: jax.Array
+    num_grads: jax.Array
+    rows_touched: jax.Array
+    accept_prob: jax.Array
+    diverging: jax.Array
+    step_size: jax.Array
+    data_digest: DataDigest
+    warmup: Warmup
+    rng_key: jax.Array
+
+    @property
+    def mean_accept_prob(self) -> jax.Array:
+        """Text of the progress bar."""
+        return self.accept_prob
+
+
+class Point(NamedTuple):
+    """Point of a trajectory.
+
+    Attributes:
+        z: position.
+        momentum: r.
+        mean_square: of gradients, or None.
+        energy: estimate of U before the last step.
+        is_finite: whether every estimate so far was.
+    """
+
+    z: Position
+    momentum: Position
+    mean_square: Position | None
+    energy: jax.Array
+    is_finite: jax.Array
+
+
+def transition(
+    state: StochasticGradientState,
+    potential: SplitPotential,
+    dynamics: Dynamics,
+    preconditioner: Any,
+    step_size: Any,
+    in_warmup: jax.Array,
+) -> StochasticGradientState:
+    """One iteration: L steps, each with a gradient of its own rows.
+
+    Args:
+        state: where the chain is.
+        potential: bound to the data.
+        dynamics: what the steps are.
+        preconditioner: None, "rmsprop", or a diagonal as :func:`~split_common.stochastic_gradient.site_diagonals`
+            takes it.
+        step_size: η.
+        in_warmup: whether this is a warm-up iteration, when a preconditioner may adapt.
+
+    Returns:
+        The next state, with ``i`` and ``step_size`` those of this iteration.
+    """
+    rng_key, key_momentum, key_steps = random.split(state.rng_key, 3)
+    momentum = draw_momentum(state.z, dynamics.temperature, key_momentum) if dynamics.draws_momentum else state.momentum
+    num_steps, rows = dynamics.num_steps, potential.plate_size
+
+    def step(point: Point, part: tuple[Kick, jax.Array, jax.Array]) -> tuple[Point, None]:
+        kick, t, rng_key = part
+        key_rows, key_noise = random.split(rng_key)
+        energy, grad = estimate(potential, point.z, dynamics.batch_size, key_rows)
+        mean_square = point.mean_square
+        if mean_square is not None:
+            adapted = {name: rms_update(v, grad[name] / rows, t) for name, v in mean_square.items()}
+            mean_square = {k: jnp.where(in_warmup, adapted[k], v).astype(v.dtype) for k, v in mean_square.items()}
+        diagonal = _diagonal(preconditioner, mean_square, point.z)
+        noise = draw_momentum(point.z, 1.0, key_noise)
+        z, momentum = {}, {}
+        for name, u in point.z.items():
+            scale, r = jnp.sqrt(step_size * diagonal[name]), point.momentum[name]
+            r = (1 - kick.friction) * r - kick.weight * scale * grad[name] + kick.noise * noise[name]
+            z[name], momentum[name] = (u + scale * r).astype(u.dtype), r.astype(u.dtype)
+        energy = energy.astype(point.energy.dtype)
+        return Point(z, momentum, mean_square, energy, point.is_finite & jnp.isfinite(energy)), None
+
+    start = Point(state.z, momentum, state.mean_square, state.potential_energy, jnp.array(True))
+    kicks = Kick(*(jnp.array(column) for column in zip(*dynamics.kicks, strict=True)))
+    parts = (kicks, state.i * num_steps + jnp.arange(num_steps), random.split(key_steps, num_steps))
+    end = lax.scan(step, start, parts)[0]
+    return _arrived(state, start, end, dynamics)._replace(rng_key=rng_key)
+
+
+def estimate(
+    potential: SplitPotential, z: Position, batch_size: int | None, rng_key: jax.Array
+) -> tuple[jax.Array, Position]:
+    """An unbiased estimate of U(z) and its gradient from rows drawn afresh; U itself, subset by subset, from all."""
+    if batch_size is None:
+        energies, grad = potential.energies_and_grad(z)
+        return jnp.sum(energies.value), grad
+    return potential.batch_potential_and_grad(z, draw_minibatch(rng_key, potential.plate_size, batch_size))
+
+
+def draw_momentum(z: Position, temperature: float, rng_key: jax.Array) -> Position:
+    """A draw from N(0, T I), like ``z``."""
+    keys = random.split(rng_key, len(z))
+    return {
+        name: temperature**0.5 * random.normal(key, z[name].shape, z[name].dtype)
+        for name, key in zip(sorted(z), keys, strict=True)
+    }
+
+
+def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) -> Position:
+    """Diagonal of G, a dict like ``z``."""
+    if mean_square is not None:
+        return {name: rms_diagonal(v) for name, v in mean_square.items()}
+    given = site_diagonals(preconditioner, {name: u.shape for name, u in z.items()})
+    return {name: jnp.asarray(x, z[name].dtype) for name, x in given.items()}
+
+
+def _arrived(state: StochasticGradientState, start: Point, end: Point, dynamics: Dynamics) -> StochasticGradientState:
+    """``state`` at the end of a trajectory, or, where that is not finite, where it was."""
+    moved = jax.tree.leaves((end.z, end.momentum, end.mean_square))
+    is_finite = end.is_finite & jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in moved]))
+    z, momentum, mean_square = jax.tree.map(
+        lambda new, old: jnp.where(is_finite, new, old),
+        (end.z, end.momentum, end.mean_square),
+        (start.z, start.momentum, start.mean_square),
+    )
+    energy = end.energy
+    if dynamics.has_kinetic_energy:
+        energy = energy + sum(0.5 * jnp.sum(r**2) for r in end.momentum.values())
+    return state._replace(
+        z=z,
+        momentum=momentum,
+        mean_square=mean_square,
+        potential_energy=end.energy,
+        energy=energy.astype(state.energy.dtype),
+        diverging=~is_finite,
+    )
+
+
+class StochasticGradientKernel(MinibatchKernel):
+    """Base of the kernels that follow a noisy gradient and never refuse; for the arguments see :class:`SGLD`."""
+
+    _statistic_names = STATISTICS
+    _rests_on_data = False
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        dynamics: Dynamics,
+        step_size: float | Schedule,
+        preconditioner: Any,
+        num_subsets: int,
+        **options: Any,
+    ):
+        self._dynamics = dynamics
+        self._step_size = check_step_size(step_size)
+        self._preconditioner = check_preconditioner(preconditioner)
+        if dynamics.batch_size is not None:
+            num_subsets = resolve_num_subsets(num_subsets)
+        super().__init__(model, num_subsets, **options)
+
+    def init(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Position | None = None,
+        model_args: tuple[Any, ...] = (),
+        model_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """As every kernel's, and refuses to adapt a preconditioner in no warm-up."""
+        check_can_adapt(self._preconditioner, "num_warmup", num_warmup)
+        return super().init(rng_key, num_warmup, init_params, model_args, model_kwargs)
+
+    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> StochasticGradientState:
+        check_batch_size(self._dynamics.batch_size, potential.plate_size)
+        key_momentum, key_chain = random.split(rng_key)
+        energy = jnp.sum(potential.energies(z).value)
+        num_grads, rows_touched = self._dynamics.cost(potential.plate_size, potential.num_subsets)
+        return StochasticGradientState(
+            i=jnp.zeros((), jnp.result_type(int)),
+            z=z,
+            momentum=draw_momentum(z, self._dynamics.temperature, key_momentum),
+            mean_square=zeros(z) if adapts(self._preconditioner) else None,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=jnp.array(self._dynamics.num_steps),
+            num_grads=jnp.array(num_grads),
+            rows_touched=jnp.array(rows_touched),
+            accept_prob=jnp.ones(()),
+            diverging=jnp.array(False),
+            step_size=self._step_size_at(jnp.zeros((), jnp.result_type(int))),
+            data_digest=DataDigest.unknown(),
+            warmup=self._warmup,
+            rng_key=key_chain,
+        )
+
+    def _transition(self, potential: SplitPotential, state: StochasticGradientState) -> StochasticGradientState:
+        step_size, in_warmup = self._step_size_at(state.i), state.i < self._num_warmup
+        moved = transition(state, potential, self._dynamics, self._preconditioner, step_size, in_warmup)
+        return moved._replace(i=state.i + 1, step_size=step_size)
+
+    def _recompute(self, potential: SplitPotential, state: StochasticGradientState) -> StochasticGradientState:
+        return state
+
+    def _step_size_at(self, i: jax.Array) -> jax.Array:
+        return jnp.asarray(step_size_at(self._step_size, i), jnp.result_type(float))
+
+    def _check_mass(self, sizes: dict[str, int]) -> None:
+        check_preconditioner_sizes(self._preconditioner, sizes)
+
+    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
+        size = check_batch_size(self._dynamics.batch_size, num_rows)
+        return [] if size is None else [size]
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._dynamics.batch_size is not None:
+            super()._study_split(split, args, kwargs)
+
+
+class SGLD(StochasticGradientKernel):
+    """Approximate: stochastic-gradient Langevin dynamics (Welling and Teh 2011).
+
+    An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` rows drawn afresh. Nothing is
+    accepted or refused, so **at any fixed step size the draws are of another distribution than the posterior**. Their
+    variance is too large, relative to itself and for T = G = 1, by about εN²/(4n) times the variance of a row's
+    gradient (minibatch noise) and by εU''/4 (discretisation). Both vanish only as ε → 0, when the chain no longer
+    moves. For exact draws use
+    :class:`~numpyro_split.SymmetricSplitHMC` or :class:`~numpyro_split.SplitNUTS`.
+
+    ``batch_size=None`` uses all rows, subset by subset, in every iteration: the unadjusted Langevin algorithm (ULA).
+
+    Statistics: ``accept_prob`` is always 1; ``potential_energy`` (``lp`` in ArviZ, with the other sign) is the estimate
+    from the same rows as the gradient, taken before the step; ``diverging`` says that something was not finite and the
+    chain stayed where it was; ``rows_touched`` counts the rows read. If many draws diverge, the step is too long.
+
+    Args:
+        model: NumPyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
+        batch_size: n, rows of a gradient, at most N; None for all.
+        step_size: ε, or a function of the iteration number, from 0 through warm-up and sampling, such as
+            :func:`~split_common.stochastic_gradient.polynomial_decay` makes; optax's schedules are such functions.
+            It has no default, since nothing is accepted or refused that would tell a good one.
+        temperature: T; the target is p(z|y)^(1/T).
+        preconditioner: diagonal of G: None for the identity; an array over all sites (sorted by name), shape (D,); a
+            dict of arrays by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
+            gradients of U/N. V adapts in warm-up only. Li et al. adapt it all along and leave out the term Γ(z) that
+            a G which depends on z asks for, which adds a bias; a G that stays as it is needs no such term.
+        num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
+            a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
+            make: 1 counts as 2, and ``kernel.num_subsets`` says so.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed.
+        init_strategy: the host's initialisation strategy.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
+            preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
+            all rows are used, and the faults of model or data that :func:`~numpyro_split.split_model` lists.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> mcmc = MCMC(SGLD(model, batch_size=5, step_size=1e-3), num_warmup=50, num_samples=50, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), jnp.sin(jnp.arange(100.0)))
+        >>> mcmc.get_samples()["mu"].shape
+        (50,)
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        batch_size: int | None = None,
+        *,
+        step_size: float | Schedule,
+        temperature: float = 1.0,
+        preconditioner: Any = None,
+        num_subsets: int = 1,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        init_strategy: Callable[..., Any] = init_to_uniform,
+    ):
+        dynamics = Dynamics(
+            batch_size=check_batch_size(batch_size),
+            num_steps=1,
+            temperature=check_positive_float("temperature", temperature),
+            draws_momentum=True,
+            friction=1.0,
+            noise_estimate=0.0,
+            has_kinetic_energy=False,
+        )
+        super().__init__(
+            model,
+            dynamics,
+            step_size,
+            preconditioner,
+            num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+        )
+
+
+class SGHMC(StochasticGradientKernel):
+    """Approximate: stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
+
+    A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` rows drawn afresh; an
+    iteration has L of them. Nothing is accepted or refused, so **at any fixed step size the draws are of another
+    distribution than the posterior**. Friction takes up the minibatch noise only as η → 0, or where β̂ is right.
+
+    The same quantities in Chen et al. and in algorithm 16 of Lau (2018), both with G = T = 1: their step size ε is
+    sqrt(η), so v = ε M⁻¹r in the momentum r; learning rate η, friction α and noise estimate β̂ are as here. Chen et al.
+    have α = εM⁻¹C and β̂ = εM⁻¹B̂; with V the variance of ∇Ũ, β̂ = ηV/2. As printed, algorithm 16 loses the momentum that
+    the friction leaves (its v is -η∇Ṽ - αv + z) and has β̂ times η inside the noise and η not outside, 2(α - β̂η). Its
+    order of v and z is another; see ``resample_momentum``.
+
+    Statistics: as :class:`SGLD`'s; ``energy`` has the kinetic energy ½ vᵀ(ηG)⁻¹v too, as it was in the last step.
+
+    Args:
+        model: see :class:`SGLD`, also for every argument not listed here.
+        batch_size: n, rows of a gradient; None for all.
+        step_size: η, the square of a leapfrog step size, or a function of the iteration number.
+        friction: α, above 0 and at most 1.
+        noise_estimate: β̂, at least 0 and below α.
+        num_steps: L.
+        resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then leapfrog's,
+            with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size. False
+            carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
+
+    Example:
+        >>> kernel = SGHMC(lambda y: None, batch_size=10, step_size=1e-4, num_steps=5)
+        >>> kernel.num_subsets  # at least 2 with a batch size
+        2
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        batch_size: int | None = None,
+        *,
+        step_size: float | Schedule,
+        friction: float = 0.01,
+        noise_estimate: float = 0.0,
+        num_steps: int = 10,
+        resample_momentum: bool = True,
+        temperature: float = 1.0,
+        preconditioner: Any = None,
+        num_subsets: int = 1,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        init_strategy: Callable[..., Any] = init_to_uniform,
+    ):
+        friction, noise_estimate = check_friction(friction, noise_estimate)
+        dynamics = Dynamics(
+            batch_size=check_batch_size(batch_size),
+            num_steps=check_positive_int("num_steps", num_steps, MAX_COUNT),
+            temperature=check_positive_float("temperature", temperature),
+            draws_momentum=check_flag("resample_momentum", resample_momentum),
+            friction=friction,
+            noise_estimate=noise_estimate,
+            has_kinetic_energy=True,
+        )
+        super().__init__(
+            model,
+            dynamics,
+            step_size,
+            preconditioner,
+            num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+        )

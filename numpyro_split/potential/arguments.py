@@ -1,0 +1,141 @@
+"""A model's arguments, taken apart into arrays and the rest."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from numpyro_split.potential.row_block import RowBlock
+from split_common.checks import argument_names, check_row_axis
+from split_common.containers import Given
+from split_common.open_model import HELD
+from split_common.subsets import SubsetLayout
+
+Data = tuple[jax.Array, ...]
+
+# Of a subset on a CPU, what is evaluated at a time: XLA copies the rows out of the data, which costs a third of a
+# gradient when the copy leaves the cache and little when it does not. All the data at once are not copied.
+BLOCK_BYTES = 3 * 2**19
+MIN_BLOCK_ROWS = 256  # fewer would waste a matrix product
+
+
+class Arguments:
+    """A model's arguments, taken apart into arrays and the rest.
+
+    Args:
+        args: positional arguments, as :data:`numpyro_split.potential.forms.FORMS` opens them, or of arrays alone.
+        kwargs: keyword arguments.
+        row_axes: for the path of each array that holds data rows, the axis they lie along.
+        model: where the names of positional arguments are read from; needed for messages only.
+
+    Attributes:
+        data: the arrays, in order.
+        axes: for each array, the axis of its rows, or None.
+        argument_names: names of the model's arguments, and of the arrays that it holds.
+    """
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        row_axes: dict[str, int] | None = None,
+        model: Callable[..., Any] | None = None,
+    ):
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
+        self._is_array = [_is_array(leaf) for _, leaf in paths]
+        self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
+        self._paths = [path for path, _ in arrays]
+        self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in arrays]
+        self.data: Data = tuple(jnp.asarray(x.array if isinstance(x, Given) else x) for _, x in arrays)
+        self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
+        names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
+        self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """Places of the arrays among the arguments, and of the rows in the arrays."""
+        return self._treedef, tuple(self._is_array), tuple(self.axes)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Places, shapes and types of the arrays, and every other argument that can be compared."""
+        others = tuple((type(other), other) for other in self._others if isinstance(other, Hashable))
+        return self._treedef, tuple((x.shape, x.dtype) for x in self.data), others
+
+    def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
+        arrays = iter([x if given is None or axis is not None else given for x, given, axis in lists])
+        places = zip(self._is_array, self._others, strict=True)
+        return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
+
+    def take(self, block: RowBlock, data: Data) -> Data:
+        """``data`` with every array that holds rows cut to some of them."""
+        return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
+
+    def num_blocks(self, layout: SubsetLayout) -> int:
+        """In how many blocks to evaluate a subset, so that a block's rows stay in a CPU's cache."""
+        if jax.default_backend() != "cpu" or len(layout.sizes) == 1:
+            return 1
+        row_bytes = sum(x.nbytes for x, axis in zip(self.data, self.axes, strict=True) if axis is not None)
+        wanted = math.ceil(layout.sizes[0] * row_bytes / layout.num_rows / BLOCK_BYTES)
+        return max(1, min(wanted, layout.sizes[0] // MIN_BLOCK_ROWS))
+
+    def replace(self, data: Data) -> Arguments:
+        """The same arguments with other arrays."""
+        arguments = copy.copy(self)
+        arguments.data = data
+        return arguments
+
+    def named_arrays(self) -> list[tuple[str, jax.Array]]:
+        """Each array with the argument's name and the path inside it, for messages."""
+        return [
+            (self._argument_of(path) + ("" if _is_held(path) else jax.tree_util.keystr(path[2:])), x)
+            for path, x in zip(self._paths, self.data, strict=True)
+        ]
+
+    def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
+        """Names of the arguments that hold rows."""
+        names = [self._argument_of(path) for path in self._paths if jax.tree_util.keystr(path) in row_axes]
+        return list(dict.fromkeys(names))
+
+    def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
+        """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
+
+        Raises:
+            ValueError: when a named argument does not have N rows along its axis.
+        """
+        found = {}
+        for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
+            if data_axes is None:
+                axis = 0 if x.ndim and x.shape[0] == num_rows else None
+            else:
+                axis = data_axes.get(self._argument_of(path))
+                check_row_axis(name, tuple(x.shape), axis, num_rows)
+            if axis is not None:
+                found[jax.tree_util.keystr(path)] = axis
+        return found
+
+    def _argument_of(self, path: Any) -> str:
+        if _is_held(path):
+            return jax.tree_util.keystr(path[2:]).lstrip(".")
+        group, place = path[0].idx, path[1]
+        return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _is_held(path: Any) -> bool:
+    """Whether an array is one that the model holds, not one of its arguments."""
+    return getattr(path[1], "key", None) == HELD
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype.kind in "biufc"
+    return isinstance(leaf, jax.Array | Given)

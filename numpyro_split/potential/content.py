@@ -1,0 +1,222 @@
+"""Digests of all that a run rests on: the arrays it is given, and the program of its model.
+
+A model's program is its expression (a jaxpr) with every constant in it. So whatever reaches the log-density counts,
+however it gets there: numbers and flags among the arguments, arrays in closures and globals, attributes of objects.
+What does not reach it has no part in the posterior.
+
+Arrays are digested on the host (:mod:`split_common.digest`). Where they are traced, :func:`traced_digest` has the
+digest in the graph: two sums over all words of 32 bits, each mixed with its place by the finaliser of MurmurHash3, so
+that different data have the same one with probability 2⁻⁶⁴. It is computed in the first iteration of a run alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, random
+from jax.core import Tracer
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
+
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.model_rows import log_prob_of
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.readings import UNREADABLE, find_readings
+from numpyro_split.potential.split_potential import SplitPotential
+from split_common.digest import WORDS, Digest, digest_of_arrays
+from split_common.open_model import OpenModel
+
+KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
+# calls of Python functions, rules of derivatives among them
+OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
+LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants, of each of the two sums
+
+
+class Content(NamedTuple):
+    """Digests of a run's program and data.
+
+    Attributes:
+        program: digest of the model with its constants, in hexadecimal.
+        rest: whatever else counts, as texts.
+        data: the arrays.
+        words: digest of it all, shape (4,), uint32; None where the arrays are traced.
+    """
+
+    program: str
+    rest: tuple[str, ...]
+    data: Data
+    words: np.ndarray | None
+
+    @classmethod
+    def of(cls, program: str, data: Data, *rest: str) -> Content:
+        """The content of a program, of the arrays that it is given, and of the rest."""
+        if any(isinstance(x, Tracer) for x in data):
+            return cls(program, rest, data, None)
+        return cls(program, rest, data, digest_of_arrays(_numbers(x) for x in data).add(program, *rest).words)
+
+    @property
+    def key(self) -> str | None:
+        """The digest in hexadecimal; None where the arrays are traced."""
+        return None if self.words is None else self.words.tobytes().hex()
+
+    def first_digest(self) -> DataDigest:
+        """Digest for a state that was made from this content."""
+        if self.words is None:
+            return DataDigest(traced_digest(self.data, self.program, *self.rest), jnp.array(KNOWN, jnp.uint8))
+        return DataDigest(jnp.asarray(self.words), jnp.array(NEW, jnp.uint8))
+
+    def compare(self, digest: DataDigest) -> tuple[jax.Array, DataDigest]:
+        """Whether a state was left by another content than this, and the digest that it has from now on.
+
+        Args:
+            digest: the state's, of one chain or with a leading axis of chains.
+        """
+        status = jnp.max(digest.status)  # chains begin and go on together
+        words, known = digest.words, jnp.full_like(digest.status, KNOWN)
+        if self.words is not None:
+            now = jnp.broadcast_to(self.words, words.shape)
+            return jnp.any(words != now), DataDigest(now, known)
+
+        def look() -> jax.Array:
+            return jnp.broadcast_to(traced_digest(self.data, self.program, *self.rest), words.shape)
+
+        now = lax.cond(status == KNOWN, lambda: words, look)
+        return (status == RESUMED) & jnp.any(words != now), DataDigest(now, known)
+
+
+class DataDigest(NamedTuple):
+    """Digest of the data; a state with another digest is refreshed before it moves.
+
+    Attributes:
+        words: their digest, shape (4,), uint32.
+        status: KNOWN in the course of a run; NEW where a run begins, whose data are those that the state was made with;
+            RESUMED where a run goes on from a given state, whose data may be others.
+    """
+
+    words: jax.Array
+    status: jax.Array
+
+    @classmethod
+    def unknown(cls) -> DataDigest:
+        """Digest of a state that is being made."""
+        return cls(jnp.zeros((WORDS,), jnp.uint32), jnp.array(NEW, jnp.uint8))
+
+
+def resumable(cls: Any) -> Any:
+    """Have a state say that a run goes on from it: the host then replaces its random key, and nothing else."""
+    replace = cls._replace
+
+    def _replace(self: Any, **fields: Any) -> Any:
+        if set(fields) == {"rng_key"} and not isinstance(fields["rng_key"], Tracer):
+            resumed = jnp.full_like(self.data_digest.status, RESUMED)
+            fields["data_digest"] = self.data_digest._replace(status=resumed)
+        return replace(self, **fields)
+
+    cls._replace = _replace
+    return cls
+
+
+def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
+    """Digest of what a model computes from arrays like these, which are not looked at where that can be helped."""
+    digest, owner = Digest(), model.__wrapped__ if isinstance(model, OpenModel) else model
+
+    def run(data: Data) -> list[Any]:
+        args, kwargs = arguments.build(data)
+        started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
+        sites = trace(started).get_trace(*args, **kwargs)
+        for name, site in sites.items():
+            frames = site.get("cond_indep_stack", ())
+            digest.add(str(name), site["type"], str(site.get("is_observed")), str([tuple(frame) for frame in frames]))
+        samples = [log_prob_of(site) for site in sites.values() if site["type"] == "sample"]
+        others = [site["value"] for site in sites.values() if site["type"] not in ("sample", "plate")]
+        return [samples, [x for x in jax.tree.leaves(others) if isinstance(x, jax.Array)]]
+
+    try:
+        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
+    except UNREADABLE:
+        readings = find_readings(model, arguments)
+        for reading in readings.found.values():
+            digest.add_array(reading.value)
+        with readings.answering():
+            return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
+
+
+def program_of_potential(potential: SplitPotential, z: Position) -> str:
+    """Digest of what a split potential computes from arrays like its own, at a position like ``z``."""
+    expression = jax.make_jaxpr(lambda potential, z: potential.potential(z))(potential, z)
+    return _add_expression(Digest(), expression, potential._density).key
+
+
+def traced_digest(data: Data, *texts: str) -> jax.Array:
+    """Digest of arrays in the graph, shape (4,), uint32: 64 bits of their content, and 64 of texts."""
+    sums = [jnp.zeros((), jnp.uint32) for _ in LANES]
+    for place, x in enumerate(data):
+        for words in _words(x):
+            sums = [_mix(total + _sum(words, place, *lane)) for total, lane in zip(sums, LANES, strict=True)]
+    return jnp.stack([*sums, *(jnp.uint32(word) for word in Digest().add(*texts).words[: WORDS - len(LANES)])])
+
+
+def _sum(words: jax.Array, place: int, multiplier: int, salt: int) -> jax.Array:
+    """Sum over the words of one array, each mixed with its place."""
+    position = jnp.full(words.shape, (place * salt) % 2**32, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(words.ndim)):
+        position += lax.broadcasted_iota(jnp.uint32, words.shape, axis) * jnp.uint32(stride % 2**32)
+        stride *= words.shape[axis]
+    mixed = _mix(words * jnp.uint32(multiplier) + _mix(position * jnp.uint32(multiplier) + jnp.uint32(salt)))
+    return jnp.sum(mixed, dtype=jnp.uint32)
+
+
+def _mix(h: jax.Array) -> jax.Array:
+    """MurmurHash3's finaliser: every bit of the result depends on every bit of ``h``."""
+    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
+    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
+    return h ^ (h >> 16)
+
+
+def _words(x: jax.Array) -> list[jax.Array]:
+    """The bits of an array as words of 32 bits, in one array or, of complex numbers, in two."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return [random.key_data(x)]
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return [*_words(x.real), *_words(x.imag)]
+    if x.dtype == bool or x.dtype.name in ("int4", "uint4", "int2", "uint2"):
+        x = x.astype(jnp.uint8)
+    like = {1: jnp.uint8, 2: jnp.uint16}.get(x.dtype.itemsize, jnp.uint32)
+    return [lax.bitcast_convert_type(x, like).astype(jnp.uint32)]
+
+
+def _numbers(x: jax.Array) -> np.ndarray:
+    """An array on the host."""
+    return np.asarray(random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+
+def _add_expression(digest: Digest, closed: Any, owner: Any) -> Digest:
+    """Add an expression; where it holds Python code, which cannot be read, also which object it belongs to."""
+    text = ADDRESS.sub("", str(closed))
+    digest.add(text)
+    if any(name in text for name in OPAQUE):
+        digest.add(str(id(owner)))
+    for constant in _constants(closed):
+        digest.add_array(_numbers(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
+    return digest
+
+
+def _constants(expression: Any) -> Iterator[Any]:
+    """Every constant in an expression and in those inside it, in order, but for numbers that its text shows."""
+    yield from getattr(expression, "consts", ())
+    for equation in getattr(expression, "jaxpr", expression).eqns:
+        for operand in equation.invars:
+            value: Any = getattr(operand, "val", 0.0)
+            if np.ndim(value):
+                yield value
+        for parameter in equation.params.values():
+            for inner in parameter if isinstance(parameter, tuple | list) else (parameter,):
+                if hasattr(inner, "eqns"):
+                    yield from _constants(inner)

@@ -1,0 +1,308 @@
+"""Log-densities whose likelihood divides over rows: of a NumPyro model, or of two functions."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from numpyro.handlers import substitute, trace
+
+from numpyro_split.host import unconstrain_reparam
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.flat_program import FlatProgram
+from numpyro_split.potential.held import NOTHING_HELD, Held
+from numpyro_split.potential.model_rows import (
+    ROWS_KWARG,
+    RowSelectableModel,
+    Trace,
+    prior_sites,
+    prior_terms,
+    row_terms,
+)
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.row_block import RowBlock, subset_block
+from split_common.checks import ModelNotSplittableError
+from split_common.subsets import SubsetLayout
+
+
+class Density(Protocol):
+    """A log-density whose likelihood divides over rows; pure in the position and the data arrays."""
+
+    layout: SubsetLayout
+    num_blocks: int
+    forward_mode: bool  # whether gradients are taken forwards
+
+    def for_program(self, program: str) -> Density:
+        """The same density, known to compute what ``program`` is the digest of."""
+        ...
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        ...
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """Terms of log p(z)."""
+        ...
+
+    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+        """Terms of the log-likelihood of block b of subset m; ``num_blocks`` blocks are a subset."""
+        ...
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """Log-likelihood of each row in ``indices``."""
+        ...
+
+
+class ModelDensity:
+    """The log-density of a NumPyro model.
+
+    Data given to its methods are the arguments' arrays and, after them, what :meth:`hold` makes of these.
+
+    Args:
+        model: the user's model, made row-selectable.
+        layout: rows of each subset.
+        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
+            alone and tells the plate the row numbers.
+        arguments: how to put the model's arguments together from data arrays.
+        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+        program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
+        held: what is taken from all rows.
+    """
+
+    forward_mode = False
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        arguments: Arguments,
+        local_axes: dict[str, int],
+        program: str,
+        held: Held = NOTHING_HELD,
+    ):
+        self.model, self.layout, self.mode, self.program, self.held = model, layout, mode, program, held
+        self.num_blocks = arguments.num_blocks(layout) if mode == "slice" and not local_axes else 1
+        # without the data: compiled functions outlive them, and must not keep them alive
+        self.arguments, self.local_axes = arguments.replace(()), local_axes
+
+    def __hash__(self) -> int:
+        """Compiled functions are kept by what a density computes: one bound anew to like data finds them again."""
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ModelDensity) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()), self.held)
+        return self.program, self.forward_mode, *places, self.arguments.structure
+
+    def for_program(self, program: str) -> ModelDensity:
+        """The same density, known to compute what ``program`` is the digest of."""
+        density = copy.copy(self)
+        density.program = program
+        return density
+
+    def for_layout(self, layout: SubsetLayout, arguments: Arguments) -> ModelDensity:
+        """The density of the same model on other rows."""
+        sites = [
+            (k, (*s[: self.local_axes[k]], layout.num_rows, *s[len(s) + self.local_axes[k] + 1 :]), d)
+            if k in self.local_axes
+            else (k, s, d)
+            for k, s, d in self.held.position
+        ]
+        held = self.held._replace(position=tuple(sites))
+        density = ModelDensity(self.model, layout, self.mode, arguments, self.local_axes, self.program, held)
+        density.forward_mode = self.forward_mode
+        return density
+
+    @property
+    def plate(self) -> str:
+        """Name of the data plate."""
+        return self.model.plate
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
+        args, kwargs = self.arguments.build(data)
+        return prior_terms(self._trace(z, args, kwargs), self.plate)
+
+    def prior_sites(self, z: Position, data: Data) -> Trace:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`."""
+        args, kwargs = self.arguments.build(data)
+        return prior_sites(self._trace(z, args, kwargs), self.plate)
+
+    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+        """Terms inside the plate for the rows of block ``b`` of subset ``m``."""
+        rows = subset_block(self.layout, m, b, self.num_blocks)
+        return [rows.mask(term, axis) for term, axis in self._rows(z, data, rows)]
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """Terms inside the plate, one sum for each row."""
+        by_site = self._rows(z, data, RowBlock(indices))
+        return sum((_sum_to_axis(term, axis, indices.shape[0]) for term, axis in by_site), jnp.zeros(indices.shape))
+
+    def readable(self, model_trace: dict[str, Any]) -> dict[str, Any]:
+        """The sites of a trace that can be read off: all of them."""
+        return model_trace
+
+    def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows, the reserved keyword included."""
+        if self.mode == "index":
+            args, kwargs = self.arguments.build(data)
+            return args, {**kwargs, ROWS_KWARG: block.indices}
+        args, kwargs = self.arguments.build(self.arguments.take(block, data))
+        return args, {**kwargs, ROWS_KWARG: jnp.arange(block.indices.shape[0])}
+
+    def local(self, z: Position, block: RowBlock) -> Position:
+        """``z`` with the latents inside the plate cut to some rows."""
+        return {k: block.take(u, u.ndim + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
+
+    def terms(self, z: Position, taken: Data, indices: jax.Array) -> list[tuple[jax.Array, int]]:
+        """Terms inside the plate, each with the axis (negative) of its rows.
+
+        Args:
+            z: a position, its latents inside the plate cut to some rows.
+            taken: the data arrays, cut to them where the mode is "slice", and what is held, cut to them.
+            indices: what the plate yields, shape (n,).
+        """
+        if not self.held.values:
+            return self._model_terms(z, taken, indices)
+        num_held = len(self.held.values)
+        z = {name: jnp.asarray(u, u.dtype) for name, u in z.items()}  # of plain numbers JAX makes other programs
+        program, _, axes = self.expression(z, taken[:-num_held], indices)
+        if len(program.steps) != self.held.num_steps:
+            raise ModelNotSplittableError(
+                f"the model must be the same program on {indices.shape[0]} rows as on all, got another one"
+            )
+        inputs = [*(z[name] for name in sorted(z)), *taken[:-num_held], indices]
+        given = {number: x for (number, _), x in zip(self.held.values, taken[-num_held:], strict=True)}
+        return list(zip(program.evaluate(inputs, given), axes, strict=True))
+
+    def expression(self, z: Any, taken: Any, indices: Any) -> tuple[FlatProgram, list[int], list[int]]:
+        """The likelihood as a program of a position's sites by name, the data arrays and the plate's indices.
+
+        Args:
+            z: a position, or the shapes and types of one.
+            taken: data arrays, likewise.
+            indices: what the plate yields, likewise.
+
+        Returns:
+            The program, whose results are the terms; and of each term the number of its axes, and the axis (negative)
+            of its rows.
+        """
+        axes: list[int] = []
+
+        def run(z: Position, taken: Data, indices: jax.Array) -> list[jax.Array]:
+            found = self._model_terms(z, taken, indices)
+            axes[:] = [axis for _, axis in found]
+            return [jnp.asarray(term) for term, _ in found]
+
+        with jax.ensure_compile_time_eval():  # the same program wherever it is traced, in parallel chains too
+            jaxpr = jax.make_jaxpr(run)({name: z[name] for name in sorted(z)}, tuple(taken), indices)
+        return FlatProgram(jaxpr), [x.ndim for x in jaxpr.out_avals], list(axes)
+
+    def hold(self, data: Data) -> Data:
+        """The arguments' arrays, all rows of them, and after them what is held of these."""
+        return (*data, *self._hold(data)) if self.held.values else data
+
+    @partial(jax.jit, static_argnums=0)
+    def _hold(self, data: Data) -> list[jax.Array]:
+        z = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in self.held.position}
+        indices = jnp.arange(self.layout.num_rows)
+        program, *_ = self.expression(z, data, indices)
+        own = dict(zip(program.inputs[len(z) :], [*data, indices], strict=True))
+        return [jnp.asarray(x) for x in program.values([number for number, _ in self.held.values], own)]
+
+    def _rows(self, z: Position, data: Data, block: RowBlock) -> list[tuple[jax.Array, int]]:
+        is_cut = self.mode == "slice"
+        num_own = len(data) - len(self.held.values)
+        own = self.arguments.take(block, data[:num_own]) if is_cut else data[:num_own]
+        held = [
+            x if value.axis is None else block.take(x, value.axis)
+            for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
+        ]
+        indices = jnp.arange(block.indices.shape[0]) if is_cut else block.indices
+        return self.terms(self.local(z, block), (*own, *held), indices)
+
+    def _model_terms(self, z: Position, taken: Data, indices: jax.Array) -> list[tuple[jax.Array, int]]:
+        args, kwargs = self.arguments.build(taken)
+        return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
+
+    def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        # the host's own handler for unconstrained values: it adds each site's Jacobian as a factor
+        unconstrained = substitute(self.model, substitute_fn=lambda site: unconstrain_reparam(z, site))
+        return trace(unconstrained).get_trace(*args, **kwargs)
+
+
+class FunctionDensity:
+    """The log-density of a prior function and a likelihood function."""
+
+    plate: str | None = None
+    forward_mode = False
+    num_blocks = 1  # a sum over rows, which the likelihood may return, can only be of whole subsets
+
+    program: str | None = None  # digest of what the functions compute, where it is known
+
+    def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
+        self._log_prior, self._log_likelihood = log_prior, log_likelihood
+        self._treedef, self.layout = treedef, layout
+
+    def __hash__(self) -> int:
+        """Compiled functions are kept by what a density computes, or else by the object that it is."""
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionDensity) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return (id(self),) if self.program is None else (self.program, self.forward_mode, self.layout, self._treedef)
+
+    def for_program(self, program: str) -> FunctionDensity:
+        """The same density, known to compute what ``program`` is the digest of."""
+        density = copy.copy(self)
+        density.program = program
+        return density
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """The prior function."""
+        return [jnp.asarray(self._log_prior(z))]
+
+    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+        """The likelihood function on the rows of subset ``m``."""
+        block = subset_block(self.layout, m)
+        values = self._rows(z, data, block)
+        if values.ndim:
+            return [block.mask(values, -1)]
+        if block.valid is None:
+            return [values]
+        # a sum cannot be masked: subsets have one of two sizes, so evaluate with the one or the other
+        short = RowBlock(block.indices[1:], None if block.start is None else block.start + 1)
+        leading = RowBlock(block.indices[:-1], block.start)
+        size = jnp.sum(block.valid)
+        branch = jnp.where(size == block.indices.shape[0], 0, jnp.where(block.valid[0], 1, 2))
+        branches = [lambda b=b: self._rows(z, data, b) for b in (block, leading, short)]
+        return [lax.switch(branch, branches)]
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """The likelihood function row by row."""
+        values = self._rows(z, data, RowBlock(indices))
+        if values.ndim:
+            return values
+        return jax.vmap(lambda i: self._rows(z, data, RowBlock(i[None])))(indices)
+
+    def _rows(self, z: Position, data: Data, block: RowBlock) -> jax.Array:
+        batch = jax.tree.unflatten(self._treedef, [block.take(x, 0) for x in data])
+        return jnp.asarray(self._log_likelihood(z, batch))
+
+
+def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:
+    """Sum over every axis of ``x`` but one."""
+    x = jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, (size,) + (1,) * (-axis - 1)))
+    return jnp.sum(jnp.moveaxis(x, axis, 0).reshape(size, -1), axis=1)

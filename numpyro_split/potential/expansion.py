@@ -1,0 +1,181 @@
+r"""Taylor expansions of the log-likelihood about a fixed reference, row by row, with exact totals.
+
+With d = z - z*, g_i and H_i the gradient and Hessian of row i's log-likelihood ℓ_i at the reference z*, and U
+orthonormal columns (all of them, or the few directions in which the second order matters most),
+
+.. math:: T_i(z) = \ell_i(z^*) + g_i^\top d + \tfrac12 (P d)^\top H_i (P d), \qquad P = U U^\top.
+
+The sum of T_i over *all* rows is known from Σ g_i and Uᵀ(Σ H_i)U, made once; so only ℓ_i - T_i, which is of third
+order in d, is left to estimate from a few rows. T_i itself costs derivatives along d alone: no row's Hessian is ever
+formed.
+
+Reference:
+    Bardenet, Doucet and Holmes (2017), On Markov chain Monte Carlo methods for tall data, JMLR 18. Quiroz, Kohn,
+    Villani and Tran (2019), Speeding up MCMC by efficient data subsampling, JASA 114.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from numpyro_split.potential.derivatives import grad
+from numpyro_split.potential.position import Position, subtract
+from numpyro_split.potential.split_potential import SplitPotential
+from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
+from split_common.reference import covariance_of, find_mode, leading_directions
+
+
+class Taylor(NamedTuple):
+    """The expansion of a log-likelihood about a reference. Vectors lie in the order of sites sorted by name.
+
+    Attributes:
+        reference: z*.
+        value: the log-likelihood of all rows there, a scalar.
+        grad: its gradient, shape (D,).
+        directions: U, shape (D, r); None for all directions.
+        hessian: UᵀHU, shape (r, r); None for an expansion of first order.
+    """
+
+    reference: Position
+    value: jax.Array
+    grad: jax.Array
+    directions: jax.Array | None
+    hessian: jax.Array | None
+
+    @classmethod
+    def at(
+        cls, potential: SplitPotential, reference: Position, order: int, directions: jax.Array | None = None
+    ) -> Taylor:
+        """The expansion about a reference, from all rows, subset by subset.
+
+        Args:
+            potential: whose log-likelihood is expanded.
+            reference: z*.
+            order: 1 or 2.
+            directions: those of the second order, shape (D, r); None for all.
+        """
+        flat, unravel = ravel_pytree(reference)
+        energies, grad = potential.energies_and_grad(reference)
+        prior_grad = potential.prior_energy_and_grad(reference)[1]
+        grad = ravel_pytree(subtract(prior_grad, grad))[0]
+        value = -jnp.sum(energies.value[1:])
+        if order == 1:
+            return cls(reference, value, grad, None, None)
+        columns = jnp.identity(flat.size, flat.dtype) if directions is None else directions
+        products = potential.likelihood_hessian_products(reference, jax.vmap(unravel)(columns.T))
+        hessian = columns.T @ jax.vmap(lambda product: ravel_pytree(product)[0])(products).T
+        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2)
+
+    def total(self, z: Position) -> jax.Array:
+        """The sum of T_i(z) over all rows, a scalar."""
+        return self.value + self.change(z, self.reference)
+
+    def change(self, new: Position, old: Position) -> jax.Array:
+        """The sum over all rows of T_i(new) - T_i(old), a scalar."""
+        new_d, old_d = self._offset(new), self._offset(old)
+        change = jnp.dot(self.grad, new_d - old_d)
+        if self.hessian is None:
+            return change
+        new_d, old_d = self._inside(new_d), self._inside(old_d)
+        return change + 0.5 * jnp.dot(new_d - old_d, self.hessian @ (new_d + old_d))
+
+    def rows(self, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
+        """T_i(z) of some rows, shape (n,), from the function of their log-likelihoods."""
+        offset = self._offset(z)
+        unravel = ravel_pytree(z)[1]
+        if self.hessian is None:
+            value, slope = jax.jvp(row_terms, (self.reference,), (unravel(offset),))
+            return value + slope
+
+        def along(direction: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            tangent = unravel(direction)
+            (value, slope), (_, curvature) = jax.jvp(
+                lambda z: jax.jvp(row_terms, (z,), (tangent,)), (self.reference,), (tangent,)
+            )
+            return value, slope, curvature
+
+        if self.directions is None:
+            value, slope, curvature = along(offset)
+        else:
+            value, slope = jax.jvp(row_terms, (self.reference,), (unravel(offset),))
+            curvature = along(self.directions @ self._inside(offset))[2]
+        return value + slope + 0.5 * curvature
+
+    def _offset(self, z: Position) -> jax.Array:
+        return ravel_pytree(subtract(z, self.reference))[0]
+
+    def _inside(self, offset: jax.Array) -> jax.Array:
+        return offset if self.directions is None else self.directions.T @ offset
+
+
+def controlled(taylor: Taylor | None, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
+    """Residual of some rows' log-likelihood after a control variate, or none, shape (n,)."""
+    return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
+
+
+class Reference(NamedTuple):
+    """A point near the mode, and what is known there.
+
+    Attributes:
+        z: the point; None where none was looked for.
+        taylor: the expansion of the log-likelihood about it; None for no control variate.
+        covariance: of the target's normal approximation there, shape (D, D); None where it has none, or D is too large.
+        certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
+    """
+
+    z: Position | None
+    taylor: Taylor | None
+    covariance: np.ndarray | None
+    certainty_rows: np.ndarray | None = None
+
+
+def find_reference(potential: SplitPotential, start: Position, temper: float) -> Position:
+    """The mode of p(z) times the likelihood to the power ``temper``, from all rows, subset by subset."""
+    flat, unravel = ravel_pytree(start)
+
+    def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
+        z = unravel(jnp.asarray(x, flat.dtype))
+        energies, grad = potential.energies_and_grad(z)
+        terms = np.asarray(energies.high, np.float64) + np.asarray(energies.low, np.float64)
+        prior_grad = potential.prior_energy_and_grad(z)[1]
+        prior, whole = (np.asarray(ravel_pytree(part)[0], np.float64) for part in (prior_grad, grad))
+        return float(terms[0] + temper * terms[1:].sum()), prior + temper * (whole - prior)
+
+    return unravel(jnp.asarray(find_mode(energy_and_grad, np.asarray(flat)), flat.dtype))
+
+
+def expand(potential: SplitPotential, z: Position, temper: float, settings: PenaltySettings) -> Reference:
+    """Expansion and normal approximation about a reference, as a kernel's settings ask for."""
+    size, directions = sum(u.size for u in z.values()), None
+    if settings.hessian_rank is not None:
+        directions = _find_directions(potential, z, settings.hessian_rank)
+    taylor = None if settings.order == 0 else Taylor.at(potential, z, settings.order, directions)
+    if size > MAX_HESSIAN_SIZE:
+        return Reference(z, taylor, None)
+    full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
+    return Reference(z, taylor, _laplace_covariance(potential, full, temper))
+
+
+def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> jax.Array:
+    """The directions of the largest second derivatives of the log-likelihood at a point, shape (D, rank)."""
+    flat, unravel = ravel_pytree(reference)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        direction = jax.vmap(unravel)(jnp.asarray(v, flat.dtype)[None])
+        return np.asarray(ravel_pytree(potential.likelihood_hessian_products(reference, direction))[0], np.float64)
+
+    return jnp.asarray(leading_directions(product, flat.size, rank), flat.dtype)
+
+
+def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
+    """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
+    flat, unravel = ravel_pytree(taylor.reference)
+    gradient = grad(lambda x: potential.log_prior(unravel(x)), potential.forward_mode)
+    prior = jax.jit(jax.jacfwd(gradient))(flat)
+    return covariance_of(-np.asarray(prior, np.float64) - temper * np.asarray(taylor.hessian, np.float64))

@@ -1,0 +1,81 @@
+"""A model's arguments as a user has them, in JAX.
+
+Arrays of NumPy, lists of numbers, columns of pandas and fields of dataclasses become JAX arrays, which are cut to some
+rows and traced (:mod:`split_common.containers`, :mod:`split_common.forms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
+
+from numpyro_split.potential.arguments import Arguments
+from numpyro_split.potential.model_rows import log_prob_of
+from numpyro_split.potential.tracing import eagerly
+from split_common.containers import Opened
+from split_common.forms import Forms, Framework
+from split_common.tables import Operations
+
+
+def _build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    arguments = Arguments(args, kwargs)
+    return arguments.build(arguments.data)
+
+
+def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, np.ndarray]:
+    with eagerly():
+        started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
+        sites = trace(started).get_trace(*args, **kwargs)
+        samples = {str(name): site for name, site in sites.items() if site["type"] == "sample"}
+        return {name: np.asarray(log_prob_of(site)) for name, site in samples.items()}
+
+
+class Place:
+    """A part's place in a container, in a path.
+
+    Args:
+        text: what a message shows.
+    """
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def _with_keys(opened: Opened) -> tuple[list[tuple[Any, Any]], Any]:
+    whole = opened.whole
+    return [(Place(whole.path(name)), x) for name, x in zip(whole.names, opened.parts, strict=True)], whole
+
+
+jax.tree_util.register_pytree_with_keys(
+    Opened, _with_keys, lambda whole, parts: whole.build(parts), lambda opened: (opened.parts, opened.whole)
+)
+
+FORMS = Forms(
+    Framework(
+        tree_map=jax.tree.map,
+        operations=Operations(
+            # from a copy: JAX may share the memory of a NumPy array, and may keep what it once converted it to, so that
+            # an array which is changed in place would be seen as it was, or be seen to change
+            array=lambda x: jnp.asarray(x.copy()),
+            listed=jnp.array,
+            take=partial(jnp.take, axis=0),
+            stack=partial(jnp.stack, axis=1),
+            kind=jax.Array,
+        ),
+        is_numpy=True,
+        is_array=lambda x: isinstance(x, jax.Array),
+        build=_build,
+        log_probs=_log_probs,
+    )
+)

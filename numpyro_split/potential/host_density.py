@@ -1,0 +1,165 @@
+r"""The host's own potential as a density of one subset: for models that do not divide, which M = 1 runs all the same.
+
+.. math:: -U(z) = \log p(z) + \ell(z)
+
+with :math:`\log p` the latent sites, Jacobians included, and :math:`\ell` whatever is observed, factors included: the
+kernels for hierarchical models draw precisions given the first alone. Nothing is cut, so both are on all arguments.
+
+Where the host sums discrete latent sites out ("enumeration"), what follows the first of them in the model may rest on
+it, and so may the steps of a scan. Then :math:`\log p` are the latent sites before it, outside scans, and :math:`\ell`
+is the host's potential of the model without these sites' terms: a factor of every summand, which comes out of the sum.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from numpyro.handlers import seed, substitute, trace
+from numpyro.primitives import Messenger
+
+from numpyro_split.host import unconstrain_reparam
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.model_rows import RowSelectableModel, Site, Trace, log_prob_of, samples_of
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.readings import Readings
+from numpyro_split.potential.row_block import RowBlock
+from split_common.subsets import SubsetLayout
+
+WHOLE = "whole"
+WITHOUT_KWARG = "_without_terms_of_sites"
+
+
+class WholeModel(RowSelectableModel):
+    """The user's model, on all of its arguments, with a reserved keyword for sites whose terms are left out."""
+
+    def __init__(self, model: Callable[..., Any], readings: Readings | None = None):
+        super().__init__(model, "", readings)  # as no plate is called
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model."""
+        with _WithoutTerms(kwargs.pop(WITHOUT_KWARG, frozenset())):
+            return super().__call__(*args, **kwargs)
+
+
+class _WithoutTerms(Messenger):
+    """Has the log-probabilities of some sites be zero."""
+
+    def __init__(self, names: frozenset[str]):
+        super().__init__(None)
+        self.names = names
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Mask the site."""
+        if msg["type"] == "sample" and msg["name"] in self.names:
+            msg["fn"] = msg["fn"].mask(False)
+
+
+class Parts(NamedTuple):
+    """Which terms of the potential are the prior's, and where the rest comes from.
+
+    Attributes:
+        prior_sites: names of latent sites, and of their Jacobians.
+        enumerated: the host's potential, as a function of the arguments that returns one of a position, where it sums
+            over discrete sites; else None.
+    """
+
+    prior_sites: frozenset[str] = frozenset()
+    enumerated: Callable[..., Any] | None = None
+
+    @classmethod
+    def of(cls, sites: list[Site], potential_fn: Callable[..., Any] | None) -> Parts:
+        """Density of a model's sites, in its order, from the host's functions of it (``dynamic_args=True``)."""
+        names, is_enumerated = [], any(site.discrete for site in sites)
+        for site in sites:
+            if site.discrete:
+                break
+            if not site.observed and not (is_enumerated and site.in_loop):
+                names += [site.name, f"_{site.name}_log_det"]  # as the host calls the Jacobian's factor
+        return cls(frozenset(names), potential_fn if is_enumerated else None)
+
+
+class HostDensity:
+    """The log-density of a NumPyro model that is not divided.
+
+    Args:
+        model: the user's model.
+        arguments: how to put the model's arguments together from data arrays.
+        program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
+        parts: which terms are the prior's.
+    """
+
+    plate: str | None = None
+    mode = WHOLE
+    num_blocks = 1
+    forward_mode = False
+    local_axes: dict[str, int] = {}  # noqa: RUF012
+
+    def __init__(self, model: RowSelectableModel, arguments: Arguments, program: str, parts: Parts):
+        self.model, self.layout, self.program, self.parts = model, SubsetLayout(1, 1), program, parts
+        self.arguments = arguments.replace(())
+
+    def __hash__(self) -> int:
+        """Compiled functions are kept by what a density computes: one bound anew to like data finds them again."""
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostDensity) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        places = self.forward_mode, self.parts.prior_sites, self.parts.enumerated is None
+        return self.program, *places, self.arguments.structure
+
+    def for_program(self, program: str) -> HostDensity:
+        """The same density, known to compute what ``program`` is the digest of."""
+        density = copy.copy(self)
+        density.program = program
+        return density
+
+    def prior(self, z: Position, data: Data) -> list[jax.Array]:
+        """Terms of the latent sites."""
+        return [log_prob_of(site) for site in self.prior_sites(z, data).values()]
+
+    def prior_sites(self, z: Position, data: Data) -> Trace:
+        """The latent sites and their Jacobians, whose log-probabilities are the terms of :meth:`prior`."""
+        return {site["name"]: site for site in self._sites(z, data) if self._is_prior(site)}
+
+    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+        """All other terms."""
+        if self.parts.enumerated is None:
+            return [log_prob_of(site) for site in self._sites(z, data) if not self._is_prior(site)]
+        args, kwargs = self.arguments.build(data)
+        potential = self.parts.enumerated(*args, **{**kwargs, WITHOUT_KWARG: self.parts.prior_sites})
+        return [-jnp.asarray(potential(z))]
+
+    def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        """All other terms, which are those of the one row there is."""
+        terms = self.block(z, data, jnp.array(0), 0)
+        return jnp.full(indices.shape, sum((jnp.sum(term) for term in terms), jnp.zeros(())))
+
+    def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments."""
+        return self.arguments.build(data)
+
+    def hold(self, data: Data) -> Data:
+        """The data as they are."""
+        return data
+
+    def readable(self, model_trace: Trace) -> Trace:
+        """The sites of a trace that do not rest on a discrete one."""
+        if self.parts.enumerated is None:
+            return model_trace
+        return {name: site for name, site in model_trace.items() if name in self.parts.prior_sites}
+
+    def _is_prior(self, site: dict[str, Any]) -> bool:
+        return site["name"] in self.parts.prior_sites
+
+    def _sites(self, z: Position, data: Data) -> list[dict[str, Any]]:
+        args, kwargs = self.arguments.build(data)
+        model = self.model if self.parts.enumerated is None else seed(self.model, jax.random.key(0))
+        unconstrained = substitute(model, substitute_fn=lambda site: unconstrain_reparam(z, site))
+        return samples_of(trace(unconstrained).get_trace(*args, **kwargs))

@@ -1,0 +1,199 @@
+"""Running a model on some rows of its data plate, and reading off what each site contributes.
+
+The user's model is never rewritten. A handler answers the plate's question "which rows?", so the model itself
+evaluates exactly those rows; log-probabilities are then read site by site from the trace, each belonging to the
+prior (outside the plate) or to the rows (inside it: observations, local latents with their Jacobians, factors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from jax import random
+from jax.core import Tracer
+from numpyro.distributions import Independent, MaskedDistribution, Unit
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.primitives import Messenger
+
+from numpyro_split.potential.readings import Readings
+from split_common.plates import Observation
+
+Trace = dict[str, dict[str, Any]]
+ROWS_KWARG = "_rows_of_data_plate"
+ROUNDING = 1e-12
+
+
+class SelectRows(Messenger):
+    """Answers the data plate with given row indices, without the N/B scaling of stochastic methods.
+
+    Args:
+        plate: name of the data plate.
+        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample.
+    """
+
+    def __init__(self, plate: str, indices: jax.Array | None):
+        super().__init__(None)
+        self.plate, self.indices, self.size = plate, indices, 0
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Substitute the plate's indices; undo its scaling at every site inside."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            msg["value"] = random.key(0)  # as the host does: one fixed stream inside the density
+        elif msg["type"] == "plate" and msg["name"] == self.plate:
+            self.size = msg["args"][0]
+            msg["value"] = jnp.arange(self.size) if self.indices is None else self.indices
+            msg["args"] = (self.size, msg["value"].shape[0])
+        elif msg["type"] == "sample":
+            frame = plate_frame(msg, self.plate)
+            if frame is not None and self.size and frame.size != self.size:
+                msg["scale"] = _without_factor(msg["scale"], self.size / frame.size)
+
+
+def _without_factor(scale: Any, factor: float) -> Any:
+    """A site's scale divided by a factor; None where only rounding is left of it, as where nothing scales a site."""
+    left = scale / factor
+    return None if isinstance(left, float) and abs(left - 1.0) < ROUNDING else left
+
+
+class RowSelectableModel:
+    """The user's model, with a reserved keyword for the rows to run it on.
+
+    The keyword lets NumPyro's own preparation (transforms, initialisation, postprocessing) drive it. A class
+    at module level, so that kernels pickle.
+    """
+
+    def __init__(self, model: Callable[..., Any], plate: str, readings: Readings | None = None):
+        self.model, self.plate = model, plate
+        self.values: dict[str, Any] = {}
+        self.readings = Readings() if readings is None else readings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
+        indices = kwargs.pop(ROWS_KWARG, None)
+        with (
+            SelectRows(self.plate, indices),
+            numpyro.handlers.substitute(data=self.values),
+            self.readings.answering(),
+        ):
+            return self.model(*args, **kwargs)
+
+
+class Site(NamedTuple):
+    """Properties of one sample site that splitting rests on."""
+
+    name: str
+    observed: bool
+    is_factor: bool
+    discrete: bool
+    plates: dict[str, int]  # name of each enclosing plate -> its dim
+    batch_ndim: int
+    value: Any
+    in_loop: bool = False  # a step of a scan
+    observation: Observation | None = None  # of an observed site that is no factor
+
+
+class ModelSites(NamedTuple):
+    """The sample sites of a model and the full size of each plate."""
+
+    sites: list[Site]
+    plate_sizes: dict[str, int]
+
+    @property
+    def candidates(self) -> list[str]:
+        """Plates that hold observations, or, where nothing is observed, factors."""
+        observed = [site for site in self.sites if site.observed]
+        holders = [site for site in observed if not site.is_factor] or observed
+        return list(dict.fromkeys(name for site in holders for name in site.plates))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """Properties of the observed sites, factors left out."""
+        return [site.observation for site in self.sites if site.observation is not None]
+
+
+def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
+    """Trace ``model`` abstractly: shapes only, so that no row is read and no memory taken."""
+    found: list[ModelSites] = []
+
+    def run() -> None:
+        # values as the host finds them, so that distributions which cannot be sampled (improper ones) will do
+        started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
+        model_trace = trace(started).get_trace(*args, **kwargs)
+        plate_sizes = {k: site["args"][0] for k, site in model_trace.items() if site["type"] == "plate"}
+        samples = [site for site in model_trace.values() if site["type"] == "sample"]
+        for site in samples:  # plates inside control flow send no message of their own
+            for frame in site["cond_indep_stack"]:
+                plate_sizes.setdefault(frame.name, frame.size)
+        found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes))
+
+    jax.eval_shape(run)
+    return found[-1]
+
+
+def _describe_site(site: dict[str, Any]) -> Site:
+    fn: Any = site["fn"]
+    observed, in_loop = site["is_observed"], "_scan_current_index" in site["infer"]
+    plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
+    observation = None
+    if observed:
+        shape = log_prob_of(site).shape  # data of the wrong length fail here
+        if not isinstance(fn, Unit):
+            base, joined = _without_joints(fn)
+            observation = Observation(site["name"], shape, fn.event_shape, base, joined, in_loop, tuple(plates))
+    return Site(
+        name=site["name"],
+        observed=observed,
+        is_factor=isinstance(fn, Unit),
+        discrete=not observed and bool(site["fn"].support.is_discrete),
+        plates=plates,
+        batch_ndim=len(fn.batch_shape),
+        value=None if isinstance(site["value"], Tracer) else site["value"],
+        in_loop=in_loop,
+        observation=observation,
+    )
+
+
+def _without_joints(fn: Any) -> tuple[str, bool]:
+    """Name of a distribution's class, and whether ``to_event`` joined independent values of it."""
+    joined = False
+    while isinstance(fn, Independent | MaskedDistribution):
+        joined, fn = joined or isinstance(fn, Independent), fn.base_dist
+    return type(fn).__name__, joined
+
+
+def plate_frame(site: dict[str, Any], plate: str) -> Any:
+    """The frame of ``plate`` round a site, or None where the site lies outside it."""
+    return next((frame for frame in site["cond_indep_stack"] if frame.name == plate), None)
+
+
+def prior_terms(model_trace: Trace, plate: str) -> list[jax.Array]:
+    """Log-probabilities of the sites outside the data plate."""
+    return [log_prob_of(site) for site in prior_sites(model_trace, plate).values()]
+
+
+def prior_sites(model_trace: Trace, plate: str) -> Trace:
+    """The sample sites outside the data plate, by name."""
+    return {site["name"]: site for site in samples_of(model_trace) if plate_frame(site, plate) is None}
+
+
+def row_terms(model_trace: Trace, plate: str) -> list[tuple[jax.Array, int]]:
+    """Log-probabilities of the sites inside the data plate, each with the axis (negative) of the rows."""
+    frames = [(site, plate_frame(site, plate)) for site in samples_of(model_trace)]
+    return [(log_prob_of(site), frame.dim) for site, frame in frames if frame is not None]
+
+
+def samples_of(model_trace: Trace) -> list[dict[str, Any]]:
+    """The sample sites of a trace, in the model's order."""
+    return [site for site in model_trace.values() if site["type"] == "sample"]
+
+
+def log_prob_of(site: dict[str, Any]) -> jax.Array:
+    """Log-probability of a sample site at its value, its scale included, in the shape of its batch."""
+    arguments = (site["value"], site["intermediates"]) if site["intermediates"] else (site["value"],)
+    log_prob = site["fn"].log_prob(*arguments)
+    return log_prob if site["scale"] is None else site["scale"] * log_prob

@@ -1,0 +1,251 @@
+"""Values that a model reads from its data with Python or NumPy: ``int(y.max())``, ``len(np.unique(group))``.
+
+Traced data have no values that Python could read. Those that the model asks for are found before it is divided: it is
+traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
+values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
+place in the code and by how often that place was passed before. So the model is the same function of parameters and
+rows as on all the data, in which what Python read are constants; whether it divides is looked at as for any other.
+
+A reading that rests on parameters has no one value. The host refuses such a model too.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import random
+from jax.core import Tracer
+from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
+
+from split_common.checks import ReadingError, first_line, reading_advice
+
+if TYPE_CHECKING:
+    from numpyro_split.potential.arguments import Arguments, Data
+
+# what JAX says of a reading
+UNREADABLE = (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError)
+MOST = 100  # readings of one model
+# how Python and NumPy ask a value of an array
+READERS: dict[str, Callable[..., Any]] = {
+    "__array__": lambda x, dtype=None, copy=None: np.array(x, dtype=dtype),
+    "__int__": int,
+    "__float__": float,
+    "__bool__": bool,
+    "__complex__": complex,
+    "__index__": lambda x: x.item().__index__(),
+    "item": lambda x, *args: x.item(*args),
+    "tolist": lambda x: x.tolist(),
+}
+LIBRARIES = ("numpy", "jax", "jaxlib", "numpyro", "contextlib", "functools")  # which read for the model that calls them
+Line = tuple[CodeType, int]  # a function, and the line in it
+Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
+
+_active = threading.local()
+
+
+class Reading(NamedTuple):
+    """One value that Python reads.
+
+    Attributes:
+        line: where, as ``model.py:12``.
+        value: of all the data.
+        arguments: names of the data that it rests on.
+    """
+
+    line: str
+    value: np.ndarray
+    arguments: list[str]
+
+
+class Readings:
+    """Values that a model reads, by place; they answer the same readings where the model runs on some rows."""
+
+    def __init__(self) -> None:
+        self.found: dict[Place, Reading] = {}
+        self._is_complete = True
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: code does not pickle, and every run looks anew."""
+        return {"found": {}, "_is_complete": True}
+
+    @property
+    def advice(self) -> str:
+        """Advice to the user, for a message."""
+        return reading_advice([(r.line, r.value, r.arguments) for r in self.found.values()])
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """A context in which traced arrays answer the readings that were found."""
+        if self._is_complete and not self.found:
+            yield
+            return
+        outer = getattr(_active, "run", None)
+        _active.run = _Run(self.found, self._is_complete)
+        try:
+            with _readable_tracers():
+                yield
+        finally:
+            _active.run = outer
+
+    def find_next(self, model: Callable[..., Any], arguments: Arguments) -> Reading | None:
+        """Find the first reading that is not known yet; None where there is none."""
+        stopped: list[_Unknown] = []
+
+        def run(data: Data) -> tuple[list[Any], Any]:
+            latents: list[Any] = []
+
+            def start(site: dict[str, Any]) -> Any:
+                value = init_to_uniform(site)
+                if site["type"] == "sample" and not site["is_observed"] and isinstance(value, Tracer):
+                    latents.append(value)
+                return value
+
+            args, kwargs = arguments.build(data)
+            self._is_complete = False
+            try:
+                with self.answering():
+                    trace(substitute(seed(model, random.key(0)), substitute_fn=start)).get_trace(*args, **kwargs)
+            except _Unknown as unknown:
+                stopped.append(unknown)
+                return latents, unknown.tracer
+            finally:
+                self._is_complete = True
+            return [], ()
+
+        expression = jax.make_jaxpr(run)(arguments.data).jaxpr
+        if not stopped:
+            return None
+        *latents, read = expression.outvars
+        if read in _reached(expression, latents):
+            raise ReadingError(
+                f"{stopped[0].line}: a value that is read with Python must rest on data alone, got one that rests on "
+                "parameters"
+            )
+        value = np.asarray(jax.jit(lambda data: run(data)[1])(arguments.data))
+        named = zip(arguments.named_arrays(), expression.invars, strict=True)
+        rests_on = [name for (name, _), x in named if read in _reached(expression, [x])]
+        self.found[stopped[0].place] = reading = Reading(stopped[0].line, value, rests_on)
+        return reading
+
+
+class _Run:
+    """One run of a model, which counts the readings at each place."""
+
+    def __init__(self, found: dict[Place, Reading], is_complete: bool):
+        self._found, self._is_complete = found, is_complete
+        self._passed: dict[tuple[Line, Line], int] = {}
+
+    def read(self, tracer: Any, reader: Callable[..., Any], here: tuple[Line, Line], *args: Any) -> Any:
+        """The value that is read there."""
+        count = self._passed[here] = self._passed.get(here, -1) + 1
+        reading = self._found.get((*here, count))
+        if reading is not None:
+            return reader(reading.value, *args)
+        line = _shown(here[0])
+        if not self._is_complete:
+            raise _Unknown(tracer, (*here, count), line)
+        raise ReadingError(f"{line}: what Python reads on some rows must be read on all rows too, got another reading")
+
+
+class _Unknown(BaseException):  # no exception that a model would catch
+    """A reading whose value is not known."""
+
+    def __init__(self, tracer: Any, place: Place, line: str):
+        super().__init__(line)
+        self.tracer, self.place, self.line = tracer, place, line
+
+
+def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
+    """Find the values that a model reads from its data with Python, computed from all rows.
+
+    Args:
+        model: the user's, made to run on all rows.
+        arguments: its arguments, known.
+
+    Raises:
+        ReadingError: where a reading rests on parameters, or cannot be answered; with the line.
+    """
+    readings = Readings()
+    try:
+        for _ in range(MOST):
+            if readings.find_next(model, arguments) is None:
+                return readings
+    except UNREADABLE as error:
+        line = _line_of_user(error.__traceback__)
+        raise ReadingError(
+            f"{line}: the number of values must not rest on traced data, got {first_line(error)} (write it with NumPy, "
+            "as np.unique for jnp.unique, or compute it outside the model, on all rows, and pass it as an argument)"
+        ) from error
+    raise ReadingError(f"a model must read at most {MOST} values of its data with Python, got more")
+
+
+def _reached(expression: Any, start: list[Any]) -> set[Any]:
+    """The values of an expression that rest on some of them."""
+    reached = {x for x in start if not hasattr(x, "val")}
+    for equation in expression.eqns:
+        if any(not hasattr(x, "val") and x in reached for x in equation.invars):
+            reached.update(equation.outvars)
+    return reached
+
+
+@contextmanager
+def _readable_tracers() -> Iterator[None]:
+    """Have JAX's tracers ask this thread's run where Python reads them; as before at the end."""
+    own = {name: vars(Tracer)[name] for name in READERS}
+    for name, reader in READERS.items():
+        setattr(Tracer, name, _asking(own[name], reader))
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            setattr(Tracer, name, method)
+
+
+def _asking(own: Any, reader: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        here, run = _where(), getattr(_active, "run", None)
+        if run is None or here is None:
+            return own.__get__(self, type(self))(*args, **kwargs)
+        return run.read(self, functools.partial(reader, **kwargs), here, *args)
+
+    return ask
+
+
+def _where() -> tuple[Line, Line] | None:
+    """The model's line that reads, and the line that it or a library reads at; None where it is not the model."""
+    reader = frame = sys._getframe(2)
+    while frame.f_back is not None and _package(frame) in LIBRARIES:
+        frame = frame.f_back
+    is_model = _package(frame) not in (*LIBRARIES, "numpyro_split")
+    return ((frame.f_code, frame.f_lineno), (reader.f_code, reader.f_lineno)) if is_model else None
+
+
+def _line_of_user(traceback: TracebackType | None) -> str:
+    """The line of the user's code that an error went through last."""
+    line = "the model"
+    while traceback is not None:
+        if _package(traceback.tb_frame) not in (*LIBRARIES, "numpyro_split", "split_common"):
+            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return line
+
+
+def _package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def _shown(line: Line) -> str:
+    return f"{line[0].co_filename.rpartition('/')[2]}:{line[1]}"

@@ -1,0 +1,339 @@
+r"""A potential as a sum over subsets of the data rows, and the gradient of each subset.
+
+.. math:: U(z) = \sum_{m=1}^M U_m(z), \qquad U_m(z) = -\tfrac1M \log p(z) - \ell_m(z),
+
+with :math:`\ell_m` the log-likelihood of the rows in subset m (local latents, factors and Jacobians inside the
+data plate go with their rows) and :math:`p(z)` everything outside the plate. The sum is exact for every M,
+also where M does not divide N.
+
+Evaluating :math:`U_m` takes the memory of one subset. Subsets are cut out by position inside the compiled
+function, so one trace serves all of them and compile time does not grow with M. A subset too large for a CPU's cache is
+evaluated in blocks (:data:`numpyro_split.potential.densities.BLOCK_BYTES`), whose sum it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from numpyro_split.potential.arguments import Data
+from numpyro_split.potential.compensated import Compensated, compensated_add, compensated_total
+from numpyro_split.potential.densities import Density, FunctionDensity
+from numpyro_split.potential.derivatives import grad, value_and_grad
+from numpyro_split.potential.forms import FORMS
+from numpyro_split.potential.position import Position, zeros
+from split_common.checks import check_callable, check_lengths
+from split_common.containers import Given
+from split_common.subsets import SubsetLayout
+
+
+@jax.tree_util.register_pytree_node_class
+class SplitPotential:
+    """A potential energy that is a sum over subsets of the data.
+
+    Made by :func:`split_model` from a NumPyro model, or by :meth:`from_functions` from two functions. A
+    position ``z`` is a dict of unconstrained values by site name. Every method is pure, differentiable, and
+    may be called inside JAX transformations.
+
+    Attributes:
+        num_subsets: M.
+        plate: name of the data plate; None for a potential made from functions.
+        plate_size: N, the number of rows.
+        subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> potential = SplitPotential.from_functions(
+        ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, jnp.arange(4.0), num_subsets=2
+        ... )
+        >>> z = {"mu": jnp.array(1.0)}
+        >>> energy, grad = potential.potential_and_grad(z)
+        >>> float(energy), float(grad["mu"])
+        (3.5, -1.0)
+        >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
+        3.5
+    """
+
+    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which arrays are read from
+
+    def __init__(self, density: Density, data: Data):
+        self._density, self._data = density, data
+
+    @classmethod
+    def from_functions(
+        cls,
+        log_prior: Callable[[Position], jax.Array],
+        log_likelihood: Callable[[Position, Any], jax.Array],
+        data: Any,
+        num_subsets: int,
+        *,
+        subset_order: str = "sequential",
+    ) -> SplitPotential:
+        """Make a split potential without a probabilistic program.
+
+        Args:
+            log_prior: ``log_prior(z)``, a scalar.
+            log_likelihood: ``log_likelihood(z, batch)`` for some rows of ``data``: one value per row, shape
+                (n,), or their sum, a scalar.
+            data: array or pytree of arrays; axis 0 of each is the rows, N of them.
+            num_subsets: M, from 1 to N.
+            subset_order: "sequential" or "shuffled".
+
+        Returns:
+            The potential; pass it to a kernel in place of a model.
+
+        Raises:
+            ValueError: for arrays of unequal length, no rows, or M outside 1 to N.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> potential = SplitPotential.from_functions(
+            ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, jnp.ones(10), 3
+            ... )
+            >>> potential.subset_sizes, float(potential.potential({"mu": jnp.array(1.0)}))
+            ((4, 3, 3), 0.5)
+        """
+        check_callable("log_prior", log_prior)
+        check_callable("log_likelihood", log_likelihood)
+        opened = FORMS.open(None, (data,), {})[0][0]
+        leaves, treedef = jax.tree.flatten(opened)
+        leaves = [jnp.asarray(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
+        if not leaves:
+            raise ValueError("data must hold at least one array, got none")
+        layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
+        potential.held = data
+        return potential
+
+    @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self._density.layout.num_subsets
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        return self._density.plate
+
+    @property
+    def plate_size(self) -> int:
+        """N, the number of rows."""
+        return self._density.layout.num_rows
+
+    @property
+    def subset_sizes(self) -> tuple[int, ...]:
+        """Rows in each subset."""
+        return self._density.layout.sizes
+
+    @jax.jit
+    def potential(self, z: Position) -> jax.Array:
+        """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
+        by_subset = lax.map(lambda m: self._subset_log_likelihood(z, m), jnp.arange(self.num_subsets))
+        return -_total(self._density.prior(z, self._data)) - jnp.sum(by_subset)
+
+    @jax.jit
+    def log_prior(self, z: Position) -> jax.Array:
+        """Log-density of everything outside the data plate, Jacobians included; a scalar."""
+        return _total(self._density.prior(z, self._data))
+
+    def subset_potential(self, z: Position, m: int | jax.Array) -> jax.Array:
+        """U_m(z), a scalar; ``m`` from 0 to M - 1."""
+        return self._subset_potential(z, self._subset_index(m))
+
+    def subset_log_likelihood(self, z: Position, m: int | jax.Array) -> jax.Array:
+        """Log-likelihood of the rows in subset ``m``, a scalar."""
+        return self._subset_log_likelihood(z, self._subset_index(m))
+
+    @jax.jit
+    def potential_and_grad(self, z: Position) -> tuple[jax.Array, Position]:
+        """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
+
+        def add_subset(total: Any, m: jax.Array) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, self.subset_potential_and_grad(z, m)), None
+
+        zero = (jnp.zeros((), jnp.result_type(float)), zeros(z))
+        return lax.scan(add_subset, zero, jnp.arange(self.num_subsets))[0]
+
+    def subset_potential_and_grad(self, z: Position, m: int | jax.Array) -> tuple[jax.Array, Position]:
+        """U_m(z) and its gradient, a dict like ``z``."""
+        index = self._subset_index(m)
+        return value_and_grad(lambda z: self._subset_potential(z, index), self.forward_mode)(z)
+
+    @jax.jit
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
+        share = 1.0 / self.num_subsets
+        prior, prior_grad = self.prior_energy_and_grad(z)
+        likelihood, grad = self._sum_over_blocks(
+            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z, self.forward_mode)
+        )
+        total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
+        return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
+
+    @jax.jit
+    def prior_energy_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The prior's term of U(z), a scalar, and its gradient, a dict like ``z``."""
+        return _energy_and_grad(lambda z: self._density.prior(z, self._data), z, self.forward_mode)
+
+    @jax.jit
+    def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
+        """Log-likelihood of single rows.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+
+        Returns:
+            Shape (n,): all that the model says inside the plate about each row, local latents included, so
+            that the values of all rows add up to the subsets' log-likelihoods.
+        """
+        return self._density.pointwise(z, self._data, jnp.asarray(indices))
+
+    @jax.jit
+    def batch_potential_and_grad(
+        self, z: Position, indices: jax.Array, row_weight: float | jax.Array | None = None
+    ) -> tuple[jax.Array, Position]:
+        """An estimate of U(z) from some rows, and its gradient, a dict like ``z``.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+                uniformly.
+
+        Returns:
+            -log p(z) - w Σ_i ℓ_i(z) with w the weight, a scalar; and its gradient.
+        """
+        weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
+
+        def potential(z: Position) -> jax.Array:
+            rows = self._density.pointwise(z, self._data, indices)
+            return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
+
+        return value_and_grad(potential, self.forward_mode)(z)
+
+    @jax.jit
+    def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
+        """Products of the Hessian of the log-likelihood of all rows, summed subset by subset.
+
+        Args:
+            z: position.
+            directions: what to multiply the Hessian with, a dict like ``z`` with a leading axis of r directions.
+
+        Returns:
+            The products, a dict like ``directions``.
+        """
+
+        def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
+            m, b = jnp.divmod(place, self._density.num_blocks)
+            gradient = grad(lambda z: _total(self._density.block(z, self._data, m, b)), self.forward_mode)
+            products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
+            return jax.tree.map(jnp.add, total, products), None
+
+        zero, places = zeros(directions), self.num_subsets * self._density.num_blocks
+        return lax.scan(add_block, zero, jnp.arange(places))[0]
+
+    @jax.jit
+    def energies(self, z: Position) -> Compensated:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's, summed without rounding error."""
+        prior = compensated_total(self._density.prior(z, self._data))
+
+        def subset(m: jax.Array) -> Compensated:
+            terms = self._sum_over_blocks(lambda b: (compensated_total(self._density.block(z, self._data, m, b)), {}))
+            return terms[0]
+
+        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
+        return jax.tree.map(lambda first, rest: -jnp.append(first, rest), prior, by_subset)
+
+    @jax.jit
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
+
+        def add_subset(total: Position, m: jax.Array) -> tuple[Position, Compensated]:
+            energies, grad = self.subset_energies_and_grad(z, m)
+            return jax.tree.map(jnp.add, total, grad), energies
+
+        grad, by_subset = lax.scan(add_subset, zeros(z), jnp.arange(self.num_subsets))
+        return jax.tree.map(lambda terms: jnp.append(terms[0, 0], terms[:, 1]), by_subset), grad
+
+    @jax.jit
+    def _subset_potential(self, z: Position, m: jax.Array) -> jax.Array:
+        prior = _total(self._density.prior(z, self._data))
+        return -prior / self.num_subsets - self._subset_log_likelihood(z, m)
+
+    @jax.jit
+    def _subset_log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
+        block = jax.checkpoint(lambda b: _total(self._density.block(z, self._data, m, b)))
+        return jnp.sum(lax.map(block, jnp.arange(self._density.num_blocks)))
+
+    def _sum_over_blocks(
+        self, evaluate: Callable[[jax.Array | int], tuple[Compensated, Position]]
+    ) -> tuple[Compensated, Position]:
+        """Sum of an energy and a gradient over the blocks of a subset."""
+        if self._density.num_blocks == 1:
+            return evaluate(0)
+
+        def add_block(total: Any, b: jax.Array) -> tuple[Any, None]:
+            energy, grad = evaluate(b)
+            return (compensated_add(total[0], energy), jax.tree.map(jnp.add, total[1], grad)), None
+
+        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(evaluate, jnp.array(0)))
+        return lax.scan(add_block, zero, jnp.arange(self._density.num_blocks))[0]
+
+    def _subset_index(self, m: int | jax.Array) -> jax.Array:
+        if isinstance(m, int) and not 0 <= m < self.num_subsets:
+            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        return jnp.asarray(m)
+
+    @property
+    def data(self) -> Data:
+        """The arrays that the potential is bound to."""
+        return self._data
+
+    @property
+    def forward_mode(self) -> bool:
+        """Whether gradients are taken forwards."""
+        return self._density.forward_mode
+
+    def in_forward_mode(self) -> SplitPotential:
+        """The same potential, whose gradients are taken forwards."""
+        density = copy.copy(self._density)
+        density.forward_mode = True
+        return SplitPotential(density, self._data)
+
+    def for_program(self, program: str) -> SplitPotential:
+        """The same potential; its compiled functions are kept by the program that it computes."""
+        return SplitPotential(self._density.for_program(program), self._data)
+
+    def tree_flatten(self) -> tuple[Data, Density]:
+        """Data arrays as leaves, so that compiled functions take them as arguments, not as constants."""
+        return self._data, self._density
+
+    @classmethod
+    def tree_unflatten(cls, density: Density, data: Data) -> SplitPotential:
+        """Inverse of :meth:`tree_flatten`."""
+        return cls(density, tuple(data))
+
+
+def _energy_and_grad(
+    log_density: Callable[[Position], list[jax.Array]], z: Position, forwards: bool
+) -> tuple[Compensated, Position]:
+    """Minus the sum of the terms of a log-density, without rounding error, and its gradient."""
+
+    def energy(z: Position) -> tuple[jax.Array, Compensated]:
+        terms = log_density(z)
+        compensated = compensated_total([lax.stop_gradient(term) for term in terms])
+        return -_total(terms), jax.tree.map(jnp.negative, compensated)
+
+    (_, compensated), gradient = value_and_grad(energy, forwards, has_aux=True)(z)
+    return compensated, gradient
+
+
+def _total(terms: list[jax.Array]) -> jax.Array:
+    return sum((jnp.sum(term) for term in terms), jnp.zeros((), jnp.result_type(float)))

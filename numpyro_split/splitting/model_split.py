@@ -1,0 +1,570 @@
+"""How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
+
+The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jax.core import Tracer
+from numpyro.distributions import biject_to
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.util import (
+    ModelInfo,
+    initialize_model,
+    transform_fn,
+)
+
+from numpyro_split.host import unconstrain_reparam
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.content import program_of_model
+from numpyro_split.potential.densities import ModelDensity
+from numpyro_split.potential.forms import FORMS
+from numpyro_split.potential.held import NOTHING_HELD, Held
+from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, WholeModel
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
+from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.potential.tracing import eagerly
+from numpyro_split.splitting.exactness import check_exact
+from numpyro_split.splitting.implied_plate import InImpliedPlate
+from numpyro_split.splitting.row_independence import prove
+from split_common.checks import (
+    WHOLE_RUNS,
+    ModelNotSplittableError,
+    NoDataPlateError,
+    NoFiniteStartError,
+    ReadingError,
+    RowsMeetError,
+    axes_advice,
+    check_callable,
+    check_data_axes,
+    check_lengths,
+    check_no_discrete,
+    choose_plate,
+    first_line,
+    neither_mode_splits,
+    no_finite_start,
+    raise_if_unequal,
+    rows_meet,
+)
+from split_common.containers import Form
+from split_common.held import HeldValue, reasons
+from split_common.open_model import OpenModel
+from split_common.plates import divisible_without_plate, no_data_plate
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
+from split_common.subsets import SubsetLayout, warn_if_sorted
+
+logger = logging.getLogger(__name__)
+
+
+def split_model(
+    model: Callable[..., Any],
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: dict[str, Any] | None = None,
+    *,
+    num_subsets: int,
+    plate: str | None = None,
+    data_axes: dict[str, int | None] | None = None,
+    subset_order: str = "sequential",
+    init_strategy: Callable[..., Any] = init_to_uniform,
+) -> SplitPotential:
+    """Divide a NumPyro model's potential over subsets of its data plate, and check that the sum is exact.
+
+    Args:
+        model: a NumPyro model whose likelihood sits in a plate over the data rows.
+        model_args: its positional arguments.
+        model_kwargs: its keyword arguments.
+        num_subsets: M, from 1 to N. One subset takes any model that the host's HMC takes.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
+            array whose axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
+        init_strategy: where to look for a point to check at.
+
+    Returns:
+        The potential, bound to these arguments.
+
+    Raises:
+        ValueError: for M outside 1 to N, an unknown plate, data of unequal length or without rows, or a log-density
+            that is nowhere finite.
+        ModelNotSplittableError: for more than one subset, when there is no plate that can be divided or there are
+            several, for discrete latent sites, and when the sum over subsets is not the model's own potential.
+
+    Example:
+        >>> import jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> potential = split_model(model, (jnp.arange(10.0),), num_subsets=3)
+        >>> potential.plate, potential.subset_sizes
+        ('data', (4, 3, 3))
+    """
+    check_callable("model", model)
+
+    def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
+        split = ModelSplit.find(
+            OpenModel(model),
+            args,
+            kwargs,
+            num_subsets=num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            program=None,
+        )
+        return split.bind(args, kwargs)
+
+    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential.held = (model_args, model_kwargs)
+    return potential
+
+
+class ModelSplit:
+    """How one model, on data of one shape, divides over subsets. Holds no data.
+
+    Attributes:
+        layout: rows of each subset.
+        mode: how rows are selected, "slice" or "index"; "whole" where there is one subset, for which nothing is cut.
+        program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
+        sites: the sample sites.
+        site_sizes: number of unconstrained values at each latent site.
+        reference_position: a point with a finite density on some rows, the same for any key.
+        verdict: whether the model's expression proves that rows are independent of one another.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        row_axes: dict[str, int],
+        init_strategy: Callable[..., Any],
+        program: str,
+        forward_mode: bool = False,
+    ):
+        self.layout, self.mode, self.program = layout, mode, program
+        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._forward_mode = forward_mode
+        self._local_axes: dict[str, int] = {}
+        self._host_potential: Callable[..., Any] | None = None
+        self._postprocess: Callable[..., Any] | None = None
+        self._transforms: dict[str, Any] = {}
+        self._dynamic_support = False
+        self.sites: list[Site] = []
+        self.site_sizes: dict[str, int] = {}
+        self.reference_position: Position = {}
+        self.verdict = Verdict(NOT_PROVED)
+        self._held = NOTHING_HELD
+
+    @classmethod
+    def find(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        program: str | None,
+        batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
+        forward_mode: bool = False,
+    ) -> ModelSplit:
+        """Find the split of a model, and check it; the arguments but the last two are those of :func:`split_model`.
+
+        One subset is all of the model, which then need not divide.
+
+        ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
+        numbers of rows that are evaluated at a time besides a subset's; ``forward_mode`` says whether gradients are
+        taken forwards.
+        """
+        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
+        options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
+        options |= {"forward_mode": forward_mode}
+        try:
+            try:
+                return cls._divide(model, args, kwargs, plate=plate, **options)
+            except NoDataPlateError:
+                return cls._divide_without_plate(model, args, kwargs, **options)
+        except ModelNotSplittableError as refusal:
+            if num_subsets != 1:
+                raise
+            why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
+        logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
+        return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
+
+    @classmethod
+    def _divide(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        program: str | None,
+        batch_sizes: Callable[[int], Iterable[int]],
+        forward_mode: bool,
+    ) -> ModelSplit:
+        """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
+        arguments = Arguments(args, kwargs, model=model)
+        check_data_axes(data_axes, arguments.argument_names)
+        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
+        sites, readings = _describe(model, arguments)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        check_no_discrete([site.name for site in sites.sites if site.discrete])
+        layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
+        warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
+        row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        program = program_of_model(model, arguments) if program is None else program
+        sizes = set(batch_sizes(layout.num_rows))
+        row_model = RowSelectableModel(model, plate, readings)
+        modes = _modes(model, bool(row_axes))
+        splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
+        with eagerly():
+            found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
+            if found is None and not readings and (readings := _readings_behind(failures, row_model, arguments)):
+                row_model = RowSelectableModel(model, plate, readings)
+                splits = [split.with_model(row_model) for split in splits]
+                found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
+        if found is None:
+            names = arguments.names_of(row_axes) if data_axes is None else []
+            shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
+            advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, shapes, layout.num_rows)
+            raise neither_mode_splits(failures, advice)
+        return found
+
+    def with_model(self, model: RowSelectableModel) -> ModelSplit:
+        """The same way of dividing another model, not looked at yet."""
+        return ModelSplit(
+            model, self.layout, self.mode, self._row_axes, self._init_strategy, self.program, self._forward_mode
+        )
+
+    @classmethod
+    def _divide_without_plate(
+        cls, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> ModelSplit:
+        """The split of a model with one observed site, in no plate, if its rows are proved independent.
+
+        Raises:
+            ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
+        """
+        arguments = Arguments(args, kwargs, model=model)
+        observed = _describe(model, arguments)[0].observations
+        site = divisible_without_plate(observed)
+        if site is None:
+            raise no_data_plate(observed, "numpyro")
+        [num_rows] = site.batch_shape
+        if not arguments.find_row_axes(num_rows, options["data_axes"]):
+            raise no_data_plate(observed, "numpyro", f", and give the rows as arguments, none of which has {num_rows}")
+        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
+        try:
+            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
+        except RowsMeetError:
+            raise
+        except ModelNotSplittableError as error:
+            raise no_data_plate(observed, "numpyro", f" (without one, {first_line(error)})") from error
+        if split.verdict.kind != PROVED:
+            raise no_data_plate(
+                observed, "numpyro", f" (without one, that its rows are independent is {split.verdict})"
+            )
+        return split
+
+    @classmethod
+    def _undivided(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        init_strategy: Callable[..., Any],
+        program: str | None,
+        forward_mode: bool,
+    ) -> ModelSplit:
+        """The one subset of a model that does not divide: the host's own potential."""
+        arguments = Arguments(args, kwargs, model=model)
+        program = program_of_model(model, arguments) if program is None else program
+        sites, readings = _describe(model, arguments)
+        whole = WholeModel(model, readings)
+        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, program, forward_mode)
+        split.sites = [site._replace(value=None) for site in sites.sites]
+        with eagerly():
+            split._learn_sites(arguments)
+        split.verdict = Verdict(PROVED, "nothing is divided")
+        return split
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """The potential for given arguments, which may be traced."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        density = self._density(arguments)
+        return SplitPotential(density, density.hold(arguments.data))
+
+    def initial_position(self, rng_key: jax.Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A point with a finite density on some rows, if one is found; a batch of points for a batch of keys."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return self._draw(rng_key, self._density(arguments), arguments.data)
+
+    @partial(jax.jit, static_argnums=(0, 2))
+    def _draw(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> Position:
+        return _as_arrays(self._initialize(rng_key, density, data).param_info.z)
+
+    @property
+    def plan(self) -> str:
+        """How the model divides, as a text."""
+        places = self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self._held
+        return str((*places, self.layout.key))
+
+    @property
+    def reads(self) -> bool:
+        """Whether the model reads values of its data with Python, so that it is known for these data alone."""
+        return bool(self._model.readings)
+
+    @property
+    def local_sites(self) -> list[str]:
+        """Latent sites inside the data plate."""
+        return list(self._local_axes)
+
+    @property
+    def parts(self) -> list[np.ndarray]:
+        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self._local_axes or self._held.values or self._model.readings:
+            return [np.arange(self.layout.num_rows)]
+        return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+
+    def reader(
+        self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Position, int], Any]:
+        """Compile ``read``, a function of the model's trace, as one of a position and a part of the rows.
+
+        What it does not ask for is not computed.
+        """
+        arguments = Arguments(args, kwargs, self._row_axes)
+        density = self._density(arguments)
+
+        @jax.jit
+        def read_at(z: Position, data: Data, rows: jax.Array) -> Any:
+            args, kwargs = density.rows(data, RowBlock(rows))
+            at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(unconstrain_reparam, z))
+            return read(density.readable(trace(at_z).get_trace(*args, **kwargs)))
+
+        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
+
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], Trace], Data]:
+        """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        return self._density(arguments).prior_sites, arguments.data
+
+    def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
+        """The host's map from a position to constrained values and deterministic sites."""
+        assert self._postprocess is not None
+        arguments = Arguments(args, kwargs)
+        args, kwargs = arguments.build(arguments.data)
+        return self._postprocess(*args, **kwargs)
+
+    def constrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
+        """A map from a position to constrained values that runs the model only where a support depends on values."""
+        if self._dynamic_support:
+            return self.postprocess_fn(args, kwargs)
+        return partial(transform_fn, self._transforms)
+
+    def unconstrain(self, values: dict[str, jax.Array]) -> Position:
+        """The position of constrained values by site; the rest of ``values`` is left out."""
+        latent = {name: values[name] for name in self.site_sizes}
+        return transform_fn(self._transforms, latent, invert=True)
+
+    def _density(self, arguments: Arguments) -> Any:  # a ModelDensity, or a HostDensity
+        if self.mode == WHOLE:
+            density = HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._host_potential))
+        else:
+            places = self.layout, self.mode, arguments, self._local_axes
+            density = ModelDensity(self._model, *places, self.program, self._held)
+        density.forward_mode = self._forward_mode
+        return density
+
+    def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
+        self.sites = [site._replace(value=None) for site in sites.sites]  # observed values are data
+        local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
+        self._local_axes = dict.fromkeys(local, 0)
+        arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        z = self._learn_sites(arguments)
+        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
+        self._local_axes = {
+            name: site.plates[self._model.plate] - (z[name].ndim - site.batch_ndim) for name, site in local.items()
+        }
+        if any(isinstance(x, Tracer) for x in arguments.data):
+            warnings.warn(
+                "the data are traced (`run` under a transformation), so no numbers were compared", stacklevel=2
+            )
+        self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
+        if self._held.values:
+            self._learn_sites(arguments)  # supports may rest on what is held: on all rows now
+
+    def _learn_sites(self, arguments: Arguments) -> Position:
+        """Sizes, supports and a position of the latent sites."""
+        try:
+            info = self._initialize(random.key(0), self._density(arguments), arguments.data)
+        except RuntimeError as error:
+            if "valid initial parameters" not in str(error):
+                raise
+            raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
+        z = self.reference_position = _as_arrays(info.param_info.z)
+        self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
+        self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
+        supports = {name: info.model_trace[name]["fn"].support for name in z}
+        self._transforms = {name: biject_to(support) for name, support in supports.items()}
+        self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
+        self._model.values = {
+            name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
+        }
+        return z
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare numbers: the sum over subsets with the model's own potential."""
+        arguments = Arguments(args, kwargs, self._row_axes)
+        if not any(isinstance(x, Tracer) for x in arguments.data):
+            is_proved = self.verdict.kind == PROVED
+            compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
+            self.verdict = self.verdict._replace(compared=compared)
+
+    def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
+        """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
+
+        And what is held, where it is proved.
+        """
+        largest = self.layout.sizes[0]
+        sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}
+        if not sizes:
+            return Verdict(PROVED, "nothing is divided"), NOTHING_HELD
+        held: dict[int, HeldValue] = {}
+        num_steps = 0
+        for size in sorted(sizes):
+            try:
+                proof = prove(density, data, z, size)
+            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
+                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
+            if proof.verdict.kind != PROVED:
+                return proof.verdict, NOTHING_HELD
+            held |= proof.held
+            num_steps = proof.num_steps
+        position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
+        found = tuple(sorted(held.items()))
+        verdict = Verdict(PROVED, held=reasons(value for _, value in found))
+        return verdict, Held(found, position, num_steps) if held else NOTHING_HELD
+
+    def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
+        """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
+        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.parts[0])))
+        return initialize_model(
+            rng_key,
+            self._model,
+            init_strategy=self._init_strategy,
+            dynamic_args=True,
+            model_args=args,
+            model_kwargs=kwargs,
+            validate_grad=False,  # gradients are looked at by the exactness check
+        )
+
+
+def _modes(model: Callable[..., Any], has_rows: bool) -> tuple[str, ...]:
+    """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
+    if isinstance(model, InImpliedPlate):
+        return ("slice",)
+    return ("slice", "index") if has_rows else ("index",)
+
+
+def _first_that_divides(
+    splits: list[ModelSplit], sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[ModelSplit | None, dict[str, Exception]]:
+    """The first split that is proved, or else the first that passes the check; and what is wrong with the others."""
+    failures: dict[str, Exception] = {}
+    unproved: list[ModelSplit] = []
+    for split in splits:
+        try:
+            split._prepare(sites, batch_sizes, args, kwargs)
+            if split.verdict.kind == PROVED:
+                split._check(args, kwargs)
+                return split, failures
+        except NoFiniteStartError:
+            raise
+        except Exception as error:  # whatever a model raises on fewer rows
+            failures[split.mode] = error
+        else:
+            unproved.append(split)
+    for split in unproved:
+        try:
+            split._check(args, kwargs)
+        except Exception as error:  # whatever a model raises on fewer rows
+            failures[split.mode] = error
+        else:
+            return split, failures
+    return None, failures
+
+
+def _readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
+    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
+    try:
+        return find_readings(model, arguments)
+    except ReadingError:
+        if any(isinstance(error, UNREADABLE) for error in failures.values()):
+            raise
+        return Readings()
+
+
+def _forwards(failures: Mapping[str, Exception]) -> str:
+    """Advice for models that cannot be differentiated backwards."""
+    is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
+    return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
+
+
+def _as_arrays(z: Mapping[str, Any]) -> Position:
+    """A position as floating-point arrays: the host hands on the plain numbers that an init strategy may give."""
+    return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
+
+
+def _depends_on_values(support: Any) -> bool:
+    """Whether a bound of the support is not a plain number, and so may depend on other values of the model."""
+    bounds = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
+    return any(bound is not None and not isinstance(bound, int | float) for bound in bounds)
+
+
+def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = arguments.build(arguments.data)
+    try:
+        return describe_model(model, args, kwargs), Readings()
+    except UNREADABLE:
+        readings = find_readings(model, arguments)
+        with readings.answering():
+            return describe_model(model, args, kwargs), readings
+    except (TypeError, ValueError) as error:
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
+        raise

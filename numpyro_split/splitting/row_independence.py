@@ -1,0 +1,297 @@
+"""Does a model's likelihood divide over rows? Decided from its expression, for all parameter values.
+
+The likelihood of all rows and that of as many as are evaluated at a time are traced, and the two expressions (jaxprs)
+are walked side by side, value by value (:mod:`split_common.row_independence` says what is known of one). A rule says
+what an operation makes of what it is given (:mod:`numpyro_split.splitting.row_rules`). What has no rule is not proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import split_common
+from numpyro_split.potential.arguments import Data
+from numpyro_split.potential.densities import ModelDensity
+from numpyro_split.potential.flat_program import FlatProgram, Step
+from numpyro_split.potential.position import Position
+from numpyro_split.splitting.row_operations import FREE, Operation, met, no_rule, unknown
+from numpyro_split.splitting.row_rules import RULES
+from split_common.held import Holding, Proof
+from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+
+OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
+ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
+
+
+def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
+    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
+
+    Args:
+        density: the model, and how its rows are selected.
+        data: its data arrays, on all rows.
+        z: a position, of which only shapes count.
+        num_rows: rows of a part.
+    """
+    whole, part = (_expression(density, data, z, n) for n in (density.layout.num_rows, num_rows))
+    if part.axes != whole.axes:
+        return Proof(Verdict(NOT_PROVED, "the model has other sites on fewer rows"), 0, {})
+    holding = Holding(density.layout.num_rows, num_rows, whole.program.inputs[: len(z)])
+    values = Walk(holding).program(whole.program, part.program, whole.inputs)
+    verdict = verdict_of(
+        [(value, ndim + axis) for value, ndim, axis in zip(values, whole.ndims, whole.axes, strict=True)]
+    )
+    steps = [(step.inputs, step.outputs) for step in whole.program.steps]
+    return Proof(verdict, len(steps), holding.needed_by(whole.program.outputs, steps))
+
+
+class Expression(NamedTuple):
+    """A likelihood on some rows.
+
+    Attributes:
+        program: from the arrays to the log-probabilities inside the plate.
+        inputs: what is known of the arrays.
+        ndims: of each log-probability, the number of its axes.
+        axes: of each log-probability, the axis (negative) of the plate.
+    """
+
+    program: FlatProgram
+    inputs: list[Value]
+    ndims: list[int]
+    axes: list[int]
+
+
+def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Expression:
+    is_cut = density.mode == "slice"
+    of_data = density.arguments.axes if is_cut else [None] * len(data)
+    of_sites = {name: z[name].ndim + axis for name, axis in density.local_axes.items()}
+    inputs = [
+        *(Aligned(of_sites[name]) if name in of_sites else FREE for name in sorted(z)),
+        *(FREE if axis is None else Aligned(axis) for axis in of_data),
+        Numbers(0) if is_cut else Aligned(0),
+    ]
+    local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
+    taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
+    indices = jax.ShapeDtypeStruct((num_rows,), jnp.arange(0).dtype)
+    program, ndims, axes = density.expression(local, taken, indices)
+    return Expression(program, inputs, ndims, axes)
+
+
+def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct:
+    """Shape and type of an array with another number of rows, along an axis or along none."""
+    shape = tuple(num_rows if place == axis else length for place, length in enumerate(x.shape))
+    return jax.ShapeDtypeStruct(shape, x.dtype)
+
+
+class Walk:
+    """Two programs, of all rows and of some, walked side by side.
+
+    Args:
+        holding: what may be held; None inside loops and functions that are not written out.
+    """
+
+    def __init__(self, holding: Holding | None = None):
+        self.holding = holding
+
+    def program(self, whole: FlatProgram, part: FlatProgram, inputs: Sequence[Value]) -> list[Value]:
+        """Propagate what is known of the arguments to the results."""
+        another = NotAligned(False, "the program is another one on fewer rows")
+        for a, b in zip(whole.steps, part.steps, strict=False):
+            if a.name != b.name or a.inputs != b.inputs or a.outputs != b.outputs:
+                return [another._replace(where=place_of(a.caller))] * len(whole.outputs)
+        if len(whole.steps) != len(part.steps) or whole.outputs != part.outputs:
+            return [another] * len(whole.outputs)
+        known = dict(zip(whole.inputs, inputs, strict=True))
+        for number, value in whole.constants.items():
+            other = part.constants[number]
+            known[number] = self._held(number, _constant(value, other), _type(value), _type(other))
+        for a, b in zip(whole.steps, part.steps, strict=True):
+            operands = [known[i] for i in a.inputs]
+            if self.holding is not None:
+                self.holding.follow(a.inputs, a.outputs)
+                if _chooses_first(a.name, operands):
+                    self.holding.note_same(a.outputs[0], a.inputs[1])
+            found = self.operation(a, b, operands)
+            for number, value, x, y in zip(a.outputs, found, a.equation.outvars, b.equation.outvars, strict=True):
+                known[number] = self._held(number, value, x.aval, y.aval)
+        return [known[i] for i in whole.outputs]
+
+    def inside(self, whole: Any, part: Any, inputs: Sequence[Value]) -> list[Value]:
+        """Propagate through a called function, given by two jaxprs."""
+        return Walk().program(FlatProgram(whole), FlatProgram(part), inputs)
+
+    def _held(self, number: int, value: Value, whole: Any, part: Any) -> Value:
+        return value if self.holding is None else self.holding.hold(number, value, whole, part)
+
+    def operation(self, whole: Step, part: Step, operands: list[Value]) -> list[Value]:
+        """Propagate what is known of an operation's operands to its results."""
+        op = Operation(whole.equation, part.equation, operands)
+        faults = [value for value in operands if isinstance(value, NotAligned)]
+        try:
+            if op.name in CALLS:
+                found = CALLS[op.name](self, op)
+            elif _chooses_first(op.name, operands):
+                found = [operands[1]]
+            else:
+                found = faults[:1] * op.results if faults else RULES.get(op.name, no_rule)(op)
+        except KeyError as missing:  # a parameter that has another name in this version of JAX
+            found = unknown(op, f"{op.name}, which has no parameter {missing}")
+        place = partial(place_of, whole.caller)
+        return [
+            value._replace(where=place()) if isinstance(value, NotAligned) and not value.where else value
+            for value in map(op.consistent, found, whole.equation.outvars, part.equation.outvars)
+        ]
+
+    def loop(self, step: Callable[[list[Value]], list[Value]], carried: list[Value]) -> list[Value]:
+        """Knowledge of the values that a loop carries, whatever its number of rounds."""
+        for _ in range(2 * len(carried) + 1):  # each is first free, then aligned, then neither
+            after = [_join(a, b) for a, b in zip(carried, step(carried), strict=True)]
+            if after == carried:
+                return carried
+            carried = after
+        return [NotAligned(False, "a loop")] * len(carried)
+
+
+def _chooses_first(name: str, operands: list[Value]) -> bool:
+    """Whether an operation is a choice that is known to fall on its first case."""
+    return name == "select_n" and isinstance(operands[0], Free) and operands[0].is_false
+
+
+def _type(x: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of a constant."""
+    return jax.ShapeDtypeStruct(np.shape(x), jnp.result_type(x))
+
+
+def _constant(whole: Any, part: Any) -> Value:
+    """Knowledge of a literal number or array that both expressions have."""
+    if whole is part:
+        return FREE
+    a, b = (np.asarray(x) if not isinstance(x, jax.Array) else x for x in (whole, part))
+    if any(isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in (a, b)):
+        a, b = (np.asarray(jax.random.key_data(x)) for x in (a, b))
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape == b.shape:
+        if a.tobytes() == b.tobytes() or (a.dtype.kind == "f" and np.allclose(a, b, rtol=ROUNDING, atol=0.0)):
+            return FREE
+        return NotAligned(True, f"a number that depends on how many rows there are, {_shown(a)} or {_shown(b)}")
+    if a.ndim == b.ndim == 1 and all(np.array_equal(x, np.arange(len(x))) for x in (a, b)):
+        return Numbers(0)
+    if a.ndim == b.ndim:
+        longer = [axis for axis in range(a.ndim) if a.shape[axis] != b.shape[axis]]
+        first = tuple(slice(1) if axis in longer else slice(None) for axis in range(a.ndim))
+        if a.size and b.size and all(np.array_equal(np.broadcast_to(a[first], x.shape), x) for x in (a, b)):
+            return Free(frozenset(longer))
+    return NotAligned(True, "an array of numbers that depends on how many rows there are")
+
+
+def _shown(x: np.ndarray) -> str:
+    return str(x.item()) if x.size == 1 else f"an array of shape {x.shape}"
+
+
+def _join(a: Value, b: Value) -> Value:
+    """Knowledge that holds for either of two values."""
+    if a == b or isinstance(a, NotAligned):
+        return a
+    if isinstance(b, NotAligned):
+        return b
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Aligned) and isinstance(other, Free):
+            return one
+    if isinstance(a, Free) and isinstance(b, Free) and a.repeats == b.repeats:
+        return Free(a.repeats)
+    return NotAligned(False, "values of two kinds")
+
+
+def place_of(equation: Any) -> str:
+    """File and line of the user's model where an operation was written, or ""."""
+    traceback = equation.source_info.traceback
+    for frame in traceback.frames if traceback is not None else ():
+        if "site-packages" not in frame.file_name and not frame.file_name.startswith(OURS):
+            return f"{Path(frame.file_name).name}:{frame.line_num}"
+    return ""
+
+
+# --- calls of other expressions ---------------------------------------------------------------------------------------
+
+
+def call(parameter: str, walk: Walk, op: Operation) -> list[Value]:
+    """A function."""
+    return walk.inside(op.param(parameter), op.part.params[parameter], op.operands)
+
+
+def cond(walk: Walk, op: Operation) -> list[Value]:
+    """One of several functions."""
+    chosen, *operands = op.operands
+    if not isinstance(chosen, Free):
+        return [chosen if isinstance(chosen, NotAligned) else NotAligned(False, "a branch")] * op.results
+    branches = zip(op.param("branches"), op.part.params["branches"], strict=True)
+    found = [walk.inside(whole, part, operands) for whole, part in branches]
+    return [_join_all(values) for values in zip(*found, strict=True)]
+
+
+def _join_all(values: Iterable[Value]) -> Value:
+    first, *others = values
+    for other in others:
+        first = _join(first, other)
+    return first
+
+
+def scan(walk: Walk, op: Operation) -> list[Value]:
+    """A loop along the first axis of some operands."""
+    num_consts, num_carry = op.param("num_consts"), op.param("num_carry")
+    consts, carried = op.operands[:num_consts], op.operands[num_consts : num_consts + num_carry]
+    slices = [_without_first(value) for value in op.operands[num_consts + num_carry :]]
+    if not op.same("length"):
+        return met(op, "a loop over the data rows")
+    outputs: list[Value] = []
+
+    def step(carried: list[Value]) -> list[Value]:
+        found = walk.inside(op.param("jaxpr"), op.part.params["jaxpr"], [*consts, *carried, *slices])
+        outputs[:] = found[num_carry:]
+        return found[:num_carry]
+
+    carried = walk.loop(step, list(carried))
+    return [*carried, *map(_with_first, outputs)]
+
+
+def _without_first(value: Value) -> Value:
+    """Knowledge of an array's entries along its first axis."""
+    return _shifted(value, -1)
+
+
+def _with_first(value: Value) -> Value:
+    return _shifted(value, 1)
+
+
+def _shifted(value: Value, by: int) -> Value:
+    if isinstance(value, Free):
+        return Free(frozenset(axis + by for axis in value.repeats))
+    return value if isinstance(value, NotAligned) else value._replace(axis=value.axis + by)
+
+
+def while_loop(walk: Walk, op: Operation) -> list[Value]:
+    """A loop with a condition, which must be the same for all rows."""
+    num_cond, num_body = op.param("cond_nconsts"), op.param("body_nconsts")
+    of_cond, of_body = op.operands[:num_cond], op.operands[num_cond : num_cond + num_body]
+
+    def step(carried: list[Value]) -> list[Value]:
+        return walk.inside(op.param("body_jaxpr"), op.part.params["body_jaxpr"], [*of_body, *carried])
+
+    carried = walk.loop(step, list(op.operands[num_cond + num_body :]))
+    [goes_on] = walk.inside(op.param("cond_jaxpr"), op.part.params["cond_jaxpr"], [*of_cond, *carried])
+    return carried if goes_on == FREE else unknown(op, "a loop that ends when rows say so")
+
+
+CALLS: dict[str, Callable[[Walk, Operation], list[Value]]] = {
+    **dict.fromkeys(["remat2", "checkpoint"], partial(call, "jaxpr")),
+    **dict.fromkeys(["custom_jvp_call", "custom_vjp_call"], partial(call, "call_jaxpr")),
+    "cond": cond,
+    "scan": scan,
+    "while": while_loop,
+}

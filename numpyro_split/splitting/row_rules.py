@@ -1,0 +1,352 @@
+"""Rules of row independence: for every primitive that is followed, how its results depend on rows.
+
+A rule is given what is known of an operation's operands, none of which is ``NotAligned``, and answers for each result.
+The rows' axis of an operand may be carried to another place; along it nothing may be done, or rows meet. A ``Free``
+operand as long as there are rows stands for what it repeats, where the result does not depend on how often. What a rule
+cannot follow, it calls unknown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jax.extend.core import Literal
+
+from numpyro_split.splitting.row_operations import (
+    FREE,
+    MET,
+    Operation,
+    Rule,
+    met,
+    moved,
+    no_rule,
+    repeats,
+    row_axes,
+    unknown,
+)
+from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
+
+
+def elementwise(op: Operation) -> list[Value]:
+    """Entry by entry."""
+    axes = row_axes(op)
+    if any(isinstance(value, Numbers) for value in op.operands):
+        return _of_numbers(op)
+    if not op.same():
+        return unknown(op)
+    if len(axes) > 1:
+        return met(op, "rows beside other rows")
+    return [Aligned(*axes) if axes else Free(repeats(op))] * op.results
+
+
+def _of_numbers(op: Operation) -> list[Value]:
+    """Row numbers may be compared with zero and nothing else."""
+    if op.name in ("convert_element_type", "copy", "copy_p"):
+        return list(op.operands)
+    numbers, zero = op.operands[0], op.whole.invars[-1]
+    if op.name == "lt" and isinstance(zero, Literal) and not zero.val and isinstance(numbers, Numbers):
+        return [Free(numbers.axes, is_false=True)]
+    return met(op, "the number of a row as it is cut")
+
+
+def broadcast(op: Operation) -> list[Value]:
+    """New axes are constant."""
+    places = op.param("broadcast_dimensions")
+    if not op.same("broadcast_dimensions"):
+        return unknown(op)
+    [value] = moved(op, lambda axis: places[axis])
+    shapes = [e.outvars[0].aval.shape for e in (op.whole, op.part)]
+    inputs = op.shape(0)
+    new = {d for d in range(len(shapes[0])) if d not in places or inputs[places.index(d)] == 1 != shapes[0][d]}
+    longer = frozenset(d for d in new if shapes[0][d] != shapes[1][d])
+    if not longer:
+        return [value]
+    return [Free(value.repeats | longer, value.is_false)] if isinstance(value, Free) else unknown(op)
+
+
+def reshape(op: Operation) -> list[Value]:
+    """An axis survives where as many entries stand before it, and it is as long."""
+
+    def new_axis(axis: int) -> int | None:
+        found = None
+        for e in (op.whole, op.part):
+            old, new = e.invars[0].aval.shape, e.outvars[0].aval.shape
+            before = int(np.prod(old[:axis]))
+            places = [b for b in range(len(new)) if int(np.prod(new[:b])) == before and new[b] == old[axis]]
+            if len(places) != 1 or found not in (None, places[0]):
+                return None
+            found = places[0]
+        return found
+
+    survives = all(new_axis(axis) is not None for axis in op.operands[0].axes)
+    return moved(op, new_axis) if survives else unknown(op)
+
+
+def transpose(op: Operation) -> list[Value]:
+    """Axes in another order."""
+    if not op.same():
+        return unknown(op)
+    return moved(op, lambda axis: op.param("permutation").index(axis))
+
+
+def squeeze(op: Operation) -> list[Value]:
+    """Axes of length 1 go."""
+    gone = op.param("dimensions")
+    if not op.same():
+        return unknown(op)
+    return moved(op, lambda axis: None if axis in gone else axis - sum(d < axis for d in gone))
+
+
+def reduction(op: Operation) -> list[Value]:
+    """Over some axes."""
+    gone, value = op.param("axes"), op.operands[0]
+    if not op.same():
+        return unknown(op)
+    if isinstance(value, Free) and value.repeats & set(gone):
+        if op.name not in ("reduce_max", "reduce_min", "reduce_and", "reduce_or"):
+            return met(op, f"a {MET.get(op.name, op.name)} of as many terms as there are rows")
+        value = Free(value.repeats - set(gone))
+    return moved(op._replace(operands=[value]), lambda a: None if a in gone else a - sum(d < a for d in gone))
+
+
+def along(parameter: str) -> Rule:
+    """An operation along one axis; the others stay what they are."""
+
+    def rule(op: Operation) -> list[Value]:
+        axis, axes = op.param(parameter), row_axes(op)
+        if any(isinstance(value, Numbers) for value in op.operands):
+            return met(op, "the number of a row as it is cut")
+        if axis in axes:
+            return met(op)
+        if axis in repeats(op) or not op.same():
+            return unknown(op)
+        if len(axes) > 1:
+            return met(op, "rows beside other rows")
+        return [Aligned(*axes) if axes else Free(repeats(op))] * op.results
+
+    return rule
+
+
+def rev(op: Operation) -> list[Value]:
+    """The other way round along some axes."""
+    value = op.operands[0]
+    if isinstance(value, Free):
+        return [Free(value.repeats)]
+    return met(op) if value.axes & set(op.param("dimensions")) or not op.same() else [value]
+
+
+def window(op: Operation) -> list[Value]:
+    """A part of an array (slice, dynamic_slice), or an array with a rim (pad): whole along the rows, or rows meet."""
+    value, parameters = op.operands[0], WINDOWS[op.name]
+    if any(other != FREE for other in op.operands[1:]):
+        return unknown(op, f"{op.name} at places that rest on rows")
+    for axis in range(len(op.shape(0))):
+        settings = [[e.params[name] and e.params[name][axis] for name in parameters] for e in (op.whole, op.part)]
+        kept = all(e.invars[0].aval.shape[axis] == e.outvars[0].aval.shape[axis] for e in (op.whole, op.part))
+        if axis in value.axes and not (kept and (op.name != "pad" or settings == [[(0, 0, 0)]] * 2)):
+            return unknown(op) if isinstance(value, Free) else met(op, f"{op.name} along the data rows")
+        if axis not in value.axes and settings[0] != settings[1]:
+            return unknown(op)
+    return [value]
+
+
+WINDOWS = {"slice": ("start_indices", "limit_indices", "strides"), "dynamic_slice": (), "pad": ("padding_config",)}
+
+
+def stack(op: Operation) -> list[Value]:
+    """Arrays side by side along a new axis."""
+    new = op.param("axis")
+    [value] = elementwise(op)
+    if isinstance(value, NotAligned):
+        return [value]
+    return moved(op._replace(operands=[value]), lambda axis: axis + (axis >= new))
+
+
+def tile(op: Operation) -> list[Value]:
+    """Copies of an array beside each other."""
+    value, reps = op.operands[0], [e.params["reps"] for e in (op.whole, op.part)]
+    ours = value.axes
+    if any(n != 1 for counts in reps for axis, n in enumerate(counts) if axis in ours):
+        return unknown(op)
+    longer = frozenset(axis for axis, (n, m) in enumerate(zip(*reps, strict=True)) if n != m)
+    if not longer:
+        return [value]
+    is_new = isinstance(value, Free) and all(op.shape(0)[axis] == 1 for axis in longer)
+    return [Free(value.axes | longer)] if is_new else unknown(op)
+
+
+def scatter(op: Operation) -> list[Value]:
+    """Entries added or put where an index says: in columns that no row has a say in, or rows are put together."""
+    target, index, updates = op.operands
+    numbers = op.param("dimension_numbers")
+    if index != FREE or not op.same("dimension_numbers", "mode"):
+        is_of_rows = any(isinstance(value, Aligned | Numbers) for value in op.operands[1:])
+        return met(op, f"rows put together by an index ({op.name})") if is_of_rows else no_rule(op)
+    if any(isinstance(value, Numbers) for value in op.operands):
+        return met(op, "the number of a row as it is cut")
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    kept = [axis for axis in range(len(op.shape(0))) if axis not in gone]
+    of_target = dict(zip(numbers.update_window_dims, kept, strict=True))  # for axes of the updates
+    axes = {*target.axes, *(of_target.get(axis, -1) for axis in updates.axes)}
+    if not axes:
+        return no_rule(op)
+    in_place = len(axes) == 1 and not axes & {-1, *numbers.scatter_dims_to_operand_dims, *gone}
+    if not in_place:
+        return met(op, f"rows put together by an index ({op.name})") if row_axes(op) else unknown(op)
+    [axis] = axes
+    place = next(place for place, of in of_target.items() if of == axis)
+    if any(e.invars[0].aval.shape[axis] != e.invars[2].aval.shape[place] for e in (op.whole, op.part)):
+        return met(op, f"{op.name} along the data rows")
+    is_free = all(isinstance(value, Free) for value in op.operands)
+    return [Free(frozenset(axes)) if is_free else Aligned(axis)]
+
+
+def iota(op: Operation) -> list[Value]:
+    """Numbers along one axis."""
+    dimension, shapes = op.param("dimension"), [e.outvars[0].aval.shape for e in (op.whole, op.part)]
+    longer = frozenset(d for d in range(len(shapes[0])) if shapes[0][d] != shapes[1][d])
+    if dimension not in longer:
+        return [Free(longer)]
+    return [Numbers(dimension)] if longer == {dimension} else unknown(op)
+
+
+def dot_general(op: Operation) -> list[Value]:
+    """Products summed over contracted axes; the result has batch axes, those of the left, those of the right."""
+    contracted, batch = op.param("dimension_numbers")
+    if not op.same("dimension_numbers"):
+        return unknown(op)
+    aligned, repeats = set(), set()
+    for side, value in enumerate(op.operands):
+        if isinstance(value, Numbers):
+            return met(op, "the number of a row as it is cut")
+        for axis in value.axes:
+            if axis in contracted[side]:
+                return met(op, "sum over the data rows (a matrix product)")
+            if axis in batch[side]:
+                place = batch[side].index(axis)
+            else:
+                free = [d for d in range(len(op.shape(side))) if d not in (*contracted[side], *batch[side])]
+                others = len(op.shape(0)) - len(contracted[0]) - len(batch[0]) if side else 0
+                place = len(batch[side]) + others + free.index(axis)
+            (repeats if isinstance(value, Free) else aligned).add(place)
+    if len(aligned) > 1:
+        return met(op, "rows beside other rows (a matrix product)")
+    return [Aligned(*aligned)] if aligned else [Free(frozenset(repeats))]
+
+
+def gather(op: Operation) -> list[Value]:
+    """Entries of the first operand, looked up by the second."""
+    numbers, (table, index) = op.param("dimension_numbers"), op.operands
+    if not op.same("dimension_numbers", "mode"):
+        return unknown(op)
+    rank = len(op.whole.outvars[0].aval.shape)
+    of_index = [d for d in range(rank) if d not in numbers.offset_dims]  # of the result, for each axis of the index
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    of_table = dict(zip([d for d in range(len(op.shape(0))) if d not in gone], numbers.offset_dims, strict=True))
+    paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    if isinstance(table, Numbers):
+        return met(op, "the number of a row as it is cut")
+    if isinstance(table, Free):
+        if isinstance(index, Numbers):
+            return met(op, "the number of a row as it is cut")
+        if table.repeats:
+            return unknown(op)
+        return moved(op._replace(operands=[index]), lambda axis: of_index[axis])
+    [axis] = table.axes
+    if axis in paired:
+        is_paired = not isinstance(index, Numbers) and index.axes == {paired[axis]}
+        return [Aligned(of_index[paired[axis]])] if is_paired else unknown(op)
+    if axis in of_table:
+        if index != FREE:
+            return met(op, "rows beside other rows")
+        is_whole = op.all_along(0, axis, "slice_sizes")
+        return [Aligned(of_table[axis])] if is_whole else met(op, "a look-up of other rows")
+    if isinstance(index, Numbers) and numbers.start_index_map == (axis,):
+        return [Aligned(of_index[index.axis])]
+    return met(op, "a look-up of other rows")
+
+
+def convolution(op: Operation) -> list[Value]:
+    """Convolution of images, one a row, with filters that are the same for all."""
+    images, filters = op.operands
+    numbers, batch = op.param("dimension_numbers"), op.param("dimension_numbers").lhs_spec[0]
+    if not op.same() or filters != FREE or op.param("batch_group_count") != 1:
+        return met(op, "a convolution with filters of rows") if isinstance(filters, Aligned) else unknown(op)
+    if isinstance(images, Numbers) or images.axes - {batch}:
+        return unknown(op) if isinstance(images, Free) else met(op, "a convolution over the data rows")
+    return moved(op, lambda axis: numbers.out_spec[0])
+
+
+def pooling(op: Operation) -> list[Value]:
+    """A reduction in windows, which must not reach from row to row."""
+    axes = row_axes(op) | repeats(op)
+    if any(isinstance(value, Numbers) for value in op.operands) or not op.same():
+        return unknown(op)
+    for axis in axes:
+        lengths = [op.param(name)[axis] for name in ("window_dimensions", "window_strides", "base_dilation")]
+        if lengths != [1, 1, 1] or tuple(op.param("padding")[axis]) != (0, 0):
+            return met(op, f"{op.name} over the data rows") if row_axes(op) else unknown(op)
+    return elementwise(op)
+
+
+def fourier(op: Operation) -> list[Value]:
+    """A transform along the last axes."""
+    rank, lengths = len(op.shape(0)), op.param("fft_lengths")
+    if not op.same() or isinstance(op.operands[0], Numbers):
+        return unknown(op)
+    if any(axis >= rank - len(lengths) for axis in op.operands[0].axes):
+        return met(op, "a Fourier transform over the data rows") if row_axes(op) else unknown(op)
+    return [op.operands[0]]
+
+
+def triangular_solve(op: Operation) -> list[Value]:
+    """Solve for several right sides of one matrix, each by itself."""
+    matrix, sides = op.operands
+    rank = len(op.shape(1))
+    if matrix == FREE and isinstance(sides, Aligned) and sides.axis == rank - (1 if op.param("left_side") else 2):
+        return [sides]
+    return batched(op)
+
+
+def batched(op: Operation) -> list[Value]:
+    """Operation on matrices, which the last two axes hold."""
+    for place, value in enumerate(op.operands):
+        if any(axis >= len(op.shape(place)) - 2 for axis in value.axes):
+            return met(op, f"{op.name} of a matrix of rows") if not isinstance(value, Free) else unknown(op)
+    return elementwise(op)
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(
+        """abs acos acosh add and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp conj
+        convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor
+        ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt
+        lt_to max min mul ne neg nextafter not optimization_barrier or polygamma population_count pow
+        random_gamma_grad real reduce_precision regularized_incomplete_beta rem round rsqrt select_n
+        shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
+        tan tanh xor zeta""".split(),
+        elementwise,
+    ),
+    **dict.fromkeys(["reduce_max", "reduce_min", "reduce_sum", "reduce_prod", "reduce_and", "reduce_or"], reduction),
+    **dict.fromkeys(["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"], along("axis")),
+    **dict.fromkeys(["argmax", "argmin"], reduction),
+    **dict.fromkeys(WINDOWS, window),
+    **dict.fromkeys(["reduce_window_max", "reduce_window_min", "reduce_window_sum", "reduce_window"], pooling),
+    "cholesky": batched,
+    "conv_general_dilated": convolution,
+    "fft": fourier,
+    "broadcast_in_dim": broadcast,
+    "concatenate": along("dimension"),
+    "dot_general": dot_general,
+    "gather": gather,
+    "iota": iota,
+    "reshape": reshape,
+    "rev": rev,
+    **dict.fromkeys(["scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"], scatter),
+    "sort": along("dimension"),
+    "split": along("axis"),
+    "squeeze": squeeze,
+    "stack": stack,
+    "tile": tile,
+    "transpose": transpose,
+    "triangular_solve": triangular_solve,
+}

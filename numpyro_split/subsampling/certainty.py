@@ -1,0 +1,62 @@
+"""Finding the rows that every iteration reads: those of the largest influence, by :mod:`split_common.certainty`."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from numpyro_split.potential.expansion import Reference, controlled
+from numpyro_split.potential.position import Position
+from numpyro_split.potential.split_potential import SplitPotential
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.penalty import Batches
+
+
+def find_certainty_rows(
+    potential: SplitPotential, reference: Reference, batches: Batches, temper: float
+) -> np.ndarray | None:
+    """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
+
+    Args:
+        potential: whose rows are looked at.
+        reference: the expansion, and about which point.
+        batches: how rows are drawn.
+        temper: the power of the likelihood in the target.
+    """
+    assert reference.z is not None
+    flat, unravel = ravel_pytree(reference.z)
+    points = jax.vmap(unravel)(flat + jnp.asarray(_offsets(potential, reference), flat.dtype))
+    size = min(PROBED_ROWS, *potential.subset_sizes)
+
+    @jax.jit
+    def changes(potential: SplitPotential, first: jax.Array) -> jax.Array:
+        rows = jnp.minimum(first + jnp.arange(size), batches.num_rows - 1)
+
+        def rest(z: Position) -> jax.Array:
+            return controlled(reference.taylor, lambda z: potential.pointwise_log_likelihood(z, rows), z)
+
+        terms = lax.map(rest, points)
+        return terms[1::2] - terms[::2]
+
+    parts = [np.asarray(changes(potential, jnp.asarray(first))) for first in range(0, batches.num_rows, size)]
+    return most_influential(temper * np.concatenate(parts, 1)[:, : batches.num_rows], batches)
+
+
+def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:
+    """From the reference to the points that are looked at, shape (8, D).
+
+    Where there is no normal approximation these are random directions, so far that the log-likelihood's second order
+    is what it would be on average.
+    """
+    assert reference.z is not None
+    flat, unravel = ravel_pytree(reference.z)
+    directions = probe_directions(flat.size)
+    if reference.covariance is not None:
+        return directions @ np.linalg.cholesky(reference.covariance).T
+    tangents = jax.vmap(unravel)(jnp.asarray(directions, flat.dtype))
+    products = potential.likelihood_hessian_products(reference.z, tangents)
+    curvature = np.abs(np.sum(directions * np.asarray(jax.vmap(lambda p: ravel_pytree(p)[0])(products)), 1))
+    return directions * np.sqrt(PROBE_SCALE**2 * flat.size / np.maximum(curvature, np.finfo(np.float32).tiny))[:, None]

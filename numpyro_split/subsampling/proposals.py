@@ -1,0 +1,92 @@
+"""Proposals of a Metropolis-Hastings step that read no row, or a few: leapfrog steps by a force drawn beforehand.
+
+A map made of kicks by any function of the position and drifts preserves volume and is undone by itself after a flip
+of the momentum. So of a force drawn without regard to the state, and kept for the whole trajectory, the ratio of
+proposal densities is that of the momenta's: acceptance needs their kinetic energies and nothing of the force. No
+force is a random walk, one step a Langevin proposal, several a Hamiltonian one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import random
+
+from numpyro_split.integrators.integrator import Integrator, IntegratorState, Kinetic, make_steps
+from numpyro_split.potential.compensated import Compensated
+from numpyro_split.potential.derivatives import grad
+from numpyro_split.potential.expansion import Taylor, controlled
+from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.subsampling.rows import draw_minibatch
+from numpyro_split.trajectories.fixed_length import draw_length
+from split_common.penalty import Batches, PenaltySettings
+from split_common.schedule import naive
+
+Gradient = Callable[[Position], Position]
+LEAPFROG = naive(1)
+
+
+class Force:
+    """Gradient-only potential: its energies are zeros, which the integrator carries and nothing reads."""
+
+    def __init__(self, gradient: Gradient):
+        self._gradient = gradient
+
+    def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
+        """Zeros, shape (2,), and the gradient."""
+        return Compensated(jnp.zeros(2), jnp.zeros(2)), self._gradient(z)
+
+    def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
+        """Zeros, shape (2,), and the gradient."""
+        return self.subset_energies_and_grad(z, jnp.array(0))
+
+    def energies(self, z: Position) -> Compensated:
+        """Zeros, shape (2,)."""
+        return Compensated(jnp.zeros(2), jnp.zeros(2))
+
+
+def draw_force(
+    settings: PenaltySettings, batches: Batches, potential: SplitPotential, taylor: Taylor | None, rng_key: jax.Array
+) -> Force:
+    """The force of one proposal: none, that of the surrogate, or that of a minibatch drawn now."""
+    if settings.gradient is None:
+        return Force(zeros)
+    temper = batches.temper(settings.target)
+    if settings.gradient == "surrogate":
+        assert taylor is not None  # settings are checked to have a control variate
+        return Force(grad(lambda z: -potential.log_prior(z) - temper * taylor.total(z), potential.forward_mode))
+    size = min(settings.gradient_batch_size, batches.num_rows)
+    rows = draw_minibatch(rng_key, batches.num_rows, size)
+    row_weight = temper * batches.num_rows / size
+
+    def row_terms(z: Position) -> jax.Array:
+        return potential.pointwise_log_likelihood(z, rows)
+
+    def estimate(z: Position) -> jax.Array:
+        known = 0.0 if taylor is None else temper * taylor.total(z)
+        return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
+
+    return Force(grad(estimate, potential.forward_mode))
+
+
+def propose(
+    settings: PenaltySettings,
+    force: Force,
+    kinetic: Kinetic,
+    z: Position,
+    step_size: jax.Array,
+    rng_key: jax.Array,
+) -> tuple[IntegratorState, IntegratorState]:
+    """Start of a proposal, with a momentum drawn now, and its end.
+
+    The step of a Hamiltonian proposal is a random fraction of ``step_size``, lest trajectories return to where they
+    start.
+    """
+    key_momentum, key_length = random.split(rng_key)
+    step_size = step_size * draw_length(settings.shortest_step, 1.0, key_length)
+    integrator, order = Integrator(LEAPFROG, force, kinetic), jnp.arange(1)
+    start = integrator.start(z, kinetic.draw(z, key_momentum), order)
+    return start, make_steps(integrator, start, step_size, settings.num_steps, order)

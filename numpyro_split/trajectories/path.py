@@ -1,0 +1,49 @@
+"""How a trajectory is integrated, and the energy that its states are weighed against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from numpyro_split.integrators.integrator import Integrator, IntegratorState
+from numpyro_split.potential.compensated import Compensated, difference
+from numpyro_split.potential.position import Position
+
+
+class Path(NamedTuple):
+    """How a trajectory is integrated, and the energy that its states are weighed against.
+
+    Attributes:
+        integrator: the schedule on the potential, with the metric.
+        unscale: from a position and a momentum there to M to the power of -½ times it, a dict like it.
+        step_size: size of a step.
+        order: which subset stands at each place of the schedule, shape (M,).
+        start: where it starts.
+        energies: terms of the potential at the start, shape (M + 1,).
+    """
+
+    integrator: Integrator
+    unscale: Callable[[Position, Position], Position]
+    step_size: jax.Array
+    order: jax.Array
+    start: IntegratorState
+    energies: Compensated
+
+    def step(self, state: IntegratorState, direction: jax.Array | int) -> IntegratorState:
+        """One step forwards (1) or backwards (-1) in time."""
+        return self.integrator.step(state, direction * self.step_size, self.order)
+
+    def energy_change(self, state: IntegratorState, energies: Compensated) -> jax.Array:
+        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
+        change = difference(energies, self.energies) + self.integrator.kinetic.change(state, self.start)
+        return jnp.where(jnp.isfinite(change), change, jnp.inf)
+
+
+def draw_path(state: Any, integrator: Integrator, step_size: jax.Array, rng_key: jax.Array) -> Path:
+    """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
+    order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
+    start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.force, state.energies)
+    return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

@@ -1,0 +1,150 @@
+r"""When a trajectory that doubles has gone far enough.
+
+A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
+function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
+same trajectory with the same probability, on which the invariance of the target rests (see
+:mod:`numpyro_split.trajectories.doubling`).
+
+* :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+  either end; checked again for the first half with one more state, and for the second half with one more, which
+  catches a turn that falls between the halves.
+* Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
+  zero as it comes to fill its energy level. Stop when the mean is below a threshold, in one of three forms:
+  :func:`mean_rate`, the mean over the states by their weights exp(-H); :func:`rate_per_length`, the same over the
+  number of states; :func:`boundary_rate`, the mean over time, which is |G(end) - G(start)| / time and needs no
+  gradient.
+
+References:
+    Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
+    Hamiltonian Monte Carlo. Lau (2018), chapter 2, Algorithm 13. For the checks across the halves: Stan reference
+    manual, Hamiltonian Monte Carlo.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.potential.position import Position, flatten
+from numpyro_split.trajectories.path import Path
+from split_common.trajectory import Rule
+
+
+class Momenta(NamedTuple):
+    """The momenta of a run.
+
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix; where it
+    depends on the position, each by that of its own.
+
+    Attributes:
+        rows: of the first state, of the last, and the sum of all, shape (3, D).
+    """
+
+    rows: jax.Array
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Momenta:
+        """Span of one state."""
+        p = flatten(path.unscale(state.z, state.p), state.z)
+        return cls(jnp.stack([p, p, p]))
+
+    def joined(self, second: Momenta) -> Momenta:
+        """Span of this run and the one that follows it."""
+        return Momenta(jnp.stack([self.rows[0], second.rows[1], self.rows[2] + second.rows[2]]))
+
+    def reversed(self) -> Momenta:
+        """Span of the same states, visited the other way."""
+        first, last, total = self.rows
+        return Momenta(jnp.stack([last, first, total]))
+
+
+class Virial(NamedTuple):
+    """The virial of a run.
+
+    Attributes:
+        first: zᵀp of the first state.
+        last: zᵀp of the last state.
+        log_weight: log of the sum of the states' weights exp(-H).
+        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for gradients.
+        num_states: how many states.
+    """
+
+    first: jax.Array
+    last: jax.Array
+    log_weight: jax.Array
+    mean_rate: jax.Array | None
+    num_states: jax.Array
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: jax.Array, grad: Position | None) -> Virial:
+        """Span of one state."""
+        z, p, unscaled = (flatten(x, state.z) for x in (state.z, state.p, path.unscale(state.z, state.p)))
+        rate = None if grad is None else jnp.dot(unscaled, unscaled) - jnp.dot(z, flatten(grad, state.z))
+        return cls(jnp.dot(z, p), jnp.dot(z, p), log_weight, rate, jnp.ones((), jnp.result_type(int)))
+
+    def joined(self, second: Virial) -> Virial:
+        """Span of this run and the one that follows it."""
+        log_weight = jnp.logaddexp(self.log_weight, second.log_weight)
+        mean_rate = None
+        if self.mean_rate is not None and second.mean_rate is not None:
+            share = jnp.exp(second.log_weight - log_weight)
+            mean_rate = self.mean_rate + jnp.where(share > 0, share, 0.0) * (second.mean_rate - self.mean_rate)
+        return Virial(self.first, second.last, log_weight, mean_rate, self.num_states + second.num_states)
+
+    def reversed(self) -> Virial:
+        """Span of the same states, visited the other way."""
+        return self._replace(first=self.last, last=self.first)
+
+    @property
+    def rate(self) -> jax.Array:
+        """The mean of dG/dt by weight."""
+        assert self.mean_rate is not None, "a rule that looks at the rate must say that it takes gradients"
+        return self.mean_rate
+
+
+def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> jax.Array:
+    """Whether the whole run turns back, or either half with the neighbouring state of the other."""
+    p_first, p_last, p_sum = first.rows
+    q_first, q_last, q_sum = second.rows
+    runs = [(p_first, q_last, p_sum + q_sum), (p_first, q_first, p_sum + q_first), (p_last, q_last, p_last + q_sum)]
+    products = [end * total for start, stop, total in runs for end in (start, stop)]
+    zeros = [jnp.zeros((), p_first.dtype)] * len(products)
+    # all in one pass: by dot products, XLA would start two kernels for each
+    dots = lax.reduce(products, zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
+    return reduce(jnp.logical_or, [dot <= 0 for dot in dots])
+
+
+U_TURN = Rule(Momenta, turns_back)
+
+
+def mean_rate(threshold: jax.Array) -> Rule:
+    """Stop where the weighted mean of dG/dt is below ``threshold``."""
+    return Rule(Virial, lambda first, second, whole: jnp.abs(whole.rate) < threshold, takes_gradients=True)
+
+
+def rate_per_length(threshold: jax.Array) -> Rule:
+    """Stop where the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> jax.Array:
+        return jnp.abs(whole.rate) / whole.num_states < threshold
+
+    return Rule(Virial, holds, takes_gradients=True)
+
+
+def boundary_rate(threshold: jax.Array, step_size: jax.Array) -> Rule:
+    """Stop where the change of G from end to end, divided by the time between, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> jax.Array:
+        return jnp.abs(mean_rate_in_time(whole.last - whole.first, whole.num_states, step_size)) < threshold
+
+    return Rule(Virial, holds)
+
+
+def mean_rate_in_time(change: jax.Array, num_states: jax.Array, step_size: jax.Array) -> jax.Array:
+    """The mean of dG/dt over the time of a run, from G(end) - G(start); 0 for a single state."""
+    return change / (step_size * jnp.maximum(num_states - 1, 1))

@@ -1,0 +1,218 @@
+"""Adaptation of step size and mass matrix, by Pyro's own window adapter and dual averaging.
+
+Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
+steps of the split schedule instead of leapfrog steps on all the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer.mcmc.adaptation import WarmupAdapter
+from torch import Tensor
+
+from pyro_split.host import covariances, log_average_step_size
+from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.integrator import Integrator
+from pyro_split.potential.position import Position
+from split_common.mass import mass_blocks
+from split_common.settling import LastWindow, shrunk
+
+SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
+
+# From a metric and a position, the change of energy that a step of a given size makes.
+Trial = Callable[[EuclideanKinetic, Position], Callable[[float], float]]
+
+
+def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+    """The trial that makes one step of the integrator of a given metric."""
+
+    def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
+        integrator = integrator_for(kinetic)
+        order = range(integrator.schedule.num_subsets)
+        force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
+
+        def energy_change(step_size: float) -> float:
+            start = integrator.known(z, integrator.kinetic.draw(z), force, energies)
+            end = integrator.step(start, step_size, order)
+            return float((integrator.energies(end) - energies).sum()) + integrator.kinetic.change(end, start)
+
+        return energy_change
+
+    return trial
+
+
+class AdaptationSettings(NamedTuple):
+    """Settings of adaptation in warm-up, in the host's words (see :class:`pyro.infer.HMC`)."""
+
+    step_size: float
+    inverse_mass_matrix: Any
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    full_mass: bool | list[tuple[str, ...]]
+    target_accept_prob: float
+    find_heuristic_step_size: bool
+
+
+class WindowMean:
+    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+
+    Args:
+        x: that part, where the chain starts.
+
+    Attributes:
+        adapted: mean over the window that the mass matrix comes from; where the chain starts before there is one.
+    """
+
+    def __init__(self, x: Position):
+        self.adapted, self._running, self._count = x, x, 0
+
+    def update(self, t: int, x: Position, window_ends: Sequence[int]) -> None:
+        """After iteration ``t``, counted from 1 as the host does, which ended at ``x``."""
+        ends = window_ends[:-1]  # the first window and the last adapt the step size alone
+        if len(ends) < 2 or not ends[0] < t <= ends[-1]:
+            return
+        self._count += 1
+        self._running = {name: mean + (x[name] - mean) / self._count for name, mean in self._running.items()}
+        if t in ends:
+            self.adapted, self._count = self._running, 0
+
+
+class Adapter:
+    """The host's window adapter, its step-size search bound to one potential.
+
+    Args:
+        settings: what to adapt.
+        warmup_steps: number of warm-up iterations.
+        coordinates: from a position to what the mass matrix adapts to, a dict of tensors; itself for most kernels.
+        z: starting point.
+        trial: what the search for a step size tries.
+        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
+            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+
+    Attributes:
+        last_window: of warm-up, in which what has been adapted is compared with itself.
+    """
+
+    def __init__(
+        self,
+        settings: AdaptationSettings,
+        warmup_steps: int,
+        coordinates: Callable[[Position], Position],
+        z: Position,
+        trial: Trial,
+        longest_step: float,
+    ):
+        self._coordinates, self._longest_step = coordinates, longest_step
+        self._settings, self._warmup_steps = settings, warmup_steps
+        self._trial, self._z, adapted = trial, z, coordinates(z)
+        host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
+        self._host = host_adapter(
+            settings.step_size,
+            adapt_step_size=settings.adapt_step_size,
+            adapt_mass_matrix=settings.adapt_mass_matrix,
+            target_accept_prob=settings.target_accept_prob,
+            dense_mass=settings.full_mass,
+        )
+        some = next(iter(z.values()))
+        self._host.configure(
+            warmup_steps,
+            mass_matrix_shape=_block_shapes(settings.full_mass, settings.inverse_mass_matrix, adapted),
+            find_reasonable_step_size_fn=self._search,
+            options={"dtype": some.dtype, "device": some.device},
+        )
+        self.last_window = LastWindow.of(self.window_ends, warmup_steps, settings.adapt_mass_matrix)
+        if settings.inverse_mass_matrix is not None:
+            self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
+        if settings.adapt_step_size:
+            self._host.reset_step_size_adaptation(adapted)
+
+    @property
+    def step_size(self) -> float:
+        """Step size of the next trajectory."""
+        return float(self._host.step_size)
+
+    @property
+    def window_ends(self) -> list[int]:
+        """Iterations that end a window of the mass matrix, counted from 1 as the host does."""
+        return [window.end for window in self._host.adaptation_schedule]
+
+    @property
+    def inverse_mass_matrix(self) -> dict[tuple[str, ...], Tensor]:
+        """Inverse mass matrix, by block of sites."""
+        return self._host.mass_matrix_adapter.inverse_mass_matrix
+
+    @property
+    def variances(self) -> tuple[Tensor, Tensor]:
+        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each."""
+        adapter = self._host.mass_matrix_adapter
+        found = covariances(adapter)
+        metric = torch.cat([_diagonal(adapter.inverse_mass_matrix[sites]) for sites in found])
+        last = torch.cat([_diagonal(block) for block in found.values()])
+        return metric, shrunk(last, self.last_window.num_of_metric)
+
+    @property
+    def averages(self) -> dict[str, float]:
+        """Running averages of dual averaging; empty where nothing adapts."""
+        if not self._settings.adapt_step_size or self._warmup_steps < 2:  # the last iteration adapts nothing
+            return {}
+        return {"step_size": min(math.exp(log_average_step_size(self._host)), self._longest_step)}
+
+    @property
+    def kinetic(self) -> EuclideanKinetic:
+        """The kinetic energy of the metric."""
+        return EuclideanKinetic(self._host.mass_matrix_adapter)
+
+    def update(self, t: int, accept_prob: float, z: Position) -> None:
+        """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes."""
+        if t <= self._warmup_steps:
+            self._z = z
+            self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
+            if self.last_window.num_of_metric and t > self.last_window.start:
+                # the host's estimator of the metric, which has nothing to do in the last window
+                self._host.mass_matrix_adapter.update(self._coordinates(z), None)
+            if self._settings.adapt_step_size:
+                self._host.step_size = min(self._host.step_size, self._longest_step)
+
+    def _search(self, adapted: Position) -> float:
+        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
+        step_size, z = self.step_size, self._z
+        if not (self._settings.find_heuristic_step_size and self._warmup_steps):
+            return step_size
+        energy_change = self._trial(self.kinetic, z)
+        step_size, last = min(step_size, self._longest_step), 0
+        while SMALLEST_STEP < step_size < LARGEST_STEP:
+            direction = (
+                1 if -energy_change(step_size) > math.log(SEARCH_ACCEPT_PROB) else -1
+            )  # NaN counts as a rejection
+            if last and direction != last:
+                break
+            last = direction
+            step_size *= 2.0**direction
+        return min(step_size, self._longest_step)
+
+    def _set_inverse_mass_matrix(self, value: Any, like: Tensor) -> None:
+        adapter = self._host.mass_matrix_adapter
+        matrices = dict(adapter.inverse_mass_matrix)
+        blocks = value if isinstance(value, dict) else {tuple(sorted(self._coordinates(self._z))): value}
+        for sites, matrix in blocks.items():
+            matrices[tuple(sites)] = torch.as_tensor(matrix).to(like)
+        adapter.inverse_mass_matrix = matrices
+
+
+def _block_shapes(
+    full_mass: bool | list[tuple[str, ...]], given: Any, z: Position
+) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """Shape of each block of the mass matrix: dense ones, diagonal ones that are given, and all other sites."""
+    blocks = mass_blocks(full_mass, z, given if isinstance(given, dict) else ())
+    sizes = {sites: sum(z[name].numel() for name in sites) for sites in blocks}
+    return {sites: (sizes[sites],) * (2 if dense else 1) for sites, dense in blocks.items()}
+
+
+def _diagonal(matrix: Tensor) -> Tensor:
+    """Diagonal of a block, dense or diagonal."""
+    return matrix if matrix.dim() == 1 else matrix.diagonal()

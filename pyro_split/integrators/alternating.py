@@ -1,0 +1,108 @@
+r"""One step of S3HMC: half a step of the weights, a step of the precisions, half a step of the weights.
+
+H(z, p) = U(z) + K (:mod:`pyro_split.integrators.hierarchical_kinetic`) is not separable, for the mass of the weights ω
+depends on the precisions. But each block is separable while the other stands still:
+
+* at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃: steps of any palindromic schedule over subsets;
+* at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log ρ(u) + ½ Σ p_u²/c, whose mass is constant:
+  leapfrog steps.
+
+Each map is explicit, preserves volume and is undone by a flip of its momenta; composed as a palindrome (the
+alternating block-wise leapfrog algorithm of Zhang and Sutton, 2014) so is the step, of second order. The same H, each
+term once, decides at the end. In u = log τ the Riemannian metric of Cobb et al. (2019) is the constant c, so this is
+their dynamics without a fixed-point solver.
+
+What an evaluation gives is used for all it is good for. Where the likelihood does not depend on the precisions, the
+second block takes no data, and the kicks that open the next half step differ from those that closed the last by the
+prior alone. Else it takes the whole gradient, M subsets' each, of which the last also opens the next half step where
+every subset's kick does.
+
+References:
+    Cobb, Baydin, Kiskin, Markham and Roberts (2019), Semi-separable Hamiltonian Monte Carlo for inference in Bayesian
+    neural networks, NeurIPS workshop on Bayesian deep learning. Zhang and Sutton (2014), Semi-separable Hamiltonian
+    Monte Carlo for inference in Bayesian hierarchical models, NIPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
+from pyro_split.integrators.integrator import Integrator, IntegratorState, make_steps
+from pyro_split.potential.position import Position
+from pyro_split.potential.split_potential import SplitPotential
+from split_common.schedule import Schedule
+
+
+class AlternatingIntegrator(Integrator):
+    """Runs the steps of S3HMC.
+
+    Args:
+        schedule: the palindromic rows of one of the weights' steps.
+        potential: whose subsets kick.
+        kinetic: the kinetic energy, which knows the blocks.
+        weight_steps: steps of the weights in each half step.
+        precision_steps: leapfrog steps of the precisions in a step.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
+    """
+
+    potential: SplitPotential
+    kinetic: HierarchicalKinetic
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        potential: SplitPotential,
+        kinetic: HierarchicalKinetic,
+        weight_steps: int = 1,
+        precision_steps: int = 1,
+    ):
+        super().__init__(schedule, potential, kinetic)
+        self._weight_steps, self._precision_steps = weight_steps, precision_steps
+        self.grads_per_step = 2 * weight_steps * schedule.grads_per_step
+        if kinetic.hierarchy.needs_data:
+            is_whole = schedule.closing_kick is not None
+            self.grads_per_step += schedule.num_subsets * (precision_steps + (not is_whole))
+            self.grads_per_step += 0 if is_whole else schedule.opening_grads
+
+    def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
+        """Advance by one step; the arguments are those of an integrator's."""
+        state = self._move_weights(state, step_size / 2, order)
+        state = self._move_precisions(state, step_size, order)
+        return self._move_weights(state, step_size / 2, order)
+
+    def _move_weights(self, state: IntegratorState, time: float, order: Sequence[int]) -> IntegratorState:
+        integrator = Integrator(self.schedule, self.potential, self.kinetic.at(state.z))
+        end = make_steps(integrator, state, time / self._weight_steps, self._weight_steps, order)
+        # the kicks go to every site; the precisions stand still, and their momenta are as they were
+        return end._replace(p={**end.p, **self.kinetic.hierarchy.of_precisions(state.p)})
+
+    def _move_precisions(self, state: IntegratorState, time: float, order: Sequence[int]) -> IntegratorState:
+        h = time / self._precision_steps
+        needs_data, closing_kick = self.kinetic.hierarchy.needs_data, self.schedule.closing_kick
+
+        def gradient(z: Position) -> Position:
+            if needs_data:
+                return self.potential.energies_and_grad(z)[1]
+            return self.potential.prior_energy_and_grad(z)[1]
+
+        def kick(z: Position, p: Position, grad: Position) -> Position:
+            coupling = self.kinetic.coupling_grad(z, p)
+            return {**p, **{name: p[name] - 0.5 * h * (grad[name] + c) for name, c in coupling.items()}}
+
+        z, p = state.z, state.p
+        first = grad = self.energies_and_grad(state)[1] if needs_data else gradient(z)
+        for _ in range(self._precision_steps):
+            p = kick(z, p, grad)
+            z = {**z, **{name: z[name] + h * v for name, v in self.kinetic.precision_velocity(p).items()}}
+            grad = gradient(z)
+            p = kick(z, p, grad)
+        if not needs_data:
+            force = self.with_prior_changed(state.force, grad, first)
+        elif closing_kick is not None:
+            force = {name: float(closing_kick) * g for name, g in grad.items()}
+        else:
+            force = self.opening_force(z, order)
+        return IntegratorState(z, p, force, state.energies)

@@ -1,0 +1,198 @@
+r"""One step of a schedule: kicks by the gradients of subsets, drifts between them.
+
+The step is the composition of the schedule's rows, so it preserves volume whatever the rows are; what it
+reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
+
+Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
+weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
+whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from pyro_split.potential.position import Position, add, zeros
+from pyro_split.potential.split_potential import collect_energies
+from split_common.schedule import Schedule
+
+Velocity = Callable[[Position], Position]
+
+
+class Potential(Protocol):
+    """Protocol of a potential, as integrators use it (see :class:`~pyro_split.SplitPotential`)."""
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """The prior's and subset m's terms of U(z), and the gradient of U_m."""
+        ...
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        ...
+
+    def energies(self, z: Position) -> Tensor:
+        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        ...
+
+
+class Kinetic(Protocol):
+    """Protocol of a kinetic energy (see :class:`~pyro_split.integrators.euclidean.EuclideanKinetic`)."""
+
+    def velocity(self, p: Position) -> Position:
+        """The inverse mass matrix times the momentum."""
+        ...
+
+    def draw(self, z: Position) -> Position:
+        """A momentum at ``z`` from exp(-kinetic energy)."""
+        ...
+
+    def unscale(self, z: Position, p: Position) -> Tensor:
+        """The standard normal that a momentum at ``z`` was made from, shape (D,)."""
+        ...
+
+    def energy(self, z: Position, p: Position) -> float:
+        """The kinetic energy."""
+        ...
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> float:
+        """The kinetic energy at ``new`` minus that at ``old``."""
+        ...
+
+
+class IntegratorState(NamedTuple):
+    """A point in phase space, on the way along a trajectory.
+
+    Attributes:
+        z: position, a dict of unconstrained values.
+        p: momentum, a dict like ``z``.
+        force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
+            schedule keeps none.
+        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
+    """
+
+    z: Position
+    p: Position
+    force: Position | None
+    energies: Tensor | None
+
+
+class Integrator:
+    """Runs the steps of one schedule.
+
+    Args:
+        schedule: the rows of a step.
+        potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
+
+    Example:
+        >>> import torch
+        >>> from pyro_split import SplitPotential
+        >>> from pyro_split.integrators.euclidean import EuclideanKinetic
+        >>> from split_common.schedule import symmetric
+        >>> flat, normal = lambda z: torch.tensor(0.0), lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, torch.ones(2), num_subsets=2)
+        >>> kinetic = EuclideanKinetic.of_inverse({("x",): torch.ones(1)})
+        >>> integrator, order = Integrator(symmetric(2), potential, kinetic), [0, 1]
+        >>> start = integrator.start({"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
+        0.995
+    """
+
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
+        self.grads_per_step = schedule.grads_per_step
+        self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
+        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
+        self._keeps_energies = schedule.closing_kick is not None
+
+    def start(self, z: Position, p: Position, order: Sequence[int]) -> IntegratorState:
+        """The state that begins a trajectory at a point of which nothing is known.
+
+        Args:
+            z: position.
+            p: momentum.
+            order: which subset stands at each place of the schedule, M numbers.
+        """
+        energies = self.potential.energies(z) if self._keeps_energies else None
+        return IntegratorState(z, p, self.opening_force(z, order), energies)
+
+    def known(self, z: Position, p: Position, force: Position | None, energies: Tensor) -> IntegratorState:
+        """The state that begins a trajectory at a point whose opening force and energies are known."""
+        return IntegratorState(z, p, force, energies if self._keeps_energies else None)
+
+    def opening_force(self, z: Position, order: Sequence[int]) -> Position | None:
+        """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
+
+        Args:
+            z: position.
+            order: which subset stands at each place of the schedule, M numbers.
+        """
+        if not self.schedule.keeps_opening:
+            return None
+        force = zeros(z)
+        for row in self.schedule.opening:
+            force = add(force, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick))
+        return force
+
+    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        if force is None:
+            return None
+        return {name: f + self._opening_share * (new[name] - old[name]) for name, f in force.items()}
+
+    def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
+        """Advance by one step.
+
+        Args:
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size; negative to go back in time, for a palindromic schedule.
+            order: which subset stands at each place of the schedule, M numbers.
+
+        Returns:
+            Where the step ends, its ``force`` opening the next. No tensor of ``state`` is changed.
+        """
+        z, p, force, _ = state
+        if force is not None:
+            p = add(p, force, -step_size)
+            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            force = zeros(z)
+        closing: dict[int, tuple[Tensor, Tensor]] = {}
+        for row, closes in self._rows:
+            terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
+            p = add(p, grad, -step_size * float(row.kick))
+            if row.drift:
+                z = add(z, self.kinetic.velocity(p), step_size * float(row.drift))
+            if force is not None and closes:
+                force = add(force, grad, float(row.kick))
+                closing[order[row.subset]] = terms
+        energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
+        return IntegratorState(z, p, force, energies)
+
+    def energies(self, state: IntegratorState) -> Tensor:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if not kick or state.energies is None or state.force is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, {name: force / float(kick) for name, force in state.force.items()}
+
+
+def make_steps(
+    integrator: Integrator, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
+) -> IntegratorState:
+    """State after ``num_steps`` steps."""
+    state = start
+    for _ in range(num_steps):
+        state = integrator.step(state, step_size, order)
+    return state

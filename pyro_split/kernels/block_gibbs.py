@@ -1,0 +1,250 @@
+r"""Neal's hybrid Gibbs sampler: precisions drawn from their conjugate conditional, weights moved by HMC or NUTS.
+
+Target: the full posterior, exactly. An iteration draws every precision from its distribution given the weights, then
+moves everything else by a transition that leaves the posterior given the precisions invariant (:mod:`split_hmc`,
+:mod:`trees`); a composition of both leaves the joint posterior invariant.
+
+For Q weights under a precision τ ~ Gamma(α, β) the conditional is Gamma(α + Q/2, β'); a variance with an inverse gamma
+prior is one over such a τ. In the unconstrained u = log τ its energy is β' e^u - (α + Q/2) u, so that one gradient of
+the prior gives β', whatever constant factors, means or hyperparameters go into it:
+
+.. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
+
+That this is the conditional is decided before anything is drawn, from the model's expression (:mod:`conjugacy`): every
+use of a precision in the log-density is found, and one that is not known to be of this form for all values is refused.
+
+Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
+an iteration. :class:`~pyro_split.S3HMC` moves them together.
+
+Reference:
+    Neal (1995), Bayesian Learning for Neural Networks, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
+
+from pyro_split.adaptation.exploration import explored
+from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.wrappers import HeldPotential
+from pyro_split.kernels.dynamic_hmc import DynamicHMCState, count_depth_limit, first_state_of_trees, tree_transition
+from pyro_split.kernels.hierarchical import HierarchicalKernel
+from pyro_split.kernels.split_hmc import SplitHMCState, first_state_of_lengths, transition, warn_if_cut_short
+from pyro_split.potential.position import Position
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.splitting.conjugacy import read_terms
+from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.trajectories.termination import U_TURN
+from split_common.checks import check_choice
+from split_common.conjugacy import check_conjugacy
+from split_common.hierarchy import check_priors_only, conjugate_shapes
+from split_common.schedule import ScheduleChoice, check_schedule
+from split_common.trajectory import (
+    STATISTICS,
+    TRAJECTORIES,
+    TREE_STATISTICS,
+    Proposal,
+    check_max_tree_depth,
+    resolve_length,
+    resolve_step_size_jitter,
+)
+
+
+class Conjugate(NamedTuple):
+    """The distributions of precisions given everything else: log τ = sign · u with τ ~ Gamma(shape, rate).
+
+    Attributes:
+        signs: 1 for a precision, -1 for a variance.
+        shapes: α + Q/2.
+    """
+
+    signs: dict[str, float]
+    shapes: dict[str, np.ndarray]
+
+    def rates(self, z: Position, prior_grad: Position) -> Position:
+        """β' of each precision, from the gradient of the prior's energy."""
+        rates = {}
+        for name, sign in self.signs.items():
+            u = z[name]
+            rate = torch.exp(-sign * u) * (sign * prior_grad[name] + self._shape(name, u))
+            rates[name] = rate.clamp(min=torch.finfo(u.dtype).tiny)  # rounding could leave it below zero
+        return rates
+
+    def draw(self, z: Position, prior_grad: Position) -> Position:
+        """``z`` with the precisions drawn given everything else, from torch's generator."""
+        drawn = {}
+        for name, rate in self.rates(z, prior_grad).items():
+            gamma = torch.distributions.Gamma(self._shape(name, rate), torch.ones_like(rate)).sample()
+            drawn[name] = self.signs[name] * (gamma.log() - rate.log())
+        return {**z, **drawn}
+
+    def _shape(self, name: str, u: Tensor) -> Tensor:
+        return torch.tensor(self.shapes[name]).to(u)
+
+
+def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate) -> Any:
+    """``state`` with the precisions drawn given everything else, its energies and its force brought up to date.
+
+    Args:
+        state: where the chain is.
+        integrator: of everything else, on a :class:`HeldPotential`.
+        conjugate: the distributions.
+    """
+    held = integrator.potential
+    assert isinstance(held, HeldPotential)
+    _, old = held.whole.prior_energy_and_grad(state.z)
+    z = conjugate.draw(state.z, old)
+    prior, new = held.whole.prior_energy_and_grad(z)
+    energies = torch.cat([prior.reshape(1).to(state.energies), state.energies[1:]])
+    return state._replace(
+        z=z,
+        energies=energies,
+        potential_energy=float(energies.sum()),
+        force=integrator.with_prior_changed(state.force, held.hold(new), held.hold(old)),
+    )
+
+
+class BlockGibbsHMC(HierarchicalKernel):
+    """Conjugate draws of precisions, HMC or NUTS on everything else (Neal 1995).
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
+            has a Gamma prior, or whose variance has an InverseGamma prior.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
+        precision_sites: names of the precision (or variance) sites; None finds all.
+        trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
+        max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".
+        num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: learned in warm-up, as of
+            :class:`~pyro_split.SplitHMC`.
+        step_size_jitter: for "hmc", steps of a trajectory are drawn anew to be up to this share longer or shorter than
+            the adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix of the sites that are no precisions, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block; of the sites that are no precisions.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
+            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names; a list is an array.
+            None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
+            function from M to one.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range; at ``run`` as :class:`~pyro_split.S3HMC`, and for
+            a precision that is not known, from the model's expression, to have a gamma distribution given the rest.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> def model(X, y): ...
+        >>> BlockGibbsHMC(model, num_subsets=4, schedule="naive")
+        BlockGibbsHMC(model=model, num_subsets=4, plate=None, schedule='naive', precisions are found when it runs)
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        num_subsets: int = 1,
+        *,
+        precision_sites: list[str] | None = None,
+        trajectory: str = "nuts",
+        max_tree_depth: int = 10,
+        num_steps: int | None = None,
+        trajectory_length: float | None = None,
+        step_size_jitter: float | None = None,
+        step_size: float = 1.0,
+        adapt_step_size: bool = True,
+        adapt_mass_matrix: bool = True,
+        full_mass: bool | list[tuple[str, ...]] = False,
+        target_accept_prob: float = 0.8,
+        inverse_mass_matrix: Any = None,
+        init_strategy: Callable[..., Any] = init_to_uniform,
+        find_heuristic_step_size: bool = True,
+        plate: str | None = None,
+        data_axes: dict[str, int | None] | None = None,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+        schedule: ScheduleChoice = "symmetric",
+    ):
+        self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
+        self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
+        self._max_tree_depth = check_max_tree_depth(max_tree_depth)
+        lengths = resolve_length(num_steps, trajectory_length)
+        jitter = resolve_step_size_jitter(step_size_jitter, lengths[0])
+        self._proposal = Proposal(*lengths, draws_order=False, step_size_jitter=jitter)
+        self._schedule_name = check_schedule(schedule, palindromic=True)
+        super().__init__(
+            model,
+            num_subsets,
+            precision_sites=precision_sites,
+            output_precision=False,
+            step_size=step_size,
+            adapt_step_size=adapt_step_size,
+            adapt_mass_matrix=adapt_mass_matrix,
+            full_mass=full_mass,
+            target_accept_prob=target_accept_prob,
+            inverse_mass_matrix=inverse_mass_matrix,
+            init_strategy=init_strategy,
+            find_heuristic_step_size=find_heuristic_step_size,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            jit_compile=jit_compile,
+        )
+
+    @property
+    def _longest_step(self) -> float:
+        return math.inf if self._is_nuts else self._proposal.longest_step
+
+    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super()._study_split(split, args, kwargs)
+        self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
+        check_conjugacy(read_terms(split, args, kwargs, self._found.precisions), self._found.groups)
+        check_priors_only(self._found.needs_data, self._found.precisions)
+
+    def _moving_potential(self, potential: SplitPotential) -> HeldPotential:
+        return HeldPotential(potential, self._found.precisions)
+
+    def _kinetic(self, adapted: EuclideanKinetic) -> EuclideanKinetic:
+        return adapted._replace(held=self._found.precisions)
+
+    def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
+        return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
+
+    def _learned(self, state: Any) -> dict[str, float]:
+        learns = not self._is_nuts and self._proposal.learns_length
+        return {"trajectory_length": state.trajectory_length} if learns else {}
+
+    def _move(self, integrator: Integrator, state: Any) -> Any:
+        state = draw_precisions(state, integrator, self._conjugate)
+        if self._is_nuts:
+            moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
+            return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
+        proposal = self._proposal.at(state.trajectory_length)
+        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
+
+        def move(state: SplitHMCState) -> SplitHMCState:
+            return transition(state, integrator, self._adapter, proposal)[0]
+
+        exploration = self._exploration(self._proposal.learns_length)
+        return explored(state, integrator, self._adapter, exploration, self._t, move)

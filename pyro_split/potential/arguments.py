@@ -1,0 +1,112 @@
+"""A model's arguments, taken apart into tensors and the rest."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from pyro_split.host import pytree
+from pyro_split.potential.row_block import RowBlock
+from split_common.checks import argument_names, check_row_axis
+from split_common.containers import Given
+from split_common.open_model import HELD
+
+Data = tuple[Tensor, ...]
+
+
+class Arguments:
+    """A model's arguments, taken apart into tensors and the rest.
+
+    Args:
+        args: positional arguments, as :mod:`pyro_split.potential.forms` opens them, or of tensors alone.
+        kwargs: keyword arguments, likewise.
+        row_axes: for the path of each tensor that holds data rows, the axis they lie along.
+        model: where the names of positional arguments are read from; needed for messages only.
+
+    Attributes:
+        data: the tensors, in order.
+        axes: for each tensor, the axis of its rows, or None.
+        argument_names: names of the model's arguments, and of the tensors that it holds.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        row_axes: dict[str, int] | None = None,
+        model: Callable[..., Any] | None = None,
+    ):
+        paths, self._treedef = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        tensors = [(path, leaf) for path, leaf in paths if _is_tensor(leaf)]
+        self._is_tensor = [_is_tensor(leaf) for _, leaf in paths]
+        self._others = [None if _is_tensor(leaf) else leaf for _, leaf in paths]
+        self._paths = [path for path, _ in tensors]
+        self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in tensors]
+        self.data: Data = tuple(x.array if isinstance(x, Given) else x for _, x in tensors)
+        self.axes = [(row_axes or {}).get(pytree.keystr(path)) for path in self._paths]
+        names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
+        self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
+
+    def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
+        tensors = iter([x if given is None or axis is not None else given for x, given, axis in lists])
+        places = zip(self._is_tensor, self._others, strict=True)
+        return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
+
+    def take(self, block: RowBlock, data: Data) -> Data:
+        """``data`` with every tensor that holds rows cut to some of them."""
+        return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
+
+    def replace(self, data: Data) -> Arguments:
+        """The same arguments with other tensors."""
+        arguments = copy.copy(self)
+        arguments.data = data
+        return arguments
+
+    def named_arrays(self) -> list[tuple[str, Tensor]]:
+        """Each tensor with the argument's name and the path inside it, for messages."""
+        return [
+            (self._argument_of(path) + ("" if _is_held(path) else pytree.keystr(path[2:])), x)
+            for path, x in zip(self._paths, self.data, strict=True)
+        ]
+
+    def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
+        """Which tensors hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
+
+        Raises:
+            ValueError: when a named argument does not have N rows along its axis.
+        """
+        found = {}
+        for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
+            if data_axes is None:
+                axis = 0 if x.dim() and x.shape[0] == num_rows else None
+            else:
+                axis = data_axes.get(self._argument_of(path))
+                check_row_axis(name, tuple(x.shape), axis, num_rows)
+            if axis is not None:
+                found[pytree.keystr(path)] = axis
+        return found
+
+    def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
+        """Names of the arguments that hold rows."""
+        names = [self._argument_of(path) for path in self._paths if pytree.keystr(path) in row_axes]
+        return list(dict.fromkeys(names))
+
+    def _argument_of(self, path: Any) -> str:
+        if _is_held(path):
+            return pytree.keystr(path[2:]).lstrip(".")
+        group, place = path[0].idx, path[1]
+        return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _is_held(path: Any) -> bool:
+    """Whether a tensor is one that the model holds, not one of its arguments."""
+    return getattr(path[1], "key", None) == HELD
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor | Given)

@@ -1,0 +1,323 @@
+"""Log-densities whose likelihood divides over rows: of a Pyro model, or of two functions.
+
+Log-probabilities are summed in float64, so that float32 models survive a million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyro_split.host import pytree, unvalidated
+from pyro_split.potential.arguments import Arguments, Data
+from pyro_split.potential.flat_program import FlatProgram
+from pyro_split.potential.held import NOTHING_HELD, Held
+from pyro_split.potential.model_rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
+from pyro_split.potential.position import Position
+from pyro_split.potential.row_block import RowBlock
+from split_common.checks import ModelNotSplittableError
+from split_common.subsets import SubsetLayout
+
+Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
+
+
+class Density(Protocol):
+    """A log-density whose likelihood divides over rows; pure in the position and the data tensors."""
+
+    layout: SubsetLayout
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        ...
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        """Log p(z), a float64 scalar."""
+        ...
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Position and data cut to some rows."""
+        ...
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """A gradient in a cut position, as one in ``z``."""
+        ...
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Log-likelihood of rows that :meth:`cut` took, a float64 scalar."""
+        ...
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Log-likelihood of each row that :meth:`cut` took."""
+        ...
+
+
+class ModelDensity:
+    """The log-density of a Pyro model.
+
+    Data given to its methods are the arguments' tensors and, after them, what :meth:`hold` makes of these.
+
+    Args:
+        model: the user's model, made row-selectable.
+        layout: rows of each subset.
+        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
+            alone and tells the plate the row numbers.
+        arguments: how to put the model's arguments together from data tensors.
+        transforms: for each latent site, the transform to unconstrained values.
+        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+        prior_rows: how many rows to evaluate the prior on; None for all.
+        held: what is taken from all rows.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        arguments: Arguments,
+        transforms: dict[str, Any],
+        local_axes: dict[str, int],
+        prior_rows: int | None,
+        held: Held = NOTHING_HELD,
+    ):
+        self.model, self.layout, self.mode, self.arguments, self.held = model, layout, mode, arguments, held
+        self.transforms, self.local_axes, self.prior_rows = transforms, local_axes, prior_rows
+        self._programs: dict[int, tuple[FlatProgram, list[int | None]]] = {}
+
+    def for_rows(self, layout: SubsetLayout, block: RowBlock, z: Position) -> ModelDensity:
+        """The density of the same model on some of its rows, with their data; ``z`` is a position on them."""
+        arguments = self.arguments.replace(self.arguments.take(block, self.arguments.data))
+        held = self.held._replace(position=tuple((name, z[name]) for name, _ in self.held.position))
+        rest = self.transforms, self.local_axes, self.prior_rows, held
+        return ModelDensity(self.model, layout, self.mode, arguments, *rest)
+
+    @property
+    def plate(self) -> str:
+        """Name of the data plate."""
+        return self.model.plate
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        """Everything outside the plate, Jacobians included."""
+        terms, jacobian = self._terms(*self._for_prior(z, data), inside=False)
+        return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
+        """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`, with these."""
+        model_trace = self._trace(*self._for_prior(z, data))[0]
+        with unvalidated():
+            return {name: model_trace.nodes[name] for name in site_terms(model_trace, self.plate, inside=False)}
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Everything inside the plate for some rows, local latents with their Jacobians included."""
+        if self.held:
+            return torch.stack([term.sum(dtype=torch.float64) for term, _ in self._held_terms(z, data, indices)]).sum()
+        terms, jacobian = self._terms(z, *self.rows(data, indices), inside=True)
+        return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """Everything inside the plate, one sum for each row."""
+        if self.held:
+            of_sites = [
+                _sum_to_axis(term, axis or -1, len(indices)) for term, axis in self._held_terms(z, data, indices)
+            ]
+            return torch.stack(of_sites).sum(0)
+        by_site, jacobians = self._site_terms(z, *self.rows(data, indices), inside=True)
+        axes = {name: dim for name, (_, dim) in by_site.items()}
+        if any(dim is None for dim in axes.values()):
+            raise ValueError(f"pointwise values need a vectorised plate, got the sequential plate {self.plate!r}")
+        total = torch.zeros(len(indices), dtype=torch.float64)
+        for name, (term, dim) in by_site.items():
+            total = total + _sum_to_axis(term, dim, len(indices))
+            if name in jacobians:
+                batch = jacobians[name].reshape(*term.shape, -1).sum(-1)
+                total = total + _sum_to_axis(batch, dim, len(indices))
+        return total
+
+    def terms(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
+        """Terms inside the plate, Jacobians of local latents among them, each with the axis (negative) of its rows.
+
+        Args:
+            z: a position, its latents inside the plate cut to some rows.
+            taken: the data tensors, cut to them where the mode is "slice".
+            indices: what the plate yields, shape (n,).
+        """
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
+        of_sites = [(jacobians[name].reshape(*by_site[name][0].shape, -1).sum(-1), name) for name in jacobians]
+        return [*by_site.values(), *((jacobian, by_site[name][1]) for jacobian, name in of_sites)]
+
+    def outside(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Terms outside the plate, Jacobians among them; the arguments are those of :meth:`terms`."""
+        by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=False)
+        return [(term, None) for term in (*(term for term, _ in by_site.values()), *jacobians.values())]
+
+    def bounds(self, z: Position, taken: Data, indices: Tensor) -> list[tuple[Tensor, None]]:
+        """Bounds of the latent sites' supports; the arguments are those of :meth:`terms`."""
+        sites = sample_sites(self._trace(z, *self._yielding(taken, indices))[0])
+        return [(bound, None) for name in z for bound in bounds_of(sites[name]["fn"].support)]
+
+    def _yielding(self, taken: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = self.arguments.build(taken)
+        return args, {**kwargs, ROWS_KWARG: indices}
+
+    def hold(self, data: Data) -> Data:
+        """The arguments' tensors, all rows of them, and after them what is held of these."""
+        if not self.held:
+            return data
+        z = {name: u.detach() for name, u in self.held.position}
+        indices = torch.arange(self.layout.num_rows)
+        with torch.no_grad():
+            program, _ = self.expression(self.terms, z, data, indices)
+            return (*data, *program.results([place for place, _ in self.held.values], [*z.values(), *data, indices]))
+
+    def expression(self, read: Read, z: Position, taken: Data, indices: Tensor) -> tuple[FlatProgram, list[int | None]]:
+        """Program of the terms read from the model, in the sites' values, the data and the plate's indices.
+
+        Args:
+            read: :meth:`terms`, :meth:`outside` or :meth:`bounds`.
+            z: a position; of this and what follows only shapes, types and devices count.
+            taken: data tensors.
+            indices: what the plate yields.
+
+        Returns:
+            The program, and of each result the axis (negative) of its rows, or None.
+        """
+        axes: list[int | None] = []
+
+        def run(*tensors: Tensor) -> list[Tensor]:
+            local = dict(zip(z, tensors, strict=False))
+            found = read(local, tensors[len(z) : -1], tensors[-1])
+            axes[:] = [axis for _, axis in found]
+            return [term for term, _ in found]
+
+        return FlatProgram(run, [*z.values(), *taken, indices]), axes
+
+    def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
+        """As :meth:`terms`, of data that :meth:`cut` took; what is held is given to the model."""
+        num_own = len(data) - len(self.held.values)
+        ordered = {name: z[name] for name, _ in self.held.position}
+        number = indices if self.mode == "index" else torch.arange(len(indices))
+        if len(indices) not in self._programs:
+            program, axes = self.expression(self.terms, ordered, data[:num_own], number)
+            if len(program.steps) != self.held.num_steps:
+                raise ModelNotSplittableError(
+                    f"the model must be the same program on {len(indices)} rows as on all, got another one"
+                )
+            self._programs[len(indices)] = program, axes
+        program, axes = self._programs[len(indices)]
+        given = {place: x for (place, _), x in zip(self.held.values, data[num_own:], strict=True)}
+        numbers = {number: dict(named) for number, named in self.held.numbers}
+        return list(
+            zip(program.evaluate([*ordered.values(), *data[:num_own], number], given, numbers), axes, strict=True)
+        )
+
+    def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows, the reserved keyword included."""
+        args, kwargs = self.arguments.build(data)
+        number = indices if self.mode == "index" else torch.arange(len(indices))
+        return args, {**kwargs, ROWS_KWARG: number}
+
+    def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments for some rows of all the data."""
+        return self.rows(self.arguments.take(RowBlock(indices), data) if self.mode == "slice" else data, indices)
+
+    def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
+        """The model's sample sites at a position, on some rows; all of them where latents have entries per row."""
+        model_trace = self._trace(z, *self.rows_of(self.arguments.data, indices))[0]
+        return sample_sites(model_trace)
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Local latents, and, where the data arguments are sliced, the data."""
+        local = {k: block.take(u, u.dim() + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
+        num_own = len(data) - len(self.held.values)
+        own = self.arguments.take(block, data[:num_own]) if self.mode == "slice" else data[:num_own]
+        held = [
+            x if value.axis is None else block.take(x, value.axis)
+            for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
+        ]
+        return local, (*own, *held)
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """Zero for the local latents of other rows."""
+        full = dict(grad)
+        for name, axis in self.local_axes.items():
+            axis = z[name].dim() + axis
+            full[name] = torch.zeros_like(z[name]).index_copy(axis, block.indices.to(z[name].device), grad[name])
+        return full
+
+    def _for_prior(self, z: Position, data: Data) -> tuple[Position, Any, Any]:
+        """Position and arguments that the prior is evaluated on."""
+        if self.prior_rows is None:
+            return z, *self.arguments.build(data)
+        few = RowBlock(torch.arange(self.prior_rows), 0)
+        z, data = self.cut(z, data, few)
+        return z, *self.rows(data, few.indices)
+
+    def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
+        by_site, jacobians = self._site_terms(z, args, kwargs, inside)
+        zero = torch.zeros((), dtype=torch.float64)
+        return list(by_site.values()), sum((j.sum(dtype=torch.float64) for j in jacobians.values()), zero)
+
+    def _site_terms(
+        self, z: Position, args: Any, kwargs: Any, inside: bool
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        model_trace, constrained = self._trace(z, args, kwargs)
+        with unvalidated():
+            by_site = site_terms(model_trace, self.plate, inside)
+        jacobians = {
+            name: -self.transforms[name].log_abs_det_jacobian(constrained[name], u)
+            for name, u in z.items()
+            if name in by_site
+        }
+        return by_site, jacobians
+
+    def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, Position]:
+        """The model's trace at a position, and the position constrained."""
+        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
+        with poutine.block(), unvalidated():
+            return poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs), constrained
+
+
+class FunctionDensity:
+    """The log-density of a prior function and a likelihood function."""
+
+    plate: str | None = None
+
+    def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
+        self._log_prior, self._log_likelihood = log_prior, log_likelihood
+        self._treedef, self.layout = treedef, layout
+
+    def prior(self, z: Position, data: Data) -> Tensor:
+        """The prior function."""
+        return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)
+
+    def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """The likelihood function on some rows."""
+        return self._rows(z, data).sum(dtype=torch.float64)
+
+    def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
+        """The likelihood function row by row."""
+        values = self._rows(z, data)
+        if values.dim():
+            return values
+        return torch.stack([self._rows(z, tuple(x[i : i + 1] for x in data)) for i in range(len(indices))])
+
+    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
+        """Data cut to some rows; a position has none."""
+        return z, tuple(block.take(x, 0) for x in data)
+
+    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
+        """The gradient as it is: a position has no rows."""
+        return grad
+
+    def _rows(self, z: Position, data: Data) -> Tensor:
+        return torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))
+
+
+def _sum_to_axis(x: Tensor, axis: int, size: int) -> Tensor:
+    """Sum over every axis of ``x`` but one."""
+    x = x.expand(torch.broadcast_shapes(x.shape, (size,) + (1,) * (-axis - 1)))
+    return x.movedim(axis, 0).reshape(size, -1).sum(1, dtype=torch.float64)

@@ -1,0 +1,191 @@
+r"""Taylor expansions of the log-likelihood about a fixed reference, row by row, with exact totals.
+
+With d = z - z*, g_i and H_i the gradient and Hessian of row i's log-likelihood ℓ_i at the reference z*, and U
+orthonormal columns (all of them, or the few directions in which the second order matters most),
+
+.. math:: T_i(z) = \ell_i(z^*) + g_i^\top d + \tfrac12 (P d)^\top H_i (P d), \qquad P = U U^\top.
+
+The sum of T_i over *all* rows is known from Σ g_i and Uᵀ(Σ H_i)U, made once; so only ℓ_i - T_i, which is of third order
+in d, is left to estimate from a few rows. T_i itself costs derivatives along d alone: no row's Hessian is ever formed.
+
+Reference:
+    Bardenet, Doucet and Holmes (2017), On Markov chain Monte Carlo methods for tall data, JMLR 18. Quiroz, Kohn,
+    Villani and Tran (2019), Speeding up MCMC by efficient data subsampling, JASA 114.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from pyro_split.potential.position import Position, flatten, subtract, unflatten
+from pyro_split.potential.split_potential import SplitPotential
+from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
+from split_common.reference import covariance_of, find_mode, leading_directions
+
+
+class Taylor(NamedTuple):
+    """The expansion of a log-likelihood about a reference. Vectors lie in the order of sites sorted by name.
+
+    Attributes:
+        reference: z*.
+        value: the log-likelihood of all rows there, in float64.
+        grad: its gradient, shape (D,).
+        directions: U, shape (D, r); None for all directions.
+        hessian: UᵀHU, shape (r, r); None for an expansion of first order.
+    """
+
+    reference: Position
+    value: float
+    grad: Tensor
+    directions: Tensor | None
+    hessian: Tensor | None
+
+    @classmethod
+    def at(cls, potential: SplitPotential, reference: Position, order: int, directions: Tensor | None = None) -> Taylor:
+        """The expansion about a reference, from all rows, subset by subset.
+
+        Args:
+            potential: whose log-likelihood is expanded.
+            reference: z*.
+            order: 1 or 2.
+            directions: those of the second order, shape (D, r); None for all.
+        """
+        energies, whole = potential.energies_and_grad(reference)
+        prior_grad = potential.prior_energy_and_grad(reference)[1]
+        grad = flatten({name: prior_grad[name] - whole[name] for name in reference})
+        value = -float(energies[1:].sum())
+        if order == 1:
+            return cls(reference, value, grad, None, None)
+        columns = torch.eye(len(grad)).to(grad) if directions is None else directions
+        products = potential.likelihood_hessian_products(reference, unflatten(columns.T, reference))
+        hessian = columns.T @ flatten(products, batch_dims=1).T
+        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2)
+
+    def total(self, z: Position) -> float:
+        """The sum of T_i(z) over all rows."""
+        return self.value + self.change(z, self.reference)
+
+    def change(self, new: Position, old: Position) -> float:
+        """The sum over all rows of T_i(new) - T_i(old)."""
+        new_d, old_d = self._offset(new), self._offset(old)
+        change = torch.dot(self.grad, new_d - old_d)
+        if self.hessian is not None:
+            new_d, old_d = self._inside(new_d), self._inside(old_d)
+            change = change + 0.5 * torch.dot(new_d - old_d, self.hessian @ (new_d + old_d))
+        return float(change)
+
+    def total_grad(self, z: Position) -> Position:
+        """The gradient of :meth:`total`, a dict like ``z``."""
+        grad = self.grad
+        if self.hessian is not None:
+            product = self.hessian @ self._inside(self._offset(z))
+            grad = grad + (product if self.directions is None else self.directions @ product)
+        return unflatten(grad, z)
+
+    def rows(self, row_terms: Callable[[Position], Tensor], z: Position) -> Tensor:
+        """T_i(z) of some rows, shape (n,), from the function of their log-likelihoods."""
+        offset = self._offset(z)
+        if self.hessian is None:
+            value, slope = _along(row_terms, self.reference, unflatten(offset, z))
+            return value + slope
+
+        def along(direction: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            tangent = unflatten(direction, z)
+            (value, slope), (_, curvature) = _along(lambda z: _along(row_terms, z, tangent), self.reference, tangent)
+            return value, slope, curvature
+
+        if self.directions is None:
+            value, slope, curvature = along(offset)
+        else:
+            value, slope = _along(row_terms, self.reference, unflatten(offset, z))
+            curvature = along(self.directions @ self._inside(offset))[2]
+        return value + slope + 0.5 * curvature
+
+    def _offset(self, z: Position) -> Tensor:
+        return flatten(subtract(z, self.reference))
+
+    def _inside(self, offset: Tensor) -> Tensor:
+        return offset if self.directions is None else self.directions.T @ offset
+
+
+def controlled(taylor: Taylor | None, row_terms: Callable[[Position], Tensor], z: Position) -> Tensor:
+    """Residual of some rows' log-likelihood after a control variate, or none, shape (n,)."""
+    return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
+
+
+class Reference(NamedTuple):
+    """A point near the mode, and what is known there.
+
+    Attributes:
+        z: the point; None where none was looked for.
+        taylor: the expansion of the log-likelihood about it; None for no control variate.
+        covariance: of the target's normal approximation there, shape (D, D); None where it has none, or D is too large.
+        certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
+    """
+
+    z: Position | None
+    taylor: Taylor | None
+    covariance: np.ndarray | None
+    certainty_rows: np.ndarray | None = None
+
+
+def find_reference(potential: SplitPotential, start: Position, temper: float) -> Position:
+    """The mode of p(z) times the likelihood to the power ``temper``, from all rows, subset by subset."""
+    flat = flatten(start)
+
+    def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
+        z = unflatten(torch.as_tensor(x).to(flat), start)
+        energies, grad = potential.energies_and_grad(z)
+        prior, whole = (_to_float64(flatten(part)) for part in (potential.prior_energy_and_grad(z)[1], grad))
+        return float(energies[0] + temper * energies[1:].sum()), prior + temper * (whole - prior)
+
+    return unflatten(torch.as_tensor(find_mode(energy_and_grad, _to_float64(flat))).to(flat), start)
+
+
+def expand(potential: SplitPotential, z: Position, temper: float, settings: PenaltySettings) -> Reference:
+    """Expansion and normal approximation about a reference, as a kernel's settings ask for."""
+    size, directions = sum(u.numel() for u in z.values()), None
+    if settings.hessian_rank is not None:
+        directions = _find_directions(potential, z, settings.hessian_rank)
+    taylor = None if settings.order == 0 else Taylor.at(potential, z, settings.order, directions)
+    if size > MAX_HESSIAN_SIZE:
+        return Reference(z, taylor, None)
+    full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
+    return Reference(z, taylor, _laplace_covariance(potential, full, temper))
+
+
+def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> Tensor:
+    """The directions of the largest second derivatives of the log-likelihood at a point, shape (D, rank)."""
+    flat = flatten(reference)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        direction = unflatten(torch.as_tensor(v).to(flat)[None], reference)
+        return _to_float64(flatten(potential.likelihood_hessian_products(reference, direction), batch_dims=1)[0])
+
+    return torch.as_tensor(leading_directions(product, len(flat), rank)).to(flat)
+
+
+def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
+    """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
+    flat = flatten(taylor.reference)
+    prior = torch.autograd.functional.hessian(lambda x: potential.log_prior(unflatten(x, taylor.reference)), flat)
+    assert isinstance(prior, Tensor)
+    assert taylor.hessian is not None
+    return covariance_of(-_to_float64(prior) - temper * _to_float64(taylor.hessian))
+
+
+def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:
+    """A function at a position, and its derivative along a direction."""
+    in_order = {name: z[name] for name in direction}  # torch compares the order of sites too
+    value, slope, *_ = jvp(function, (in_order,), (direction,))
+    return value, slope
+
+
+def _to_float64(x: Tensor) -> np.ndarray:
+    return x.detach().cpu().double().numpy()

@@ -1,0 +1,225 @@
+"""Running a model on some rows of its data plate, and reading off what each site contributes.
+
+The user's model is never rewritten. A handler answers the plate's question "which rows?", so the model itself
+evaluates exactly those rows; log-probabilities are then read site by site from the trace, each belonging to the
+prior (outside the plate) or to the rows (inside it: observations, local latents with their Jacobians, factors).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.distributions import Independent, MaskedDistribution, Unit
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from torch.distributions.constraints import Constraint
+
+from pyro_split.host import FakeTensorMode, Subsample, SubsampleMessenger, unvalidated
+from pyro_split.potential.capture import unlogged
+from pyro_split.potential.readings import Readings
+from pyro_split.potential.running import tensors_for_arrays
+from split_common.plates import Observation
+
+ROUNDING = 1e-12
+ROWS_KWARG = "_rows_of_data_plate"
+
+
+class SelectRows(Messenger):
+    """Answers the data plate with given row indices, without the N/B scaling of stochastic methods.
+
+    Args:
+        plate: name of the data plate.
+        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample.
+    """
+
+    def __init__(self, plate: str, indices: Tensor | None):
+        super().__init__()
+        self.plate, self.indices = plate, indices
+
+    def __enter__(self) -> SelectRows:
+        """Let the plate take any number of rows: Pyro itself holds a plate to its ``subsample_size``."""
+        self._subsample = subsample = SubsampleMessenger._subsample
+
+        def any_number(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any) -> Any:
+            return subsample(name, size, None if name == self.plate else subsample_size, *rest)
+
+        SubsampleMessenger._subsample = staticmethod(any_number)  # type: ignore[method-assign]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        """Restore Pyro's own rule."""
+        SubsampleMessenger._subsample = staticmethod(self._subsample)  # type: ignore[method-assign]
+        return super().__exit__(*error)
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if isinstance(msg["fn"], Subsample):
+            if msg["name"] == self.plate:
+                msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+            return
+        frame = plate_frame(msg, self.plate)
+        if frame is not None and frame.size != frame.full_size:
+            scale = msg["scale"] * (frame.size / frame.full_size)
+            # N/n times n/N is 1 but for rounding, and then nothing is multiplied
+            is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
+            msg["scale"] = 1.0 if is_one else scale
+
+
+class RowSelectableModel:
+    """The user's model, with a reserved keyword for the rows to run it on.
+
+    The keyword lets Pyro's own preparation (transforms, initialisation) drive it. A class at module level, so
+    that kernels pickle.
+    """
+
+    def __init__(self, model: Callable[..., Any], plate: str, readings: Readings | None = None):
+        self.model, self.plate = model, plate
+        self.readings = Readings() if readings is None else readings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model."""
+        indices = kwargs.pop(ROWS_KWARG, None)
+        with SelectRows(self.plate, indices), tensors_for_arrays(), self.readings.answering():
+            return self.model(*args, **kwargs)
+
+
+class Site(NamedTuple):
+    """Properties of one sample site that splitting rests on."""
+
+    name: str
+    observed: bool
+    is_factor: bool
+    discrete: bool
+    plates: dict[str, int | None]  # name of each enclosing plate -> its dim, None for a sequential one
+    batch_ndim: int
+    observation: Observation | None = None  # of an observed site that is no factor
+
+
+class ModelSites(NamedTuple):
+    """The sample sites of a model and the full size of each plate."""
+
+    sites: list[Site]
+    plate_sizes: dict[str, int]
+
+    @property
+    def candidates(self) -> list[str]:
+        """Plates that hold observations, or, where nothing is observed, factors."""
+        observed = [site for site in self.sites if site.observed]
+        holders = [site for site in observed if not site.is_factor] or observed
+        return list(dict.fromkeys(name for site in holders for name in site.plates))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """Properties of the observed sites, factors and deterministic sites left out."""
+        return [site.observation for site in self.sites if site.observation is not None]
+
+
+def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
+    """Trace ``model`` for its sites, without computing where that can be done: shapes only, no memory taken."""
+    try:
+        with pyro.get_param_store().scope(), unlogged(), FakeTensorMode(allow_non_fake_inputs=True):
+            return _describe(model, args, kwargs)
+    except Exception:  # not every model runs on shapes alone; its own faults come up again here
+        with torch.no_grad():
+            return _describe(model, args, kwargs)
+
+
+def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
+    with poutine.block(), unvalidated():
+        with tensors_for_arrays():
+            model_trace = poutine.trace(model).get_trace(*args, **kwargs)
+        nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
+        subsamples = [site for site in nodes if isinstance(site["fn"], Subsample)]
+        plate_sizes = {str(site["name"]): site["fn"].size for site in subsamples if site["fn"].size > 0}
+        sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
+        for site in nodes:
+            for frame in _sized(site):  # of a plate that is only said to be there
+                plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
+            if site["is_observed"]:
+                site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
+        return ModelSites(sites, plate_sizes)
+
+
+def _sized(site: Any) -> list[Any]:
+    """The frames of the plates round a site; one that was given no size, -1, divides nothing."""
+    return [frame for frame in site["cond_indep_stack"] if (frame.full_size or frame.size) != -1]
+
+
+def _is_plate(site: Any) -> bool:
+    return isinstance(site["fn"], Subsample)
+
+
+def _is_deterministic(site: Any) -> bool:
+    """Whether a site is a value that follows from others: ``deterministic``, or what a reparametrisation leaves."""
+    return site["is_observed"] and isinstance(site["fn"], MaskedDistribution) and site["fn"]._mask is False
+
+
+def _describe_site(site: Any) -> Site:
+    fn, observed = site["fn"], site["is_observed"]
+    plates = {frame.name: frame.dim for frame in _sized(site)}
+    observation = None
+    if observed and not isinstance(fn, Unit) and not site["infer"].get("_deterministic"):
+        shape = log_prob_shape(fn, site["value"])
+        base, joined = _without_joints(fn)
+        observation = Observation(site["name"], shape, tuple(fn.event_shape), base, joined, False, tuple(plates))
+    return Site(
+        name=site["name"],
+        observed=observed,
+        is_factor=isinstance(fn, Unit),
+        discrete=not observed and bool(site["fn"].support.is_discrete),
+        plates=plates,
+        batch_ndim=len(fn.batch_shape),
+        observation=observation,
+    )
+
+
+def log_prob_shape(fn: Any, value: Tensor) -> tuple[int, ...]:
+    """Shape of a distribution's log-probability at a value."""
+    batch = value.shape[: value.dim() - fn.event_dim]
+    return tuple(torch.broadcast_shapes(fn.batch_shape, batch))
+
+
+def _without_joints(fn: Any) -> tuple[str, bool]:
+    """Name of a distribution's class, and whether ``to_event`` joined independent values of it."""
+    joined = False
+    while isinstance(fn, Independent | MaskedDistribution):
+        joined, fn = joined or isinstance(fn, Independent), fn.base_dist
+    return type(fn).__name__, joined
+
+
+def plate_frame(site: Any, plate: str) -> Any:
+    """The frame of ``plate`` round a site, or None where the site lies outside it."""
+    return next((frame for frame in site["cond_indep_stack"] if frame.name == plate), None)
+
+
+def sample_sites(model_trace: Any) -> dict[str, Any]:
+    """The sample sites of a trace, without those that are plates."""
+    return {
+        name: site
+        for name, site in model_trace.nodes.items()
+        if site["type"] == "sample" and not isinstance(site["fn"], Subsample)
+    }
+
+
+def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Tensor, int | None]]:
+    """Log-probabilities of the sites inside (or outside) the data plate, with the dim (negative) of the rows."""
+    frames = {name: plate_frame(site, plate) for name, site in sample_sites(model_trace).items()}
+    chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
+    model_trace.compute_log_prob(lambda name, site: name in chosen)
+    return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}
+
+
+def bounds_of(support: Any) -> list[Tensor]:
+    """The numbers in a support, those of the supports that it is made of among them."""
+    found: list[Tensor] = []
+    for value in vars(support).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Constraint):
+                found += bounds_of(part)
+            elif isinstance(part, Tensor | float | int):
+                found.append(torch.as_tensor(part))
+    return found

@@ -1,0 +1,192 @@
+"""Values that a model reads from its data with Python or NumPy: ``y.max().item()``, ``len(torch.unique(group))``.
+
+On the rows of a subset such a value would be another one, and the model another model. So where a model reads, it is
+run once on all rows, and what it read there is what it reads on any rows, each reading known by its place in the code
+and by how often that place was passed before. Readings that rest on parameters are left alone: they are made anew in
+each run, as on the host. Which these are is seen from the operations of that one run, value by value.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from pyro_split.host import pytree, unvalidated
+from split_common.checks import ReadingError, reading_advice
+
+# how Python and NumPy ask a value of a tensor, and operations whose result's shape is a matter of values
+READERS: set[Any] = {
+    *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount")),
+    *(getattr(Tensor, f"__{name}__") for name in ("int", "float", "bool", "complex", "index", "array")),
+    *(getattr(torch, name) for name in ("unique", "nonzero", "bincount", "unique_consecutive")),
+}
+LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # which read for who calls them
+Line = tuple[CodeType, int]  # a function, and the line in it
+Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
+
+
+class Reading(NamedTuple):
+    """One value that Python reads.
+
+    Attributes:
+        line: where, as ``model.py:12``.
+        value: of all the data.
+        rests_on_parameters: whether it is to be read anew in each run.
+    """
+
+    line: str
+    value: Any
+    rests_on_parameters: bool
+
+
+class Readings:
+    """Values that a model reads, by place; they answer the same readings where the model runs on some rows."""
+
+    def __init__(self) -> None:
+        self.found: dict[Place, Reading] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: code does not pickle, and every run looks anew."""
+        return {"found": {}}
+
+    @property
+    def advice(self) -> str:
+        """Advice to the user, for a message."""
+        read = [r for r in self.found.values() if not r.rests_on_parameters]
+        values = [r.value.numpy(force=True) if isinstance(r.value, Tensor) else r.value for r in read]
+        return reading_advice([(r.line, np.asarray(x), ["the data"]) for r, x in zip(read, values, strict=True)])
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """A context in which tensors answer the readings that were found."""
+        if not self.found:
+            yield
+            return
+        with _Answers(self.found):
+            yield
+
+
+class Watch(TorchFunctionMode):
+    """Sees whether a model reads at all.
+
+    Attributes:
+        has_seen: whether it did.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Note a reading, and let it pass."""
+        self.has_seen = self.has_seen or (func in READERS and _where() is not None)
+        return func(*args, **(kwargs or {}))
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes every reading, and which values rest on parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Place, Reading] = {}
+        self._passed: dict[tuple[Line, Line], int] = {}
+        self._tainted: dict[int, Tensor] = {}
+
+    def taint(self, value: Any) -> None:
+        """A value that is a parameter's, or rests on one."""
+        self._tainted |= {id(x): x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out an operation, and note what it makes."""
+        result = func(*args, **(kwargs or {}))
+        operands = pytree.tree_leaves((args, kwargs))
+        is_tainted = any(id(x) in self._tainted or getattr(x, "requires_grad", False) for x in operands)
+        if is_tainted:
+            self.taint((result, args[:1] if getattr(func, "__name__", "").endswith("_") else ()))
+        if func in READERS and (here := _where()) is not None:
+            count = self._passed[here] = self._passed.get(here, -1) + 1
+            kept = result.copy() if isinstance(result, np.ndarray) else result
+            self.found[(*here, count)] = Reading(_shown(here[0]), kept, is_tainted)
+        return result
+
+
+class _Answers(TorchFunctionMode):
+    """Answers readings in one run of a model."""
+
+    def __init__(self, found: dict[Place, Reading]):
+        super().__init__()
+        self._found, self._passed = found, {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answer a reading; anything else is carried out."""
+        here = _where() if func in READERS else None
+        if here is None:
+            return func(*args, **(kwargs or {}))
+        count = self._passed[here] = self._passed.get(here, -1) + 1
+        reading = self._found.get((*here, count))
+        if reading is None and here[0] == here[1]:
+            raise ReadingError(
+                f"{_shown(here[0])}: what Python reads on some rows must be read on all rows too, got another reading"
+            )
+        if reading is None or reading.rests_on_parameters:
+            return func(*args, **(kwargs or {}))
+        return reading.value.copy() if isinstance(reading.value, np.ndarray) else reading.value
+
+
+class _Parameters(Messenger):
+    """Tells the recorder what the parameters are."""
+
+    def __init__(self, recorder: _Recorder):
+        super().__init__()
+        self._recorder = recorder
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if not msg["is_observed"]:
+            self._recorder.taint(msg["value"])
+
+
+def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Readings:
+    """Find the values that a model reads from its data with Python, in a run on all rows.
+
+    Args:
+        model: the user's, made to run on all rows.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+    """
+    readings, recorder, store = Readings(), _Recorder(), pyro.get_param_store()
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        with recorder, _Parameters(recorder):
+            model(*args, **kwargs)
+    readings.found = recorder.found
+    return readings
+
+
+def _where() -> tuple[Line, Line] | None:
+    """The model's line that reads, and the line that it or a library reads at; None where it is not the model."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    reader = frame
+    while frame.f_back is not None and _package(frame) in LIBRARIES:
+        frame = frame.f_back
+    is_model = _package(frame) not in (*LIBRARIES, "pyro_split")
+    return ((frame.f_code, frame.f_lineno), (reader.f_code, reader.f_lineno)) if is_model else None
+
+
+def _package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def _shown(line: Line) -> str:
+    return f"{line[0].co_filename.rpartition('/')[2]}:{line[1]}"

@@ -1,0 +1,350 @@
+r"""A potential as a sum over subsets of the data rows, and the gradient of each subset.
+
+.. math:: U(z) = \sum_{m=1}^M U_m(z), \qquad U_m(z) = -\tfrac1M \log p(z) - \ell_m(z),
+
+with :math:`\ell_m` the log-likelihood of the rows in subset m (local latents, factors and Jacobians inside the
+data plate go with their rows) and :math:`p(z)` everything outside the plate. The sum is exact for every M,
+also where M does not divide N.
+
+Evaluating :math:`U_m` takes the memory of one subset, whose rows are cut out as views where they are contiguous.
+The model is traced once for each size of subset (there are at most two), not replayed at every gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_split.host import pytree
+from pyro_split.potential.arguments import Data
+from pyro_split.potential.capture import ValueAndGrad, uses
+from pyro_split.potential.densities import Density, FunctionDensity
+from pyro_split.potential.forms import FORMS
+from pyro_split.potential.position import Position, zeros
+from pyro_split.potential.row_block import RowBlock, subset_block
+from split_common.checks import check_callable, check_lengths
+from split_common.containers import Given
+from split_common.subsets import SubsetLayout
+
+RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
+
+
+class SplitPotential:
+    """A potential energy that is a sum over subsets of the data.
+
+    Made by :func:`split_model` from a Pyro model, or by :meth:`from_functions` from two functions. A position
+    ``z`` is a dict of unconstrained values by site name. Values are differentiable by autograd; the gradients
+    returned by the ``_and_grad`` methods take the memory of one subset.
+
+    Attributes:
+        num_subsets: M.
+        plate: name of the data plate; None for a potential made from functions.
+        plate_size: N, the number of rows.
+        subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+
+    Example:
+        >>> import torch
+        >>> potential = SplitPotential.from_functions(
+        ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, torch.arange(4.0), num_subsets=2
+        ... )
+        >>> z = {"mu": torch.tensor(1.0)}
+        >>> energy, grad = potential.potential_and_grad(z)
+        >>> float(energy), float(grad["mu"])
+        (3.5, -1.0)
+        >>> sum(float(potential.subset_potential(z, m)) for m in range(2))
+        3.5
+    """
+
+    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which are read from
+
+    def __init__(self, density: Density, data: Data, jit_compile: bool = True):
+        self._density, self._data, self._jit_compile = density, data, jit_compile
+        self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
+        self._sites: tuple[str, ...] = ()
+
+    @classmethod
+    def from_functions(
+        cls,
+        log_prior: Callable[[Position], Tensor],
+        log_likelihood: Callable[[Position, Any], Tensor],
+        data: Any,
+        num_subsets: int,
+        *,
+        subset_order: str = "sequential",
+        jit_compile: bool = True,
+    ) -> SplitPotential:
+        """Make a split potential without a probabilistic program.
+
+        Args:
+            log_prior: ``log_prior(z)``, a scalar.
+            log_likelihood: ``log_likelihood(z, batch)`` for some rows of ``data``: one value per row, shape
+                (n,), or their sum, a scalar.
+            data: tensor or nested container of tensors; axis 0 of each is the rows, N of them.
+            num_subsets: M, from 1 to N.
+            subset_order: "sequential" or "shuffled".
+            jit_compile: trace the functions once and keep their tensor operations.
+
+        Returns:
+            The potential; pass it to a kernel in place of a model.
+
+        Raises:
+            ValueError: for tensors of unequal length, no rows, or M outside 1 to N.
+
+        Example:
+            >>> import torch
+            >>> potential = SplitPotential.from_functions(
+            ...     lambda z: -0.5 * z["mu"] ** 2, lambda z, y: -0.5 * (y - z["mu"]) ** 2, torch.ones(10), 3
+            ... )
+            >>> potential.subset_sizes, float(potential.potential({"mu": torch.tensor(1.0)}))
+            ((4, 3, 3), 0.5)
+        """
+        check_callable("log_prior", log_prior)
+        check_callable("log_likelihood", log_likelihood)
+        leaves, treedef = pytree.tree_flatten(FORMS.open(None, (data,), {})[0][0])
+        leaves = [torch.as_tensor(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
+        if not leaves:
+            raise ValueError("data must hold at least one tensor, got none")
+        layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
+        potential.held = data
+        return potential
+
+    @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self._density.layout.num_subsets
+
+    @property
+    def plate(self) -> str | None:
+        """Name of the data plate."""
+        return self._density.plate
+
+    @property
+    def plate_size(self) -> int:
+        """N, the number of rows."""
+        return self._density.layout.num_rows
+
+    @property
+    def subset_sizes(self) -> tuple[int, ...]:
+        """Rows in each subset."""
+        return self._density.layout.sizes
+
+    def potential(self, z: Position) -> Tensor:
+        """U(z), a float64 scalar."""
+        subsets = (self.subset_log_likelihood(z, m) for m in range(self.num_subsets))
+        return -sum(subsets, self.log_prior(z))
+
+    def log_prior(self, z: Position) -> Tensor:
+        """Log-density of everything outside the data plate, Jacobians included; a float64 scalar."""
+        return self._density.prior(z, self._data)
+
+    def subset_potential(self, z: Position, m: int) -> Tensor:
+        """U_m(z), a float64 scalar; ``m`` from 0 to M - 1."""
+        return -self.log_prior(z) / self.num_subsets - self.subset_log_likelihood(z, m)
+
+    def subset_log_likelihood(self, z: Position, m: int) -> Tensor:
+        """Log-likelihood of the rows in subset ``m``, a float64 scalar."""
+        block = self._block(m)
+        return self._density.likelihood(*self._density.cut(z, self._data, block), block.indices)
+
+    def potential_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
+        total, grad = torch.zeros((), dtype=torch.float64), zeros(z)
+        for m in range(self.num_subsets):
+            value, subset_grad = self.subset_potential_and_grad(z, m)
+            total, grad = total + value, {name: grad[name] + subset_grad[name] for name in z}
+        return total, grad
+
+    def subset_potential_and_grad(self, z: Position, m: int) -> tuple[Tensor, Position]:
+        """U_m(z) and its gradient, a dict like ``z``."""
+        energies, grad = self.subset_energies_and_grad(z, m)
+        return energies[0] / self.num_subsets + energies[1], grad
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
+        block, share = self._block(m), 1.0 / self.num_subsets
+        prior, likelihood = self._compiled(z)
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
+        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        return (-prior_value, -value), {name: total[name] for name in z}
+
+    def prior_energy(self, z: Position) -> Tensor:
+        """The prior's term of U(z), a float64 scalar, from the model's trace."""
+        return -self._compiled(z)[0].value(*self._inputs(z, self._data))
+
+    def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
+        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
+
+    def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
+        """Whether any of these sites may have a part in the likelihood of any row, wherever its value lies.
+
+        Args:
+            z: a position, for its shapes.
+            names: of the sites.
+        """
+        sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
+
+        def likelihood(*tensors: Tensor) -> Tensor:
+            return density.likelihood(dict(zip(sites, tensors, strict=False)), tensors[len(sites) : -1], tensors[-1])
+
+        def inputs(block: RowBlock) -> tuple[Tensor, ...]:
+            z_cut, data_cut = density.cut(z, self._data, block)
+            return (*(z_cut[name] for name in sites), *data_cut, block.indices)
+
+        of_each_size = {len(block.indices): block for block in self._blocks}.values()
+        try:
+            return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
+        except Exception:  # of a model that cannot be traced nobody knows
+            return True
+
+    def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
+        """Log-likelihood of single rows.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+
+        Returns:
+            Shape (n,): all that the model says inside the plate about each row, local latents included, so
+            that the values of all rows add up to the subsets' log-likelihoods.
+        """
+        block = RowBlock(torch.as_tensor(indices))
+        return self._density.pointwise(*self._density.cut(z, self._data, block), block.indices)
+
+    def batch_potential_and_grad(
+        self, z: Position, indices: Tensor, row_weight: float | None = None
+    ) -> tuple[Tensor, Position]:
+        """An estimate of U(z) from some rows, and its gradient, a dict like ``z``.
+
+        Args:
+            z: position.
+            indices: row numbers, shape (n,).
+            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+                uniformly.
+
+        Returns:
+            -log p(z) - w Σ_i ℓ_i(z) with w the weight, a float64 scalar; and its gradient.
+        """
+        weight = self.plate_size / len(indices) if row_weight is None else row_weight
+        block = RowBlock(indices)
+        prior, likelihood = self._compiled(z)
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), indices)
+        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        total = {name: -(p + weight * grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        return -(prior_value + weight * value), {name: total[name] for name in z}
+
+    def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
+        """Products of the Hessian of the log-likelihood of all rows, summed subset by subset.
+
+        Args:
+            z: position.
+            directions: what to multiply the Hessian with, a dict like ``z`` with a leading axis of r directions.
+
+        Returns:
+            The products, a dict like ``directions``.
+        """
+        total = zeros(directions)
+        for block in self._blocks:
+            leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
+            with torch.enable_grad():
+                value = self._density.likelihood(*self._density.cut(leaves, self._data, block), block.indices)
+                grads = _gradient(value, leaves, create_graph=True)
+                for i in range(len(next(iter(directions.values())))):
+                    slope = sum((grads[name] * directions[name][i]).sum() for name in z)
+                    product = _gradient(slope, leaves, retain_graph=True)
+                    for name in z:
+                        total[name][i] += product[name]
+        return total
+
+    def row_function(self, function: RowFunction, num_positions: int, sites: Sequence[str]) -> ValueAndGrad:
+        """A function of positions and some rows, run without the model after its first call.
+
+        Args:
+            function: ``function(positions, row_terms)``, a tensor, from positions and the map from a position to the
+                log-likelihoods of the rows, shape (n,).
+            num_positions: how many positions it takes.
+            sites: names of the latent sites.
+
+        Returns:
+            To be called with the tensors that :meth:`row_inputs` makes of positions and row numbers.
+        """
+        sites, density = sorted(sites), self._density
+
+        def evaluate(*tensors: Tensor) -> Tensor:
+            by_position = [tensors[i * len(sites) : (i + 1) * len(sites)] for i in range(num_positions)]
+            data, indices = tensors[num_positions * len(sites) : -1], tensors[-1]
+            positions = [dict(zip(sites, values, strict=True)) for values in by_position]
+            return function(positions, lambda z: density.pointwise(z, data, indices))
+
+        return ValueAndGrad(evaluate, len(sites), self._jit_compile, writes=True)
+
+    def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
+        """Inputs of a :meth:`row_function`: the positions' values, the rows of the data, their numbers."""
+        values = [z[name] for z in positions for name in sorted(z)]
+        return (*values, *self._density.cut({}, self._data, RowBlock(indices))[1], indices)
+
+    def energies(self, z: Position) -> Tensor:
+        """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
+        prior, likelihood = self._compiled(z)
+        terms = [prior.value(*self._inputs(z, self._data))]
+        for block in self._blocks:
+            terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
+        return -torch.stack([term.to("cpu") for term in terms])
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
+        energies, grad = [], zeros(z)
+        for m in range(self.num_subsets):
+            terms, subset_grad = self.subset_energies_and_grad(z, m)
+            energies.append(terms)
+            grad = {name: grad[name] + subset_grad[name] for name in z}
+        return collect_energies(energies), grad
+
+    def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
+        """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""
+        sites = tuple(sorted(z))
+        if self._sites != sites:
+            self._sites, density, num_sites = sites, self._density, len(sites)
+
+            def prior(*tensors: Tensor) -> Tensor:
+                return density.prior(dict(zip(sites, tensors, strict=False)), tensors[num_sites:])
+
+            def likelihood(*tensors: Tensor) -> Tensor:
+                z_cut = dict(zip(sites, tensors, strict=False))
+                return density.likelihood(z_cut, tensors[num_sites:-1], tensors[-1])
+
+            self._prior = ValueAndGrad(prior, num_sites, self._jit_compile)
+            self._likelihood = ValueAndGrad(likelihood, num_sites, self._jit_compile)
+        return self._prior, self._likelihood
+
+    def _inputs(self, z: Position, data: Data) -> tuple[Tensor, ...]:
+        return (*(z[name] for name in self._sites), *data)
+
+    def _block(self, m: int) -> RowBlock:
+        if not 0 <= m < self.num_subsets:
+            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        return self._blocks[m]
+
+
+def _gradient(value: Any, leaves: Position, **options: Any) -> Position:
+    """Gradient of a scalar in each leaf, zero where it does not depend on it."""
+    if not (isinstance(value, Tensor) and value.requires_grad):
+        return zeros(leaves)
+    grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, **options)
+    return {name: torch.zeros_like(u) if g is None else g for (name, u), g in zip(leaves.items(), grads, strict=True)}
+
+
+def collect_energies(by_subset: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The terms of a potential, shape (M + 1,), from the prior's and the subset's as each subset gave them."""
+    return torch.stack([by_subset[0][0], *(likelihood for _, likelihood in by_subset)]).cpu()

@@ -1,0 +1,1 @@
+"""How a model divides over its rows, and how that is known: sites, row independence, comparison, conjugacy."""

@@ -1,0 +1,194 @@
+"""The comparison of numbers: do the subsets add up to the model's own potential?
+
+A proof (:mod:`pyro_split.splitting.row_independence`) holds for all parameter values, and one point is compared
+besides. Where nothing is proved, several points are: near the start, and along a descent of the split potential, where
+a sampler would go. Then differences of energy between points count, in nats: they are what a sampler rests on.
+
+Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
+that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
+not proved is compared in value on all rows too, where the machine's memory allows. A model that fixes N itself cannot
+be run on a sample: then values alone are compared, on all rows. A point at which the model's own potential is not
+finite says nothing, and is drawn again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from pyro.infer.mcmc.util import initialize_model
+from pyro.ops.integrator import potential_grad
+
+from pyro_split.host import unvalidated
+from pyro_split.potential.densities import ModelDensity
+from pyro_split.potential.model_rows import describe_model
+from pyro_split.potential.position import Position
+from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.split_potential import SplitPotential
+from split_common.checks import compare_differences, compare_split, no_finite_start
+from split_common.subsets import SubsetLayout, extreme_rows
+
+ROW_BUDGET = 2048
+SAMPLE_SUBSETS = 5
+JITTER = 0.1
+TRIES = 20
+DESCENT = 100  # steps of the descent
+STEP_SIZE = 0.05
+MEMORY_SHARE = 0.5  # of the free memory, that a value on all rows may take
+COPIES = 20  # of the data, that a pass over all rows is taken to need
+
+logger = logging.getLogger(__name__)
+
+
+def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool) -> str:
+    """Raise unless the subsets of ``density`` add up to the model.
+
+    Args:
+        density: the split model, bound to data.
+        potential: the potential that will be sampled.
+        z: a point with a finite density on some rows; points near it are compared.
+        is_proved: whether one point will do.
+
+    Returns:
+        What was compared, in words.
+
+    Raises:
+        ModelNotSplittableError: with both numbers.
+    """
+    num_rows = density.layout.num_rows
+    done = f"all {num_rows} rows: energy and gradient"
+    if num_rows <= ROW_BUDGET:
+        _compare(density, potential, z, is_proved, with_grad=True)
+    elif _takes_size_from_arguments(density):
+        done = f"a sample of {ROW_BUDGET} of {num_rows} rows: energy and gradient"
+        sample, cut = _sample_rows(density, z)
+        data = sample.hold(sample.arguments.data)
+        points = _compare(sample, SplitPotential(sample, data, jit_compile=False), cut, is_proved, with_grad=True)
+        if not is_proved and not density.local_axes and _has_memory(density):
+            _compare_at(density, potential, points, with_grad=False)
+            done += f"; all {num_rows} rows: energy"
+    else:
+        done = f"all {num_rows} rows: energy only (the model fixes their number)"
+        _compare(density, potential, z, is_proved, with_grad=False)
+    logger.info("split checked on %s", done)
+    return done
+
+
+def _sample_rows(density: ModelDensity, z: Position) -> tuple[ModelDensity, Position]:
+    """The same model on some rows, in a few subsets of unequal size, and a position on them."""
+    arrays = [
+        x.detach().cpu().movedim(axis, 0).numpy()
+        for x, axis in zip(density.arguments.data, density.arguments.axes, strict=True)
+        if axis is not None
+    ]
+    block = RowBlock(torch.as_tensor(extreme_rows(arrays, ROW_BUDGET)))
+    cut = density.cut(z, density.hold(density.arguments.data), block)[0]
+    return density.for_rows(SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS), block, cut), cut
+
+
+def _takes_size_from_arguments(density: ModelDensity) -> bool:
+    """Whether the untouched model, on fewer rows, has a smaller plate."""
+    if density.mode == "index":
+        return False
+    few = RowBlock(torch.arange(2), 0)
+    args, kwargs = density.arguments.build(density.arguments.take(few, density.arguments.data))
+    try:
+        return describe_model(density.model.model, args, kwargs).plate_sizes[density.plate or ""] == 2
+    except (TypeError, ValueError, IndexError, RuntimeError):
+        return False
+
+
+def _has_memory(density: ModelDensity) -> bool:
+    """Whether there is memory for the model's own potential on all rows."""
+    needed = COPIES * sum(x.numel() * x.element_size() for x in density.arguments.data)
+    try:
+        return needed < MEMORY_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):  # a system that does not tell
+        return False
+
+
+def _compare(
+    density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool, with_grad: bool
+) -> list[Position]:
+    """Compare at finite points, found here; the points."""
+    host = _host_potential(density, z)
+
+    def is_finite(point: Position) -> bool:
+        with torch.no_grad(), unvalidated():
+            return bool(torch.isfinite(host(point)))
+
+    points = [_finite_point(is_finite, z, density)]
+    if not is_proved:
+        points += [point for point in _descent(potential, points[0]) if is_finite(point)]
+    _compare_at(density, potential, points, with_grad)
+    return points
+
+
+def _finite_point(is_finite: Callable[[Position], bool], z: Position, density: ModelDensity) -> Position:
+    """A point near ``z``, or between it and zero, at which the model's own potential is finite."""
+    generator = torch.Generator().manual_seed(1)
+    for i in range(TRIES):
+        shrink = 1.0 if i < TRIES / 2 else 1.0 - (2 * i / TRIES - 1.0)
+        point = {name: shrink * u + shrink * _noise(u, generator) for name, u in z.items()}
+        if is_finite(point):
+            return point
+    if is_finite(z):
+        return z
+    raise no_finite_start([(name, x.detach().cpu().numpy()) for name, x in density.arguments.named_arrays()])
+
+
+def _descent(potential: SplitPotential, z: Position) -> list[Position]:
+    """Points on the way down the split potential, each twice as far as the one before, and two beside the last."""
+    leaves = {name: u.detach().clone() for name, u in z.items()}
+    adam, points = torch.optim.Adam(list(leaves.values()), lr=STEP_SIZE), []
+    for i in range(DESCENT):
+        for name, grad in potential.potential_and_grad(leaves)[1].items():
+            leaves[name].grad = grad
+        adam.step()
+        if i + 1 in (DESCENT // 4, DESCENT // 2, DESCENT):
+            points.append({name: u.detach().clone() for name, u in leaves.items()})
+    generator = torch.Generator().manual_seed(2)
+    return points + [{name: u + _noise(u, generator) for name, u in points[-1].items()} for _ in range(2)]
+
+
+def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[Position], with_grad: bool) -> None:
+    """Compare at some points."""
+    host, wholes, by_point = _host_potential(density, points[0]), [], []
+    for point in points:
+        energies = _in_precision_of(point, potential.energies(point))
+        with unvalidated():
+            if with_grad:
+                whole_grad, whole = potential_grad(host, point)
+                compare_split(float(whole), energies, _flat(whole_grad), _flat(potential.potential_and_grad(point)[1]))
+            else:
+                with torch.no_grad():
+                    whole = host(point)
+                compare_split(float(whole), energies)
+        wholes.append(float(whole))
+        by_point.append(energies)
+    compare_differences(wholes, by_point)
+
+
+def _host_potential(density: ModelDensity, z: Position) -> Any:
+    """Pyro's own potential of the model."""
+    args, kwargs = density.arguments.build(density.arguments.data)
+    with torch.no_grad(), unvalidated():
+        host = initialize_model(density.model, args, kwargs, transforms=density.transforms, initial_params=z)
+    return host[1]
+
+
+def _noise(u: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return JITTER * torch.randn(u.shape, generator=generator, dtype=u.dtype).to(u.device)
+
+
+def _in_precision_of(z: Position, energies: torch.Tensor) -> np.ndarray:
+    """Energies are float64 whatever the model; the tolerance is that of the model's own precision."""
+    return energies.numpy().astype(next(iter(z.values())).detach().cpu().numpy().dtype)
+
+
+def _flat(z: Position) -> np.ndarray:
+    return np.concatenate([z[name].detach().cpu().numpy().ravel() for name in sorted(z)])

@@ -1,0 +1,499 @@
+"""How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
+
+The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer.autoguide.initialization import init_to_uniform
+from pyro.infer.mcmc.util import initialize_model
+from torch.distributions import biject_to
+
+from pyro_split.host import unvalidated
+from pyro_split.potential.arguments import Arguments, Data
+from pyro_split.potential.densities import ModelDensity
+from pyro_split.potential.forms import FORMS
+from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
+from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
+from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, describe_model
+from pyro_split.potential.position import Position
+from pyro_split.potential.readings import Readings, Watch, find_readings
+from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.running import tensors_for_arrays
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.splitting.exactness import check_exact
+from pyro_split.splitting.implied_plate import InImpliedPlate
+from pyro_split.splitting.row_independence import prove, prove_free
+from split_common.checks import (
+    WHOLE_RUNS,
+    ModelNotSplittableError,
+    NoDataPlateError,
+    NoFiniteStartError,
+    RowsMeetError,
+    axes_advice,
+    check_data_axes,
+    check_lengths,
+    check_no_discrete,
+    choose_plate,
+    first_line,
+    neither_mode_splits,
+    no_finite_start,
+    raise_if_unequal,
+    rows_meet,
+)
+from split_common.containers import Form
+from split_common.held import HeldValue, reasons
+from split_common.open_model import OpenModel
+from split_common.plates import divisible_without_plate, no_data_plate
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
+from split_common.subsets import SubsetLayout, warn_if_sorted
+
+FEW_ROWS = 16
+
+logger = logging.getLogger(__name__)
+
+
+def split_model(
+    model: Callable[..., Any],
+    model_args: tuple[Any, ...] = (),
+    model_kwargs: dict[str, Any] | None = None,
+    *,
+    num_subsets: int,
+    plate: str | None = None,
+    data_axes: dict[str, int | None] | None = None,
+    subset_order: str = "sequential",
+    init_strategy: Callable[..., Any] = init_to_uniform,
+    jit_compile: bool = True,
+) -> SplitPotential:
+    """Divide a Pyro model's potential over subsets of its data plate, and check that the sum is exact.
+
+    Args:
+        model: a Pyro model whose likelihood sits in a plate over the data rows.
+        model_args: its positional arguments.
+        model_kwargs: its keyword arguments.
+        num_subsets: M, from 1 to N. One subset takes any model that the host's HMC takes.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
+        init_strategy: where to look for a point to check at.
+        jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
+
+    Returns:
+        The potential, bound to these arguments.
+
+    Raises:
+        ValueError: for M outside 1 to N, an unknown plate, data of unequal length or without rows, or a log-density
+            that is nowhere finite.
+        ModelNotSplittableError: for more than one subset, when there is no plate that can be divided or there are
+            several, for discrete latent sites, and when the sum over subsets is not the model's own potential.
+
+    Example:
+        >>> import torch, pyro, pyro.distributions as dist
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> potential = split_model(model, (torch.arange(10.0),), num_subsets=3)
+        >>> potential.plate, potential.subset_sizes
+        ('data', (4, 3, 3))
+    """
+
+    def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
+        split = ModelSplit.find(
+            OpenModel(model),
+            args,
+            kwargs,
+            num_subsets=num_subsets,
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            jit_compile=jit_compile,
+        )
+        return split.bind(args, kwargs)
+
+    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential.held = (model_args, model_kwargs)
+    return potential
+
+
+class ModelSplit:
+    """How one model, on data of one shape, divides over subsets. Holds no data.
+
+    Attributes:
+        layout: rows of each subset.
+        sites: the sample sites.
+        transforms: for each latent site, the host's transform to unconstrained values.
+        site_sizes: number of unconstrained values at each latent site.
+        verdict: whether the model's operations prove that rows are independent of one another.
+    """
+
+    def __init__(
+        self,
+        model: RowSelectableModel,
+        layout: SubsetLayout,
+        mode: str,
+        row_axes: dict[str, int],
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+        prior_rows: int | None,
+    ):
+        self.layout, self.mode = layout, mode
+        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._jit_compile, self._prior_rows = jit_compile, prior_rows
+        self._local_axes: dict[str, int] = {}
+        self._parts = Parts()
+        self.transforms: dict[str, Any] = {}
+        self.sites: list[Site] = []
+        self.site_sizes: dict[str, int] = {}
+        self.verdict = Verdict(NOT_PROVED)
+        self._held = NOTHING_HELD
+        self._reference: Position = {}
+
+    @classmethod
+    def find(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+        batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
+    ) -> ModelSplit:
+        """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
+
+        One subset is all of the model, which then need not divide.
+
+        ``batch_sizes`` gives, for N rows, the numbers of rows that are evaluated at a time besides a subset's.
+        """
+        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
+        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile, "batch_sizes": batch_sizes}
+        try:
+            try:
+                return cls._divide(model, args, kwargs, plate=plate, **options)
+            except NoDataPlateError:
+                return cls._divide_without_plate(model, args, kwargs, **options)
+        except ModelNotSplittableError as refusal:
+            if num_subsets != 1:
+                raise
+            why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
+        logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
+        return cls._undivided(model, args, kwargs, init_strategy, jit_compile)
+
+    @classmethod
+    def _divide(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        num_subsets: int,
+        plate: str | None,
+        data_axes: dict[str, int | None] | None,
+        subset_order: str,
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+        batch_sizes: Callable[[int], Iterable[int]],
+    ) -> ModelSplit:
+        """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
+        arguments = Arguments(args, kwargs, model=model)
+        check_data_axes(data_axes, arguments.argument_names)
+        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
+        sites, readings = _describe(model, arguments)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        check_no_discrete([site.name for site in sites.sites if site.discrete])
+        layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
+        warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
+        row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        sizes = set(batch_sizes(layout.num_rows))
+        failures: dict[str, Exception] = {}
+        unproved: list[ModelSplit] = []
+        for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
+            row_model = RowSelectableModel(model, plate, readings)
+            split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
+            try:
+                split._prepare(sites, sizes, args, kwargs)
+                if split.verdict.kind == PROVED:
+                    split._check(args, kwargs)
+                    return split
+            except NoFiniteStartError:
+                raise
+            except Exception as error:  # whatever a model raises on fewer rows
+                failures[mode] = error
+            else:
+                unproved.append(split)
+        for split in unproved:
+            try:
+                split._check(args, kwargs)
+            except Exception as error:  # whatever a model raises on fewer rows
+                failures[split.mode] = error
+            else:
+                return split
+        names = arguments.names_of(row_axes) if data_axes is None else []
+        shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
+        raise neither_mode_splits(failures, readings.advice + axes_advice(names, shapes, layout.num_rows))
+
+    @classmethod
+    def _divide_without_plate(
+        cls, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> ModelSplit:
+        """The split of a model with one observed site, in no plate, if its rows are proved independent.
+
+        Raises:
+            ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
+        """
+        arguments = Arguments(args, kwargs, model=model)
+        observed = _describe(model, arguments)[0].observations
+        site = divisible_without_plate(observed)
+        if site is None:
+            raise no_data_plate(observed, "pyro")
+        [num_rows] = site.batch_shape
+        if not arguments.find_row_axes(num_rows, options["data_axes"]):
+            raise no_data_plate(observed, "pyro", f", and give the rows as arguments, none of which has {num_rows}")
+        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
+        try:
+            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
+        except RowsMeetError:
+            raise
+        except ModelNotSplittableError as error:
+            raise no_data_plate(observed, "pyro", f" (without one, {first_line(error)})") from error
+        if split.verdict.kind != PROVED:
+            raise no_data_plate(observed, "pyro", f" (without one, that its rows are independent is {split.verdict})")
+        return split
+
+    @classmethod
+    def _undivided(
+        cls,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        init_strategy: Callable[..., Any],
+        jit_compile: bool,
+    ) -> ModelSplit:
+        """The one subset of a model that does not divide: the host's own potential."""
+        arguments = Arguments(args, kwargs, model=model)
+        sites, _ = _describe(model, arguments)
+        whole = RowSelectableModel(model, "")  # as no plate is called; on all rows what it reads is what it is
+        split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
+        split.sites = sites.sites
+        split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
+        z, split.transforms = split._initialize(split._density(args, kwargs))
+        split.site_sizes = {name: u.numel() for name, u in z.items()}
+        split.verdict = Verdict(PROVED, "nothing is divided")
+        return split
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """The potential for given arguments."""
+        density = self._density(args, kwargs)
+        return SplitPotential(density, density.hold(density.arguments.data), self._jit_compile)
+
+    def initial_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A point with a finite density on some rows, drawn from torch's generator."""
+        return self._initialize(self._density(args, kwargs))[0]
+
+    def reference_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
+        """A position that is always the same, and leaves torch's generator as it is."""
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return self.initial_position(args, kwargs)
+
+    @property
+    def local_sites(self) -> list[str]:
+        """Latent sites inside the data plate."""
+        return list(self._local_axes)
+
+    @property
+    def parts(self) -> list[torch.Tensor]:
+        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self._local_axes or self._held:
+            return [torch.arange(self.layout.num_rows)]
+        return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+
+    def reader(
+        self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Position, int], Any]:
+        """Turn ``read``, a function of the model's sites, into one of a position and a part of the rows."""
+        density = self._density(args, kwargs)
+
+        def read_at(z: Position, part: int) -> Any:
+            with torch.no_grad():
+                return read(density.sites_at(z, self.parts[part]))
+
+        return read_at
+
+    def prior_sites(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[Position, Data], dict[str, Any]], Data]:
+        """The sample sites outside the plate, as a function of a position and the data tensors; and these."""
+        density = self._density(args, kwargs)
+        return density.prior_sites, density.arguments.data
+
+    def unconstrain(self, values: dict[str, Any]) -> Position:
+        """The position of constrained values by site; the rest of ``values`` is left out."""
+        return {name: self.transforms[name](torch.as_tensor(values[name])) for name in self.site_sizes}
+
+    def _density(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # a ModelDensity, or a HostDensity
+        arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        if self.mode == WHOLE:
+            return HostDensity(self._model, arguments, self.transforms, self._parts)
+        return ModelDensity(
+            self._model,
+            self.layout,
+            self.mode,
+            arguments,
+            self.transforms,
+            self._local_axes,
+            self._prior_rows,
+            self._held,
+        )
+
+    def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
+        self.sites = sites.sites
+        local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
+        self._local_axes = dict.fromkeys(local, 0)
+        z, self.transforms = self._initialize(self._density(args, kwargs))
+        # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
+        self._local_axes = {
+            name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
+            for name, site in local.items()
+        }
+        self.site_sizes = {name: u.numel() for name, u in z.items()}
+        self._take_supports_of_all_rows(self._density(args, kwargs), z)
+        self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
+        logger.info("split by %s %s", self.mode, self.verdict)
+        if self.verdict.kind == REFUTED:
+            raise rows_meet(self.verdict.why)
+        self._reference = z
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare numbers: the sum over subsets with the model's own potential."""
+        density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
+        compared = check_exact(density, self.bind(args, kwargs), self._reference, is_proved)
+        self.verdict = self.verdict._replace(compared=compared)
+
+    def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
+        """Learn supports that rest on data, as in ``Uniform(0, y.max())``, from all rows."""
+        data, num_rows = density.arguments.data, len(self.parts[0])
+        if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+            return
+        with torch.no_grad():
+            sites = density.sites_at(z, torch.arange(self.layout.num_rows))
+        self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
+
+    def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
+        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof.
+
+        And what is held, where it is proved.
+        """
+        sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
+        held: dict[Any, HeldValue | HeldNumber] = {}
+        num_steps = 0
+        for size in sorted(sizes):
+            try:
+                proof = prove(density, density.arguments.data, z, size)
+            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
+                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
+            if proof.verdict.kind != PROVED:
+                return proof.verdict, NOTHING_HELD
+            held |= proof.held
+            num_steps = proof.num_steps
+        verdict = Verdict(PROVED, "" if sizes else "nothing is divided", held=reasons(held.values()))
+        if self._prior_rows is not None:
+            outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
+            if outside.kind != PROVED:
+                return outside, NOTHING_HELD
+        return verdict, _what_is_held(held, num_steps, z)
+
+    def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
+        """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
+        args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
+        try:
+            with unvalidated():
+                z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
+        except ValueError as error:
+            if "valid initial params" not in str(error):
+                raise
+            columns = [(name, x.detach().cpu().numpy()) for name, x in density.arguments.named_arrays()]
+            raise no_finite_start(columns) from error
+        return {name: u.detach() for name, u in z.items()}, transforms
+
+
+def _ways(model: Callable[..., Any], has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
+    """Ways to select rows, in the order they are tried, each with the rows the prior is evaluated on.
+
+    A traced prior drops the likelihood's operations, so it is given all the rows. Replayed, it would compute
+    them, so one row is tried first: enough unless something outside the plate depends on the data. A plate that is not
+    the model's own yields no row numbers.
+    """
+    prior_rows: list[int | None] = [None] if jit_compile else [1, None]
+    modes = ("slice", "index") if has_rows else ("index",)
+    modes = ("slice",) if isinstance(model, InImpliedPlate) else modes
+    return [(mode, rows) for mode in modes for rows in prior_rows]
+
+
+def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Position) -> Held:
+    """Results, whose place ends in a number, and arguments, whose place ends in a name."""
+    values = tuple((place, value) for place, value in held.items() if isinstance(value, HeldValue))
+    numbers: dict[int, tuple[tuple[str, Any], ...]] = {}
+    for place, value in held.items():
+        if isinstance(value, HeldNumber):
+            numbers[place[0]] = (*numbers.get(place[0], ()), (place[1], value.number))
+    return Held(values, tuple(numbers.items()), num_steps, tuple(z.items())) if held else NOTHING_HELD
+
+
+def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
+    """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
+    observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
+    return [(name, x.detach().cpu().numpy()) for name, x in arguments.named_arrays() if name in observed]
+
+
+def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
+    """Run the model once with values, before it is run on shapes alone.
+
+    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then. On few
+    rows, for all of them may not fit, or on all where the model does not take few.
+    """
+    longest = max((x.shape[0] for x in arguments.data if x.dim()), default=0)
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest)), 0)
+    few = tuple(block.take(x, 0) if x.dim() and x.shape[0] == longest else x for x in arguments.data)
+    store = pyro.get_param_store()
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        for data in (few, arguments.data):
+            args, kwargs = arguments.build(data)
+            with contextlib.suppress(Exception), tensors_for_arrays():
+                poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+                return
+
+
+def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = arguments.build(arguments.data)
+    _run_on_few_rows(model, arguments)
+    try:
+        with Watch() as watch:
+            sites = describe_model(model, args, kwargs)
+        if not watch.has_seen:
+            return sites, Readings()
+        with tensors_for_arrays():
+            return sites, find_readings(model, args, kwargs)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim()}, error)
+        raise

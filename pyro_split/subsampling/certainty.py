@@ -1,0 +1,60 @@
+"""Finding the rows that every iteration reads: those of the largest influence, by :mod:`split_common.certainty`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_split.potential.expansion import Reference, controlled
+from pyro_split.potential.position import Position, flatten, unflatten
+from pyro_split.potential.split_potential import SplitPotential
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.penalty import Batches
+
+
+def find_certainty_rows(
+    potential: SplitPotential, reference: Reference, batches: Batches, temper: float
+) -> np.ndarray | None:
+    """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
+
+    Args:
+        potential: whose rows are looked at.
+        reference: the expansion, and about which point.
+        batches: how rows are drawn.
+        temper: the power of the likelihood in the target.
+    """
+    assert reference.z is not None
+    flat, z = flatten(reference.z), reference.z
+    points = [unflatten(flat + offset, z) for offset in torch.as_tensor(_offsets(potential, reference)).to(flat)]
+
+    def change(points: list[Position], row_terms: Callable[[Position], Tensor]) -> Tensor:
+        return controlled(reference.taylor, row_terms, points[1]) - controlled(reference.taylor, row_terms, points[0])
+
+    function, size = potential.row_function(change, 2, list(z)), min(PROBED_ROWS, *potential.subset_sizes)
+    changes = np.zeros((len(points) // 2, batches.num_rows))
+    for first in range(0, batches.num_rows, size):
+        rows = (first + torch.arange(size)).clamp(max=batches.num_rows - 1)
+        for pair, at in zip(changes, range(0, len(points), 2), strict=True):
+            found = function.value(*potential.row_inputs(points[at : at + 2], rows))
+            pair[first : first + size] = found.detach().cpu().double().numpy()[: batches.num_rows - first]
+    return most_influential(temper * changes, batches)
+
+
+def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:
+    """From the reference to the points that are looked at, shape (8, D).
+
+    Where there is no normal approximation these are random directions, so far that the log-likelihood's second order
+    is what it would be on average.
+    """
+    assert reference.z is not None
+    flat = flatten(reference.z)
+    directions = probe_directions(len(flat))
+    if reference.covariance is not None:
+        return directions @ np.linalg.cholesky(reference.covariance).T
+    tangents = unflatten(torch.as_tensor(directions).to(flat), reference.z)
+    products = flatten(potential.likelihood_hessian_products(reference.z, tangents), batch_dims=1)
+    curvature = np.abs(np.sum(directions * products.detach().cpu().double().numpy(), 1))
+    return directions * np.sqrt(PROBE_SCALE**2 * len(flat) / np.maximum(curvature, np.finfo(np.float32).tiny))[:, None]

@@ -1,0 +1,1 @@
+"""Trajectories: where each ends, and which of its states is taken."""

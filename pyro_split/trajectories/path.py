@@ -1,0 +1,48 @@
+"""How a trajectory is integrated, and the energy that its states are weighed against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from pyro_split.integrators.integrator import Integrator, IntegratorState
+from pyro_split.potential.position import Position
+
+
+class Path(NamedTuple):
+    """How a trajectory is integrated, and the energy that its states are weighed against.
+
+    Attributes:
+        integrator: the schedule on the potential, with the metric.
+        unscale: from a position and a momentum there to M to the power of -½ times it, shape (D,).
+        step_size: size of a step.
+        order: which subset stands at each place of the schedule, M numbers.
+        start: where it starts.
+        energies: terms of the potential at the start, shape (M + 1,).
+    """
+
+    integrator: Integrator
+    unscale: Callable[[Position, Position], Tensor]
+    step_size: float
+    order: Sequence[int]
+    start: IntegratorState
+    energies: Tensor
+
+    def step(self, state: IntegratorState, direction: int) -> IntegratorState:
+        """One step forwards (1) or backwards (-1) in time."""
+        return self.integrator.step(state, direction * self.step_size, self.order)
+
+    def energy_change(self, state: IntegratorState, energies: Tensor) -> float:
+        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
+        change = float((energies - self.energies).sum()) + self.integrator.kinetic.change(state, self.start)
+        return change if math.isfinite(change) else math.inf
+
+
+def draw_path(state: Any, integrator: Integrator, step_size: float) -> Path:
+    """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
+    order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
+    start = integrator.known(state.z, kinetic.draw(state.z), state.force, state.energies)
+    return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

@@ -1,0 +1,146 @@
+r"""When a trajectory that doubles has gone far enough.
+
+A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
+function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
+same trajectory with the same probability, on which the invariance of the target rests (see
+:mod:`pyro_split.trajectories.doubling`).
+
+* :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+  either end; checked again for the first half with one more state, and for the second half with one more, which
+  catches a turn that falls between the halves.
+* Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
+  zero as it comes to fill its energy level. Stop when the mean is below a threshold, in one of three forms:
+  :func:`mean_rate`, the mean over the states by their weights exp(-H); :func:`rate_per_length`, the same over the
+  number of states; :func:`boundary_rate`, the mean over time, which is |G(end) - G(start)| / time and needs no
+  gradient.
+
+References:
+    Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
+    Hamiltonian Monte Carlo. Lau (2018), chapter 2, Algorithm 13. For the checks across the halves: Stan reference
+    manual, Hamiltonian Monte Carlo.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyro_split.integrators.integrator import IntegratorState
+from pyro_split.potential.position import Position, flatten
+from pyro_split.trajectories.path import Path
+from pyro_split.trajectories.selection import log_add
+from split_common.trajectory import Rule
+
+
+class Momenta(NamedTuple):
+    """The momenta of a run.
+
+    They are unscaled, the host's word for M to the power of -½ times p, so that products need no mass matrix; where it
+    depends on the position, each by that of its own.
+
+    Attributes:
+        rows: of the first state, of the last, and the sum of all, shape (3, D).
+    """
+
+    rows: Tensor
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Momenta:
+        """Span of one state."""
+        return cls(path.unscale(state.z, state.p).expand(3, -1))
+
+    def joined(self, second: Momenta) -> Momenta:
+        """Span of this run and the one that follows it."""
+        return Momenta(torch.stack([self.rows[0], second.rows[1], self.rows[2] + second.rows[2]]))
+
+    def reversed(self) -> Momenta:
+        """Span of the same states, visited the other way."""
+        return Momenta(self.rows[[1, 0, 2]])
+
+
+class Virial(NamedTuple):
+    """The virial of a run.
+
+    Attributes:
+        first: zᵀp of the first state.
+        last: zᵀp of the last state.
+        log_weight: log of the sum of the states' weights exp(-H).
+        mean_rate: mean of dG/dt by these weights; None where the rule does not ask for gradients.
+        num_states: how many states.
+    """
+
+    first: float
+    last: float
+    log_weight: float
+    mean_rate: float | None
+    num_states: int
+
+    @classmethod
+    def of(cls, path: Path, state: IntegratorState, log_weight: float, grad: Position | None) -> Virial:
+        """Span of one state."""
+        z, p, unscaled = flatten(state.z, state.z), flatten(state.p, state.z), path.unscale(state.z, state.p)
+        rate = None if grad is None else float(torch.dot(unscaled, unscaled) - torch.dot(z, flatten(grad, state.z)))
+        virial = float(torch.dot(z, p))
+        return cls(virial, virial, log_weight, rate, 1)
+
+    def joined(self, second: Virial) -> Virial:
+        """Span of this run and the one that follows it."""
+        log_weight = log_add(self.log_weight, second.log_weight)
+        mean_rate = None
+        if self.mean_rate is not None and second.mean_rate is not None:
+            share = math.exp(second.log_weight - log_weight) if second.log_weight > -math.inf else 0.0
+            mean_rate = self.mean_rate + share * (second.mean_rate - self.mean_rate)
+        return Virial(self.first, second.last, log_weight, mean_rate, self.num_states + second.num_states)
+
+    def reversed(self) -> Virial:
+        """Span of the same states, visited the other way."""
+        return self._replace(first=self.last, last=self.first)
+
+    @property
+    def rate(self) -> float:
+        """The mean of dG/dt by weight."""
+        assert self.mean_rate is not None, "a rule that looks at the rate must say that it takes gradients"
+        return self.mean_rate
+
+
+def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> bool:
+    """Whether the whole run turns back, or either half with the neighbouring state of the other."""
+    rows = torch.cat([first.rows, second.rows])
+    dot = (rows @ rows.T).tolist()  # of any two of the six, at once
+    p_first, p_last, p_sum, q_first, q_last, q_sum = range(6)
+    runs = [(p_first, q_last, p_sum, q_sum), (p_first, q_first, p_sum, q_first), (p_last, q_last, p_last, q_sum)]
+    return any(dot[end][a] + dot[end][b] <= 0 for start, stop, a, b in runs for end in (start, stop))
+
+
+U_TURN = Rule(Momenta, turns_back)
+
+
+def mean_rate(threshold: float) -> Rule:
+    """Stop where the weighted mean of dG/dt is below ``threshold``."""
+    return Rule(Virial, lambda first, second, whole: abs(whole.rate) < threshold, takes_gradients=True)
+
+
+def rate_per_length(threshold: float) -> Rule:
+    """Stop where the weighted mean of dG/dt, divided by the number of states, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> bool:
+        return abs(whole.rate) / whole.num_states < threshold
+
+    return Rule(Virial, holds, takes_gradients=True)
+
+
+def boundary_rate(threshold: float, step_size: float) -> Rule:
+    """Stop where the change of G from end to end, divided by the time between, is below ``threshold``."""
+
+    def holds(first: Virial, second: Virial, whole: Virial) -> bool:
+        return abs(mean_rate_in_time(whole.last - whole.first, whole.num_states, step_size)) < threshold
+
+    return Rule(Virial, holds)
+
+
+def mean_rate_in_time(change: float, num_states: int, step_size: float) -> float:
+    """The mean of dG/dt over the time of a run, from G(end) - G(start); 0 for a single state."""
+    return change / (step_size * max(num_states - 1, 1))
