@@ -20,10 +20,10 @@ from pyro_split.potential.model_rows import plate_frame, sample_sites
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.checks import check_none_summed_out
+from split_common.health import STATISTICS
 from split_common.report import Report
 from split_common.row_independence import Verdict
 from split_common.settling import Settled, put_settled
-from split_common.trajectory import STATISTICS
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 

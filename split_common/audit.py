@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from split_common.health import WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE, penalty
-from split_common.trajectory import WARN_ABOVE_SHARE
 
 LARGEST_ERROR = 0.1  # rms error of the log-density, in nats, below which the audit reports no bias
 SMALLEST_P = 1e-3  # of a test of normality

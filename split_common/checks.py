@@ -17,6 +17,7 @@ LIKELY_REASON = (
 )
 WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the model as it is"
 LARGEST_DIFFERENCE = 1e-3  # nats, of a change of energy
+MAX_COUNT = 2**31 - 1  # steps and batches are counted in 32 bits on a device
 ROUNDINGS = 32  # of the sum of a potential's terms, that may add up
 
 

@@ -30,6 +30,8 @@ Position = dict[str, np.ndarray]
 ScalesAt = Callable[[Position, int], "Scales"]
 TOLERANCE, ROUNDING = 1e-3, 1e-5  # of log scales, which float32 gives to 1e-6 or so
 FAR = (-6.0, 0.0, 6.0)  # from a position, where the form of a scale is checked
+BLOCK_STATISTICS = ("weight_energy", "precision_energy")
+TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.checks import (
+    MAX_COUNT,
     check_choice,
     check_flag,
     check_optional_choice,
@@ -47,7 +48,6 @@ from split_common.checks import (
     check_probability,
 )
 from split_common.minibatches import draws_with_replacement
-from split_common.trajectory import MAX_COUNT
 from split_common.values import copied, is_name, real_array, shown, whole_number
 
 PROPOSALS = ("random_walk", "langevin", "hamiltonian")
@@ -173,9 +173,9 @@ class Batches(NamedTuple):
 
     def row_weight(self, target: str) -> float:
         """Weight of a batch's row, s(N - C)/n, with s the power of the likelihood in the target."""
-        return self.temper(target) * self.num_drawn / self.batch_size
+        return self.likelihood_power(target) * self.num_drawn / self.batch_size
 
-    def temper(self, target: str) -> float:
+    def likelihood_power(self, target: str) -> float:
         """The power of the likelihood in the target."""
         return 1.0 if target == "posterior" else self.batch_size / self.num_rows
 

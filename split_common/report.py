@@ -19,9 +19,10 @@ import numpy as np
 
 from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.exploration import MAX_EXPLORATION_DEPTH
+from split_common.fixed_length import MAX_STEPS, MOST_MEAN_STEPS
+from split_common.health import LEAST_BFMI, WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
-from split_common.trajectory import LEAST_BFMI, MAX_STEPS, MOST_MEAN_STEPS, WARN_ABOVE_SHARE
 
 MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
 MOST_RHAT = 1.02  # of chains that have met; the highest of so many components is above 1.01 by chance now and then

@@ -33,7 +33,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from split_common.checks import check_positive_int, first_line
-from split_common.values import shown
+from split_common.values import name_of, shown
 
 HALF = Fraction(1, 2)
 ZERO = Fraction(0)
@@ -289,6 +289,59 @@ def build_schedule(schedule: ScheduleChoice, num_subsets: int, palindromic: bool
     if built.num_subsets != num_subsets:
         raise ValueError(f"{rule}{num_subsets} gives one of {built.num_subsets} subsets")
     return _checked_reversal(built, f"{built.name!r} from {shown(schedule)}", palindromic)
+
+
+@dataclass(frozen=True)
+class ChosenSchedule:
+    """What a user gave as ``schedule``, checked; its rows are built when a run asks for them.
+
+    Rows of the user's own, of few enough subsets, are built and so checked with it. Rows of a named schedule are not:
+    by the time a run asks for them, M was compared with the number of data rows.
+
+    Args:
+        choice: a name, a :class:`Schedule`, or a function from M to one.
+        num_subsets: M.
+        palindromic: whether the schedule must be palindromic.
+
+    Raises:
+        ValueError: as of :func:`check_schedule` and :func:`build_schedule`.
+
+    Example:
+        >>> ChosenSchedule("naive", num_subsets=4).rows.grads_per_step
+        4
+    """
+
+    choice: ScheduleChoice
+    num_subsets: int
+    palindromic: bool = True
+
+    def __post_init__(self) -> None:
+        check_schedule(self.choice, self.palindromic)
+        if self._is_built_first:
+            _ = self.rows
+
+    @property
+    def _is_built_first(self) -> bool:
+        return not isinstance(self.choice, str) and self.num_subsets <= MAX_CHECKED_SUBSETS
+
+    @cached_property
+    def rows(self) -> Schedule:
+        """The schedule of M subsets."""
+        return build_schedule(self.choice, self.num_subsets, self.palindromic)
+
+    @property
+    def details(self) -> list[str]:
+        """What the repr of a kernel says of it."""
+        if callable(self.choice):
+            return [f"schedule={name_of(self.choice)}"]
+        if isinstance(self.choice, str):
+            return [f"schedule={self.choice!r}"]
+        return [f"schedule={self.rows.name!r}"] if self._is_built_first else []
+
+    @property
+    def layout(self) -> str:
+        """Text that tells it from others, without building what is not built yet."""
+        return str(self.rows.rows) if self._is_built_first else repr(self.choice)
 
 
 def _checked_reversal(schedule: Schedule, got: str, palindromic: bool) -> Schedule:

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from split_common import trajectory
+from split_common import health
 from split_common.checks import check_positive_float, check_positive_int, first_line
 from split_common.values import finite_number, is_name, real_array, shown
 
-STATISTICS = (*trajectory.STATISTICS, "rows_touched")
+STATISTICS = (*health.STATISTICS, "rows_touched")
 RMSPROP = "rmsprop"
 RMS_DECAY, RMS_FLOOR = 0.99, 1e-5  # of Li et al. (2016): how fast V forgets, and what keeps 1/sqrt(V) finite
 
-Schedule = Callable[[Any], Any]
+StepSizes = Callable[[Any], Any]
 
 
 class Kick(NamedTuple):
@@ -76,7 +76,7 @@ class Dynamics(NamedTuple):
         return self.num_steps * grads, self.num_steps * rows
 
 
-def polynomial_decay(a: float, b: float, gamma: float) -> Schedule:
+def polynomial_decay(a: float, b: float, gamma: float) -> StepSizes:
     """The step sizes a (b + t)^(-gamma) of iterations t = 0, 1, ...
 
     Their sum is infinite and the sum of their squares finite, which is what averages over draws need to converge to
@@ -107,7 +107,7 @@ def _polynomial(a: float, b: float, gamma: float, t: Any) -> Any:
     return a * (b + t) ** -gamma
 
 
-def step_size_at(step_size: float | Schedule, t: Any) -> Any:
+def step_size_at(step_size: float | StepSizes, t: Any) -> Any:
     """Step size of iteration ``t``, from a number or a schedule."""
     return step_size(t) if callable(step_size) else step_size
 
@@ -143,7 +143,7 @@ def site_diagonals(preconditioner: Any, shapes: Mapping[str, tuple[int, ...]]) -
     return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
 
 
-def check_step_size(value: Any) -> float | Schedule:
+def check_step_size(value: Any) -> float | StepSizes:
     """Return a number above 0, or a schedule whose first step size is one.
 
     Raises:

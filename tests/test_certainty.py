@@ -125,7 +125,7 @@ def test_estimates_are_unbiased_whichever_rows_are_always_read(lib, batch_size, 
     change, chi2 = lib.estimates(potential, batches, target, None, new, old, num, SEED, certain)
     at_new, at_old = (potential.energies(z) for z in (new, old))
     terms = lib.to_numpy(at_new - at_old if lib.name == "pyro" else at_new.value - at_old.value)
-    noise = change - (terms[0] + batches.temper(target) * terms[1:].sum())
+    noise = change - (terms[0] + batches.likelihood_power(target) * terms[1:].sum())
     assert abs(noise.mean()) < 4.2 * noise.std() / np.sqrt(num)
     off = noise**2 - chi2
     assert abs(off.mean()) < 4.2 * off.std() / np.sqrt(num)
@@ -134,7 +134,7 @@ def test_estimates_are_unbiased_whichever_rows_are_always_read(lib, batch_size, 
             lib.to_numpy(potential.pointwise_log_likelihood(z, lib.np.arange(num_rows)))[certain] for z in (new, old)
         ]
         twice = lib.estimates(potential, batches, target, None, new, old, num, SEED)[0]
-        noise = twice - batches.temper(target) * (terms[0] - terms[1]).sum() - (change - noise)
+        noise = twice - batches.likelihood_power(target) * (terms[0] - terms[1]).sum() - (change - noise)
         assert abs(noise.mean()) > 4.2 * noise.std() / np.sqrt(num)
 
 
@@ -237,9 +237,9 @@ def test_a_tempered_likelihood_has_smaller_changes(lib):
     module = importlib.import_module(f"{lib.split.__name__}.subsampling.certainty")
     seen = []
     with mock.patch.object(module, "most_influential", lambda changes, batches: seen.append(changes)):
-        for temper in (1.0, 1 / 6):
+        for likelihood_power in (1.0, 1 / 6):
             reference = module.Reference(position(lib, 0), None, None)
-            module.find_certainty_rows(potential, reference, Batches(60, 10, 4), temper)
+            module.find_certainty_rows(potential, reference, Batches(60, 10, 4), likelihood_power)
     np.testing.assert_allclose(seen[1], seen[0] / 6, rtol=1e-6)
     assert np.abs(seen[0]).max() > 0.01
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from split_common.schedule import Reversal, Schedule, naive
-from split_common.trajectory import Rule
+from split_common.termination import Rule
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree
 from tests.test_posteriors import compare, linear_regression

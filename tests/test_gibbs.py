@@ -10,7 +10,8 @@ kernel agrees too):
 
 * ``shape``: τ is drawn from Gamma(α, β') instead of Gamma(α + Q/2, β').
 * ``stale_energies``: after the draw, the energies are still those of the old τ. That moves little (|z| of 10 from
-  80,000 draws, ``shape`` 150), and a force left stale less still: both are also compared with what they should be.
+  80,000 draws, ``shape`` 150), and an opening gradient left stale less still: both are also compared with what
+  they should be.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ class State(NamedTuple):
     z: dict[str, Any]
     energies: Any
     potential_energy: Any
-    force: Any
+    opening_grad: Any
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_what_is_kept_is_up_to_date_after_the_draw(lib, num_subsets, schedule):
     def at(z):
         energies = kernel.potential.energies(z)
         terms = energies.value if lib.name == "numpyro" else energies
-        return State(z, energies, terms.sum(), integrator.opening_force(z, order))
+        return State(z, energies, terms.sum(), integrator.opening_grad_at(z, order))
 
     @lib.compiled
     def drawn(state):
@@ -348,12 +349,12 @@ def test_what_is_kept_is_up_to_date_after_the_draw(lib, num_subsets, schedule):
     after = drawn(before)
     fresh = at(after.z)
     assert abs(float(fresh.potential_energy - before.potential_energy)) > 0.1
-    assert np.abs(lib.to_numpy(fresh.force["a"] - before.force["a"])).max() > 0.1
+    assert np.abs(lib.to_numpy(fresh.opening_grad["a"] - before.opening_grad["a"])).max() > 0.1
     assert float(after.potential_energy) == pytest.approx(float(fresh.potential_energy), abs=1e-10)
-    for kept, new in ((after.energies, fresh.energies), (after.force, fresh.force)):
+    for kept, new in ((after.energies, fresh.energies), (after.opening_grad, fresh.opening_grad)):
         for x, y in zip(leaves(kept), leaves(new), strict=True):
             np.testing.assert_allclose(lib.to_numpy(x), lib.to_numpy(y), atol=1e-10, rtol=0)
-    assert not any(np.any(lib.to_numpy(fresh.force[name])) for name in ("tau", "unit"))
+    assert not any(np.any(lib.to_numpy(fresh.opening_grad[name])) for name in ("tau", "unit"))
 
 
 def leaves(x):

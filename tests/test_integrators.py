@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from split_common.fixed_length import MAX_STEPS
 from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
-from split_common.trajectory import MAX_STEPS
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
@@ -219,7 +219,7 @@ slow = pytest.mark.slow
 def test_trajectories_that_are_too_long_are_cut_and_warned_of(backend, name, options, monkeypatch):
     """Once a run, and not where the number of steps is what the user gave."""
     lib = backend()
-    for module in ("split_common.trajectory", f"{lib.split.__name__}.trajectories.fixed_length"):
+    for module in ("split_common.fixed_length", f"{lib.split.__name__}.trajectories.fixed_length"):
         monkeypatch.setattr(importlib.import_module(module), "MAX_STEPS", 4)
     options = {**options, "step_size": 0.01, "adapt_step_size": False, "find_heuristic_step_size": False}
     if lib.name == "pyro":

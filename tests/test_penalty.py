@@ -154,7 +154,7 @@ def test_estimates_are_unbiased_and_so_is_their_variance(
     change, chi2 = lib.estimates(potential, batches, target, None, new, old, num, SEED)
     terms = lib.to_numpy(potential.energies(new) if lib.name == "pyro" else potential.energies(new).value)
     terms = terms - lib.to_numpy(potential.energies(old) if lib.name == "pyro" else potential.energies(old).value)
-    exact = terms[0] + batches.temper(target) * terms[1:].sum()
+    exact = terms[0] + batches.likelihood_power(target) * terms[1:].sum()
     noise = change - exact
     assert abs(noise.mean()) < 4.2 * noise.std() / np.sqrt(num)
     off = noise**2 - chi2

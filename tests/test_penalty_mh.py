@@ -32,9 +32,9 @@ def linear(lib, num_rows=2000, plate_size=None):
         with lib.ppl.plate("data", X.shape[0]):
             lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
 
-    def moments(temper=1.0):
-        covariance = np.linalg.inv(np.eye(2) + temper * X.T @ X)
-        return covariance @ (temper * X.T @ y), np.diag(covariance)
+    def moments(likelihood_power=1.0):
+        covariance = np.linalg.inv(np.eye(2) + likelihood_power * X.T @ X)
+        return covariance @ (likelihood_power * X.T @ y), np.diag(covariance)
 
     return model, (lib.array(X), lib.array(y)), moments
 
@@ -105,9 +105,9 @@ def test_linear_regression(lib, options):
     if lib.name == "pyro":
         num_samples //= 2
     draws = draws_of(lib, lib.split.PenaltyMH(model, **options), args, num_samples=num_samples)[1]
-    temper = 20 / 2000 if options.get("target") == "expected" else 1.0
-    assert_agree(compare_moments("w", draws, *moments(temper)))
-    if temper < 1:  # the negative control: 20 of 2,000 rows' worth of data leave a posterior ten times as wide
+    likelihood_power = 20 / 2000 if options.get("target") == "expected" else 1.0
+    assert_agree(compare_moments("w", draws, *moments(likelihood_power)))
+    if likelihood_power < 1:  # negative control: 20 of 2,000 rows' worth of data leave a posterior ten times as wide
         with pytest.raises(Disagreement):
             assert_agree(compare_moments("w", draws, *moments()))
 

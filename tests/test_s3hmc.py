@@ -200,7 +200,7 @@ class Flow:
         return np.concatenate([z, *(self.lib.to_numpy(p[name][0]).ravel() for name in self.shapes)])
 
     def end(self, x, step_size, num_steps):
-        """Where a trajectory ends, shape (2D,), and the force kept there and the one computed there, shape (D,)."""
+        """Where a trajectory ends, shape (2D,), and the opening gradient kept there and computed there, shape (D,)."""
         end, kept, fresh = self._run(self.lib.array(x), step_size, num_steps)
         return tuple(self.lib.to_numpy(y) for y in (end, kept, fresh))
 
@@ -243,8 +243,8 @@ class Flow:
     def _trajectory(self, x, step_size, num_steps):
         make_steps = importlib.import_module(f"{self.lib.split.__name__}.integrators.integrator").make_steps
         end = make_steps(self.integrator, self.state(x), step_size, num_steps, self.order)
-        fresh = self.integrator.opening_force(end.z, self.order)
-        return self.pack(end.z, end.p), self.pack(end.force), self.pack(fresh)
+        fresh = self.integrator.opening_grad_at(end.z, self.order)
+        return self.pack(end.z, end.p), self.pack(end.opening_grad), self.pack(fresh)
 
     def _hamiltonian(self, x):
         z, p = self.unpack(x[: self.dim]), self.unpack(x[self.dim :])
@@ -325,7 +325,7 @@ def test_order_of_the_energy_error(lib, case):
 
 
 @every_case
-def test_force_kept_is_that_of_the_end(lib, case):
+def test_opening_gradient_kept_is_that_of_the_end(lib, case):
     """Also where only its part of the prior is brought up to date."""
     _, kept, fresh = flow(lib, case).end(flow(lib, case).start(), 0.1, 3)
     np.testing.assert_allclose(kept, fresh, atol=1e-10, rtol=0)
@@ -337,7 +337,7 @@ def test_gradients_are_counted(lib, case):
     assert f.integrator.grads_per_step == case.grads
     start = f.start()
     taken = [f.grads_of(start, num_steps) for num_steps in (3, 5)]
-    assert taken[1] - taken[0] == 2 * case.grads  # what is taken to begin and to check the force is in both
+    assert taken[1] - taken[0] == 2 * case.grads  # what is taken to begin and to check the opening gradient is in both
 
 
 # of a precision that the likelihood depends on: operations whose derivative is zero at the reference, or everywhere

@@ -45,15 +45,15 @@ def explore(state: Any, integrator: Integrator) -> Any:
     inverse: good enough for warm-up, and for nothing else.
     """
     rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
-    force = state.force
-    if force is None:
-        force = integrator.opening_force(state.z, jnp.arange(integrator.schedule.num_subsets))
-    path = draw_path(state._replace(force=force), integrator, state.adapt_state.step_size, key_momentum)
+    opening_grad = state.opening_grad
+    if opening_grad is None:
+        opening_grad = integrator.opening_grad_at(state.z, jnp.arange(integrator.schedule.num_subsets))
+    path = draw_path(state._replace(opening_grad=opening_grad), integrator, state.adapt_state.step_size, key_momentum)
     trajectory = doubling(path, U_TURN, MAX_EXPLORATION_DEPTH, key_tree)
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, trajectory.visits.num_states)
-    opening_grads = integrator.schedule.opening_grads if state.force is None else 0
+    opening_grads = integrator.schedule.opening_grads if state.opening_grad is None else 0
     return moved._replace(
-        force=None if state.force is None else moved.force,
+        opening_grad=None if state.opening_grad is None else moved.opening_grad,
         num_grads=moved.num_grads + opening_grads,
         rng_key=rng_key,
     )

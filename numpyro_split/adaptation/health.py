@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from split_common.trajectory import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
+from split_common.health import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
 
 
 class Health(NamedTuple):

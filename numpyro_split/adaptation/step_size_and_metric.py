@@ -66,9 +66,9 @@ def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
     def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
         integrator = integrator_for(kinetic)
         order = jnp.arange(integrator.schedule.num_subsets)
-        force = lax.cond(
+        opening_grad = lax.cond(
             point.active,
-            lambda: integrator.opening_force(point.z, order),
+            lambda: integrator.opening_grad_at(point.z, order),
             lambda: zeros(point.z) if integrator.schedule.keeps_opening else None,
         )
 
@@ -77,7 +77,7 @@ def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
 
         def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
             p = integrator.kinetic.draw(point.z, rng_key)
-            start = integrator.known(point.z, p, force, energies)
+            start = integrator.known(point.z, p, opening_grad, energies)
             end = integrator.step(start, step_size, order)
             return difference(integrator.energies(end), energies) + integrator.kinetic.change(end, start)
 

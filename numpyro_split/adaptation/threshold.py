@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer.hmc_util import build_adaptation_schedule, dual_averaging
 
 from numpyro_split.potential.position import Position, where
-from split_common.trajectory import (
+from split_common.termination import (
     DRAWS_BEFORE_THRESHOLD,
     FIRST_THRESHOLD,
     SMALLEST_CHANGE,

@@ -106,12 +106,12 @@ class AlternatingIntegrator(Integrator):
         first = self.energies_and_grad(state)[1] if needs_data else gradient(state.z)
         z, p, last = lax.fori_loop(0, self._precision_steps, leapfrog, (state.z, state.p, first))
         if not needs_data:
-            force = self.with_prior_changed(state.force, last, first)
+            opening_grad = self.with_prior_changed(state.opening_grad, last, first)
         elif closing_kick is not None:
-            force = jax.tree.map(lambda grad: float(closing_kick) * grad, last)
+            opening_grad = jax.tree.map(lambda grad: float(closing_kick) * grad, last)
         else:
-            force = self.opening_force(z, order)
-        return IntegratorState(z, p, force, state.energies)
+            opening_grad = self.opening_grad_at(z, order)
+        return IntegratorState(z, p, opening_grad, state.energies)
 
 
 def _moved(x: jax.Array, by: jax.Array) -> jax.Array:

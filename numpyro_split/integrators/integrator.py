@@ -4,7 +4,7 @@ The step is the composition of the schedule's rows, so it preserves volume whate
 reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
 
 Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
-weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so they cost no gradient the second time.
 
 Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
 whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
@@ -75,14 +75,14 @@ class IntegratorState(NamedTuple):
     Attributes:
         z: position, a dict of unconstrained values.
         p: momentum, a dict like ``z``.
-        force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
+        opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
         energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
     """
 
     z: Position
     p: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Compensated | None
 
 
@@ -127,13 +127,13 @@ class Integrator:
             order: which subset stands at each place of the schedule, shape (M,).
         """
         energies = self.potential.energies(z) if self._keeps_energies else None
-        return IntegratorState(z, p, self.opening_force(z, order), energies)
+        return IntegratorState(z, p, self.opening_grad_at(z, order), energies)
 
-    def known(self, z: Position, p: Position, force: Position | None, energies: Compensated) -> IntegratorState:
-        """The state that begins a trajectory at a point whose opening force and energies are known."""
-        return IntegratorState(z, p, force, energies if self._keeps_energies else None)
+    def known(self, z: Position, p: Position, opening_grad: Position | None, energies: Compensated) -> IntegratorState:
+        """The state that begins a trajectory at a point whose opening gradient and energies are known."""
+        return IntegratorState(z, p, opening_grad, energies if self._keeps_energies else None)
 
-    def opening_force(self, z: Position, order: jax.Array) -> Position | None:
+    def opening_grad_at(self, z: Position, order: jax.Array) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
 
         Args:
@@ -144,15 +144,15 @@ class Integrator:
             return None
         rows = _columns(self.schedule.opening, [True] * len(self.schedule.opening))
 
-        def add_kick(force: Position, row: dict[str, jax.Array]) -> tuple[Position, None]:
+        def add_kick(opening_grad: Position, row: dict[str, jax.Array]) -> tuple[Position, None]:
             grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])[1]
-            return add(force, grad, row["kick"]), None
+            return add(opening_grad, grad, row["kick"]), None
 
         return lax.scan(add_kick, zeros(z), rows)[0]
 
-    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
-        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
-        return add(force, subtract(new, old), self._opening_share)
+    def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        return add(opening_grad, subtract(new, old), self._opening_share)
 
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
         """Advance by one step.
@@ -163,16 +163,16 @@ class Integrator:
             order: which subset stands at each place of the schedule, shape (M,).
 
         Returns:
-            Where the step ends, its ``force`` opening the next.
+            Where the step ends, its ``opening_grad`` opening the next.
         """
-        z, p, force, _ = state
-        if force is not None:
-            p = add(p, force, -step_size)
+        z, p, opening_grad, _ = state
+        if opening_grad is not None:
+            p = add(p, opening_grad, -step_size)
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
-            force = zeros(force)
+            opening_grad = zeros(opening_grad)
 
         def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
-            z, p, force = point
+            z, p, opening_grad = point
             energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
             p = add(p, grad, -step_size * row["kick"])
             z = lax.cond(
@@ -182,12 +182,12 @@ class Integrator:
                 z,
                 p,
             )
-            if force is not None:
-                force = add(force, grad, row["kick"] * row["closes"])
-            return (z, p, force), energies if self._keeps_energies else None
+            if opening_grad is not None:
+                opening_grad = add(opening_grad, grad, row["kick"] * row["closes"])
+            return (z, p, opening_grad), energies if self._keeps_energies else None
 
-        (z, p, force), by_row = lax.scan(one_row, (z, p, force), self._rows)
-        return IntegratorState(z, p, force, None if by_row is None else self._closing_energies(by_row, order))
+        (z, p, opening_grad), by_row = lax.scan(one_row, (z, p, opening_grad), self._rows)
+        return IntegratorState(z, p, opening_grad, None if by_row is None else self._closing_energies(by_row, order))
 
     def energies(self, state: IntegratorState) -> Compensated:
         """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
@@ -196,9 +196,9 @@ class Integrator:
     def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
         """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
         kick = self.schedule.closing_kick
-        if not kick or state.energies is None or state.force is None:
+        if not kick or state.energies is None or state.opening_grad is None:
             return self.potential.energies_and_grad(state.z)
-        return state.energies, jax.tree.map(lambda force: force / float(kick), state.force)
+        return state.energies, jax.tree.map(lambda opening_grad: opening_grad / float(kick), state.opening_grad)
 
     def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
         """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""

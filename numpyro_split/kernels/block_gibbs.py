@@ -53,17 +53,11 @@ from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.trajectories.termination import U_TURN
 from split_common.checks import check_choice
 from split_common.conjugacy import check_conjugacy
-from split_common.hierarchy import check_priors_only, conjugate_shapes
+from split_common.fixed_length import LengthSettings, resolve_length, resolve_step_size_jitter
+from split_common.health import STATISTICS
+from split_common.hierarchy import TRAJECTORIES, check_priors_only, conjugate_shapes
 from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.trajectory import (
-    STATISTICS,
-    TRAJECTORIES,
-    TREE_STATISTICS,
-    Proposal,
-    check_max_tree_depth,
-    resolve_length,
-    resolve_step_size_jitter,
-)
+from split_common.termination import TREE_STATISTICS, check_max_tree_depth
 
 
 class Conjugate(NamedTuple):
@@ -96,7 +90,7 @@ class Conjugate(NamedTuple):
 
 
 def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate, rng_key: jax.Array) -> Any:
-    """``state`` with the precisions drawn given everything else, its energies and its force brought up to date.
+    """``state`` with the precisions drawn given everything else, its energies and its opening_grad brought up to date.
 
     Args:
         state: where the chain is.
@@ -114,7 +108,7 @@ def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate, rn
         z=z,
         energies=energies,
         potential_energy=jnp.sum(energies.value),
-        force=integrator.with_prior_changed(state.force, held.hold(new), held.hold(old)),
+        opening_grad=integrator.with_prior_changed(state.opening_grad, held.hold(new), held.hold(old)),
     )
 
 
@@ -200,7 +194,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         self._max_tree_depth = check_max_tree_depth(max_tree_depth)
         lengths = resolve_length(num_steps, trajectory_length)
         jitter = resolve_step_size_jitter(step_size_jitter, lengths[0])
-        self._proposal = Proposal(*lengths, draws_order=False, step_size_jitter=jitter)
+        self._proposal = LengthSettings(*lengths, draws_order=False, step_size_jitter=jitter)
         self._schedule_name = check_schedule(schedule, palindromic=True)
         super().__init__(
             model,

@@ -50,14 +50,12 @@ from numpyro_split.trajectories.termination import (
     rate_per_length,
 )
 from split_common.checks import check_choice
+from split_common.health import DRAWS_BEFORE_WARNING, STATISTICS, WARN_ABOVE_SHARE
 from split_common.schedule import ScheduleChoice, check_schedule
 from split_common.settling import Settled
-from split_common.trajectory import (
+from split_common.termination import (
     CRITERIA,
-    DRAWS_BEFORE_WARNING,
-    STATISTICS,
     TREE_STATISTICS,
-    WARN_ABOVE_SHARE,
     Rule,
     check_max_tree_depth,
     resolve_threshold,
@@ -70,7 +68,8 @@ class DynamicHMCState(NamedTuple):
     """State of one chain whose trajectories double.
 
     Attributes:
-        i, z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, mean_accept_prob, diverging,
+        i, z, opening_grad, energies, potential_energy, energy, num_steps, num_grads, accept_prob, mean_accept_prob,
+            diverging,
             step_size, adapt_state, data_digest, warmup, rng_key, health, settled: as in
             :class:`~numpyro_split.kernels.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of min(1, exp(-energy
             change)) over the trajectory's states but the start.
@@ -84,7 +83,7 @@ class DynamicHMCState(NamedTuple):
 
     i: jax.Array
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Compensated
     potential_energy: jax.Array
     energy: jax.Array

@@ -137,7 +137,7 @@ class HamiltonianKernel(SplitKernel):
         state = self._first_state(
             i=zero,
             z=z,
-            force=self._kept_force(potential, z),
+            opening_grad=self._kept_grad(potential, z),
             energies=energies,
             potential_energy=energy,
             energy=energy,
@@ -180,7 +180,7 @@ class HamiltonianKernel(SplitKernel):
         return state._replace(
             energies=energies,
             potential_energy=jnp.sum(energies.value),
-            force=self._kept_force(potential, state.z),
+            opening_grad=self._kept_grad(potential, state.z),
         )
 
     def _shorten_step(self, potential: SplitPotential, state: Any) -> Any:
@@ -190,9 +190,9 @@ class HamiltonianKernel(SplitKernel):
         )
         return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
-    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+    def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:
             return None
         # the opening kicks do not involve the metric, so any will do
         integrator = Integrator(self._rows, self._moving_potential(potential), EuclideanKinetic(None))
-        return integrator.opening_force(z, jnp.arange(self._num_subsets))
+        return integrator.opening_grad_at(z, jnp.arange(self._num_subsets))

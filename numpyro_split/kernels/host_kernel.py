@@ -51,11 +51,11 @@ from split_common.checks import (
     check_state_form,
 )
 from split_common.containers import Form
+from split_common.health import STATISTICS, warn_of_other_data
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.subsets import SUBSET_ORDERS
-from split_common.trajectory import STATISTICS, warn_of_other_data
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100

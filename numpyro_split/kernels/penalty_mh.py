@@ -59,6 +59,7 @@ from split_common.audit import Audit
 from split_common.certainty import as_many
 from split_common.checks import check_sites
 from split_common.digest import digest_of_arrays
+from split_common.health import STATISTICS
 from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
@@ -70,7 +71,6 @@ from split_common.penalty import (
     penalty,
 )
 from split_common.settling import Settled
-from split_common.trajectory import STATISTICS
 
 
 @resumable
@@ -312,16 +312,16 @@ class PenaltyMH(MinibatchKernel):
 
     def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
         """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
-        temper = self._batches(potential.plate_size).temper(self._penalty.target)
+        likelihood_power = self._batches(potential.plate_size).likelihood_power(self._penalty.target)
         given = init_params or self._given_reference or {}
         sizes = {name: jnp.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
         if sizes:
             check_hessian_size(sum(sizes.values()), self._penalty)
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
             with eagerly():
-                z = self._find_reference(potential, init_params, temper)
-                found = expand(potential, z, temper, self._penalty)
-                rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), temper)
+                z = self._find_reference(potential, init_params, likelihood_power)
+                found = expand(potential, z, likelihood_power, self._penalty)
+                rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), likelihood_power)
                 self._reference = found._replace(certainty_rows=rows)
 
     def _without_knowledge(self) -> PenaltyMH:
@@ -329,7 +329,9 @@ class PenaltyMH(MinibatchKernel):
         kernel._knows_data = False
         return kernel
 
-    def _find_reference(self, potential: SplitPotential, init_params: Position | None, temper: float) -> Position:
+    def _find_reference(
+        self, potential: SplitPotential, init_params: Position | None, likelihood_power: float
+    ) -> Position:
         """The reference that was given, or the mode."""
         if self._given_reference is not None:
             given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self._given_reference.items()}
@@ -344,10 +346,10 @@ class PenaltyMH(MinibatchKernel):
                 "reference must be given where the data are traced (`run` under a transformation), got reference=None"
             )
         if self._split is not None:
-            return find_reference(potential, self._split.reference_position, temper)
+            return find_reference(potential, self._split.reference_position, likelihood_power)
         if init_params is None or any(isinstance(x, Tracer) for x in jax.tree.leaves(init_params)):
             raise ValueError("reference or init_params must be given for a kernel made from a SplitPotential, got None")
-        return find_reference(potential, init_params, temper)
+        return find_reference(potential, init_params, likelihood_power)
 
     @property
     def _has_laplace_metric(self) -> bool:
@@ -413,7 +415,7 @@ class PenaltyMH(MinibatchKernel):
         adapt_state = self._adapter(estimator, z).init(z, None, inverse, key_adapt)
         zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
         energies = potential.energies(z).value
-        energy = energies[0] + batches.temper(self._penalty.target) * jnp.sum(energies[1:])
+        energy = energies[0] + batches.likelihood_power(self._penalty.target) * jnp.sum(energies[1:])
         return PenaltyMHState(
             i=none,
             z=z,

@@ -39,15 +39,15 @@ from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.fixed_length import draw_length, jittered, metropolis, steps_of_length
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.settling import Settled
-from split_common.trajectory import (
+from split_common.fixed_length import (
     SUBSET_PERMUTATIONS,
-    Proposal,
+    LengthSettings,
     resolve_length,
     resolve_step_size_jitter,
     warn_of_cut_trajectories,
 )
+from split_common.schedule import ScheduleChoice, check_schedule
+from split_common.settling import Settled
 
 
 @resumable
@@ -57,7 +57,7 @@ class SplitHMCState(NamedTuple):
     Attributes:
         i: iteration, counted through warm-up and sampling.
         z: the draw, a dict of unconstrained values by site.
-        force: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
+        opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
         energies: the terms of the potential at ``z``, shape (M + 1,).
         potential_energy: U(z).
         energy: H at the end of the transition.
@@ -68,7 +68,7 @@ class SplitHMCState(NamedTuple):
         diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
         step_size: step size of the last trajectory.
         adapt_state: the host's adaptation state: step size and metric of the next trajectory.
-        data_digest: of the data that ``force`` and ``energies`` belong to.
+        data_digest: of the data that ``opening_grad`` and ``energies`` belong to.
         warmup: how long warm-up is.
         rng_key: key of the next transition.
         health: sums over the draws, of which the run's first warning is made.
@@ -78,7 +78,7 @@ class SplitHMCState(NamedTuple):
 
     i: jax.Array
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Compensated
     potential_energy: jax.Array
     energy: jax.Array
@@ -102,7 +102,7 @@ def first_state_of_lengths(**common: Any) -> SplitHMCState:
     return SplitHMCState(**common, trajectory_length=jnp.full((), FIRST_LENGTH))
 
 
-def transition(state: Any, integrator: Integrator, proposal: Proposal) -> tuple[Any, Position]:
+def transition(state: Any, integrator: Integrator, proposal: LengthSettings) -> tuple[Any, Position]:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 
     Args:
@@ -116,10 +116,10 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal) -> tuple[
     rng_key, key_momentum, key_order, key_length, key_jitter, key_accept = random.split(state.rng_key, 6)
     schedule, adapted = integrator.schedule, state.adapt_state
     order = jnp.arange(schedule.num_subsets)
-    force = state.force
+    opening_grad = state.opening_grad
     if proposal.draws_order:
         order = random.permutation(key_order, order)
-        force = integrator.opening_force(state.z, order)
+        opening_grad = integrator.opening_grad_at(state.z, order)
     if proposal.trajectory_length is not None:
         num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length, key_length), adapted.step_size)
     else:
@@ -127,19 +127,19 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal) -> tuple[
     step_size = jittered(step_size, proposal.step_size_jitter, key_jitter)
 
     p = integrator.kinetic.draw(state.z, key_momentum)
-    start = integrator.known(state.z, p, force, state.energies)
+    start = integrator.known(state.z, p, opening_grad, state.energies)
     end = make_steps(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
     energy_change = difference(energies, state.energies) + integrator.kinetic.change(end, start)
     decision = metropolis(energy_change, partial(random.uniform, key_accept))
 
-    taken = (end.z, end.force if state.force is not None else None, energies, end.p)
-    kept = (state.z, state.force, state.energies, p)
-    z, force, energies, p = where(decision.accepted, taken, kept)
+    taken = (end.z, end.opening_grad if state.opening_grad is not None else None, energies, end.p)
+    kept = (state.z, state.opening_grad, state.energies, p)
+    z, opening_grad, energies, p = where(decision.accepted, taken, kept)
     potential_energy = jnp.sum(energies.value)
     moved = state._replace(
         z=z,
-        force=force,
+        opening_grad=opening_grad,
         energies=energies,
         potential_energy=potential_energy,
         energy=potential_energy + integrator.kinetic.energy(z, p),
@@ -153,7 +153,7 @@ def transition(state: Any, integrator: Integrator, proposal: Proposal) -> tuple[
     return moved, p
 
 
-def warn_if_cut_short(state: Any, num_warmup: int, proposal: Proposal) -> None:
+def warn_if_cut_short(state: Any, num_warmup: int, proposal: LengthSettings) -> None:
     """Warn once, of all chains together, where trajectories are longer than can be made at the draws' step size."""
     if proposal.trajectory_length is None:
         return
@@ -271,9 +271,9 @@ class SplitHMC(HamiltonianKernel):
         )
 
     @property
-    def _proposal(self) -> Proposal:
+    def _proposal(self) -> LengthSettings:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
-        return Proposal(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
+        return LengthSettings(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
 
     @property
     def _draws_order(self) -> bool:

@@ -48,13 +48,13 @@ from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.subsampling.rows import draw_minibatch
-from split_common.checks import check_flag, check_positive_float, check_positive_int
+from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
 from split_common.minibatches import resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
     Kick,
-    Schedule,
+    StepSizes,
     adapts,
     check_batch_size,
     check_can_adapt,
@@ -67,7 +67,6 @@ from split_common.stochastic_gradient import (
     site_diagonals,
     step_size_at,
 )
-from split_common.trajectory import MAX_COUNT
 
 
 @resumable
@@ -242,7 +241,7 @@ class StochasticGradientKernel(MinibatchKernel):
         self,
         model: Callable[..., Any] | SplitPotential,
         dynamics: Dynamics,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         preconditioner: Any,
         num_subsets: int,
         **options: Any,
@@ -373,7 +372,7 @@ class SGLD(StochasticGradientKernel):
         model: Callable[..., Any] | SplitPotential,
         batch_size: int | None = None,
         *,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         temperature: float = 1.0,
         preconditioner: Any = None,
         num_subsets: int = 1,
@@ -441,7 +440,7 @@ class SGHMC(StochasticGradientKernel):
         model: Callable[..., Any] | SplitPotential,
         batch_size: int | None = None,
         *,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         friction: float = 0.01,
         noise_estimate: float = 0.0,
         num_steps: int = 10,

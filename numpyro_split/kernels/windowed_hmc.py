@@ -31,9 +31,9 @@ from numpyro_split.trajectories.fixed_length import jittered
 from numpyro_split.trajectories.path import draw_path
 from numpyro_split.trajectories.selection import at_choice
 from numpyro_split.trajectories.windows import windowed
-from split_common.checks import check_fraction, check_positive_int
+from split_common.checks import MAX_COUNT, check_fraction, check_positive_int
+from split_common.fixed_length import DEFAULT_JITTER, check_window_size
 from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.trajectory import DEFAULT_JITTER, MAX_COUNT, check_window_size
 
 
 def windowed_transition(

@@ -135,8 +135,8 @@ class Reference(NamedTuple):
     certainty_rows: np.ndarray | None = None
 
 
-def find_reference(potential: SplitPotential, start: Position, temper: float) -> Position:
-    """The mode of p(z) times the likelihood to the power ``temper``, from all rows, subset by subset."""
+def find_reference(potential: SplitPotential, start: Position, likelihood_power: float) -> Position:
+    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset."""
     flat, unravel = ravel_pytree(start)
 
     def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -145,12 +145,12 @@ def find_reference(potential: SplitPotential, start: Position, temper: float) ->
         terms = np.asarray(energies.high, np.float64) + np.asarray(energies.low, np.float64)
         prior_grad = potential.prior_energy_and_grad(z)[1]
         prior, whole = (np.asarray(ravel_pytree(part)[0], np.float64) for part in (prior_grad, grad))
-        return float(terms[0] + temper * terms[1:].sum()), prior + temper * (whole - prior)
+        return float(terms[0] + likelihood_power * terms[1:].sum()), prior + likelihood_power * (whole - prior)
 
     return unravel(jnp.asarray(find_mode(energy_and_grad, np.asarray(flat)), flat.dtype))
 
 
-def expand(potential: SplitPotential, z: Position, temper: float, settings: PenaltySettings) -> Reference:
+def expand(potential: SplitPotential, z: Position, likelihood_power: float, settings: PenaltySettings) -> Reference:
     """Expansion and normal approximation about a reference, as a kernel's settings ask for."""
     size, directions = sum(u.size for u in z.values()), None
     if settings.hessian_rank is not None:
@@ -159,7 +159,7 @@ def expand(potential: SplitPotential, z: Position, temper: float, settings: Pena
     if size > MAX_HESSIAN_SIZE:
         return Reference(z, taylor, None)
     full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
-    return Reference(z, taylor, _laplace_covariance(potential, full, temper))
+    return Reference(z, taylor, _laplace_covariance(potential, full, likelihood_power))
 
 
 def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> jax.Array:
@@ -173,9 +173,9 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
     return jnp.asarray(leading_directions(product, flat.size, rank), flat.dtype)
 
 
-def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
+def _laplace_covariance(potential: SplitPotential, taylor: Taylor, likelihood_power: float) -> np.ndarray | None:
     """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
     flat, unravel = ravel_pytree(taylor.reference)
     gradient = grad(lambda x: potential.log_prior(unravel(x)), potential.forward_mode)
     prior = jax.jit(jax.jacfwd(gradient))(flat)
-    return covariance_of(-np.asarray(prior, np.float64) - temper * np.asarray(taylor.hessian, np.float64))
+    return covariance_of(-np.asarray(prior, np.float64) - likelihood_power * np.asarray(taylor.hessian, np.float64))

@@ -58,8 +58,8 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
         force = draw_force(settings, batches, potential, state.taylor, key_force)
         start, end = propose(settings, force, kinetic, z, state.adapt_state.step_size, key_proposal)
         new, old = potential.energies(end.z), potential.energies(start.z)
-        temper = jnp.full(new.high.shape, batches.temper(settings.target)).at[0].set(1.0)
-        exact = difference(*(jax.tree.map(lambda x: x * temper, energies) for energies in (new, old)))
+        likelihood_power = jnp.full(new.high.shape, batches.likelihood_power(settings.target)).at[0].set(1.0)
+        exact = difference(*(jax.tree.map(lambda x: x * likelihood_power, energies) for energies in (new, old)))
         estimator = Estimator(potential, batches, settings.target, state.taylor, state.certainty_rows)
         estimates = lax.map(
             lambda key: estimator(end.z, start.z, state.noise.num_groups, key), random.split(key_rows, num_repeats)

@@ -16,7 +16,7 @@ from split_common.penalty import Batches
 
 
 def find_certainty_rows(
-    potential: SplitPotential, reference: Reference, batches: Batches, temper: float
+    potential: SplitPotential, reference: Reference, batches: Batches, likelihood_power: float
 ) -> np.ndarray | None:
     """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
 
@@ -24,7 +24,7 @@ def find_certainty_rows(
         potential: whose rows are looked at.
         reference: the expansion, and about which point.
         batches: how rows are drawn.
-        temper: the power of the likelihood in the target.
+        likelihood_power: the power of the likelihood in the target.
     """
     assert reference.z is not None
     flat, unravel = ravel_pytree(reference.z)
@@ -42,7 +42,7 @@ def find_certainty_rows(
         return terms[1::2] - terms[::2]
 
     parts = [np.asarray(changes(potential, jnp.asarray(first))) for first in range(0, batches.num_rows, size)]
-    return most_influential(temper * np.concatenate(parts, 1)[:, : batches.num_rows], batches)
+    return most_influential(likelihood_power * np.concatenate(parts, 1)[:, : batches.num_rows], batches)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

@@ -59,7 +59,10 @@ class Estimator:
     ):
         self.potential, self.batches, self.taylor = potential, batches.beside(certainty_rows.shape[-1]), taylor
         self._certainty_rows = certainty_rows
-        self._row_weight, self._temper = self.batches.row_weight(target), self.batches.temper(target)
+        self._row_weight, self._likelihood_power = (
+            self.batches.row_weight(target),
+            self.batches.likelihood_power(target),
+        )
 
     def __call__(self, new: Position, old: Position, num_groups: jax.Array, rng_key: jax.Array) -> Estimate:
         """Estimate U(new) - U(old).
@@ -80,11 +83,11 @@ class Estimator:
         prior = jax.vmap(self.potential.log_prior)(points)
         change, known = prior[1] - prior[0], prior
         if self.taylor is not None:
-            of_expansion = self._temper * self.taylor.change(new, old)
+            of_expansion = self._likelihood_power * self.taylor.change(new, old)
             change += of_expansion
-            known += self._temper * self.taylor.total(old) + jnp.stack([jnp.zeros(()), of_expansion])
+            known += self._likelihood_power * self.taylor.total(old) + jnp.stack([jnp.zeros(()), of_expansion])
         if self.batches.num_certain:
-            certain = self._temper * jax.vmap(lambda z: self._rest(z, self._certainty_rows))(points)
+            certain = self._likelihood_power * jax.vmap(lambda z: self._rest(z, self._certainty_rows))(points)
             change += jnp.sum(certain[1] - certain[0])
             known += certain.sum(1)
         energies, chi2 = -known - values / num_batches, self.batches.chi2(between, num_batches)

@@ -11,8 +11,8 @@ from jax import lax
 
 from numpyro_split.subsampling.estimates import Estimate
 from split_common.certainty import LARGEST_TAIL_ERROR
+from split_common.health import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE, Batches, growth_times, warn_of_noise, warn_of_tail
-from split_common.trajectory import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
 
 
 class NoiseState(NamedTuple):

@@ -54,19 +54,21 @@ def draw_force(
     """The force of one proposal: none, that of the surrogate, or that of a minibatch drawn now."""
     if settings.gradient is None:
         return Force(zeros)
-    temper = batches.temper(settings.target)
+    likelihood_power = batches.likelihood_power(settings.target)
     if settings.gradient == "surrogate":
         assert taylor is not None  # settings are checked to have a control variate
-        return Force(grad(lambda z: -potential.log_prior(z) - temper * taylor.total(z), potential.forward_mode))
+        return Force(
+            grad(lambda z: -potential.log_prior(z) - likelihood_power * taylor.total(z), potential.forward_mode)
+        )
     size = min(settings.gradient_batch_size, batches.num_rows)
     rows = draw_minibatch(rng_key, batches.num_rows, size)
-    row_weight = temper * batches.num_rows / size
+    row_weight = likelihood_power * batches.num_rows / size
 
     def row_terms(z: Position) -> jax.Array:
         return potential.pointwise_log_likelihood(z, rows)
 
     def estimate(z: Position) -> jax.Array:
-        known = 0.0 if taylor is None else temper * taylor.total(z)
+        known = 0.0 if taylor is None else likelihood_power * taylor.total(z)
         return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
 
     return Force(grad(estimate, potential.forward_mode))

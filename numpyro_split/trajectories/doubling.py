@@ -34,7 +34,7 @@ from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.potential.position import where
 from numpyro_split.trajectories.path import Path
 from numpyro_split.trajectories.selection import Choice, Uniforms, Visits, add_by_weight, choose, only
-from split_common.trajectory import Rule, Span
+from split_common.termination import Rule, Span
 
 
 class Trajectory(NamedTuple):

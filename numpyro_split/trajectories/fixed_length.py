@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 from jax import random
 
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS
+from split_common.fixed_length import MAX_STEPS
+from split_common.health import MAX_ENERGY_CHANGE
 
 
 def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Array:

@@ -45,5 +45,5 @@ class Path(NamedTuple):
 def draw_path(state: Any, integrator: Integrator, step_size: jax.Array, rng_key: jax.Array) -> Path:
     """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
-    start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.force, state.energies)
+    start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

@@ -17,7 +17,7 @@ from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.position import Position, where
 from numpyro_split.trajectories.path import Path
-from split_common.trajectory import MAX_ENERGY_CHANGE
+from split_common.health import MAX_ENERGY_CHANGE
 
 AT_A_TIME = 16  # uniforms
 
@@ -27,14 +27,14 @@ class Choice(NamedTuple):
 
     Attributes:
         z: its position.
-        force: the kicks that open a step there; None where the schedule keeps none.
+        opening_grad: the kicks that open a step there; None where the schedule keeps none.
         energies: the terms of the potential there, shape (M + 1,).
         energy_change: H there minus H at the start.
         log_weight: log of the sum of exp(-energy change) over all states seen.
     """
 
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Compensated
     energy_change: jax.Array
     log_weight: jax.Array
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 def only(state: IntegratorState, energies: Compensated, energy_change: jax.Array) -> Choice:
     """The choice among one state."""
-    return Choice(state.z, state.force, energies, energy_change, -energy_change)
+    return Choice(state.z, state.opening_grad, energies, energy_change, -energy_change)
 
 
 def choose(one: Choice, other: Choice, log_prob_of_other: jax.Array, uniform: jax.Array) -> Choice:
@@ -121,7 +121,7 @@ def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps:
     start_energy = state.potential_energy + path.integrator.kinetic.energy(state.z, path.start.p)
     return state._replace(
         z=choice.z,
-        force=choice.force,
+        opening_grad=choice.opening_grad,
         energies=choice.energies,
         potential_energy=jnp.sum(choice.energies.value),
         energy=start_energy + choice.energy_change,

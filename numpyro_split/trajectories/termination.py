@@ -32,7 +32,7 @@ from jax import lax
 from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.potential.position import Position, flatten
 from numpyro_split.trajectories.path import Path
-from split_common.trajectory import Rule
+from split_common.termination import Rule
 
 
 class Momenta(NamedTuple):

@@ -48,11 +48,14 @@ def explore(state: Any, integrator: Integrator, step_size: float) -> Any:
     A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its
     inverse: good enough for warm-up, and for nothing else.
     """
-    force, opening_grads = state.force, 0
-    if force is None:
-        force = integrator.opening_force(state.z, range(integrator.schedule.num_subsets))
+    opening_grad, opening_grads = state.opening_grad, 0
+    if opening_grad is None:
+        opening_grad = integrator.opening_grad_at(state.z, range(integrator.schedule.num_subsets))
         opening_grads = integrator.schedule.opening_grads
-    path = draw_path(state._replace(force=force), integrator, step_size)
+    path = draw_path(state._replace(opening_grad=opening_grad), integrator, step_size)
     trajectory = doubling(path, U_TURN, MAX_EXPLORATION_DEPTH)
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, trajectory.visits.num_states)
-    return moved._replace(force=None if state.force is None else moved.force, num_grads=moved.num_grads + opening_grads)
+    return moved._replace(
+        opening_grad=None if state.opening_grad is None else moved.opening_grad,
+        num_grads=moved.num_grads + opening_grads,
+    )

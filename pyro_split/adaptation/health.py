@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from split_common.trajectory import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
+from split_common.health import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
 
 
 def warn_if_in_trouble(diverging: Sequence[bool], energies: Sequence[float]) -> None:

@@ -34,10 +34,10 @@ def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
     def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
         integrator = integrator_for(kinetic)
         order = range(integrator.schedule.num_subsets)
-        force, energies = integrator.opening_force(z, order), integrator.potential.energies(z)
+        opening_grad, energies = integrator.opening_grad_at(z, order), integrator.potential.energies(z)
 
         def energy_change(step_size: float) -> float:
-            start = integrator.known(z, integrator.kinetic.draw(z), force, energies)
+            start = integrator.known(z, integrator.kinetic.draw(z), opening_grad, energies)
             end = integrator.step(start, step_size, order)
             return float((integrator.energies(end) - energies).sum()) + integrator.kinetic.change(end, start)
 

@@ -22,7 +22,7 @@ from pyro.ops.dual_averaging import DualAveraging
 from torch import Tensor
 
 from pyro_split.potential.position import Position, flatten
-from split_common.trajectory import (
+from split_common.termination import (
     DRAWS_BEFORE_THRESHOLD,
     FIRST_THRESHOLD,
     SMALLEST_CHANGE,

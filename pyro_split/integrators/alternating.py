@@ -100,9 +100,9 @@ class AlternatingIntegrator(Integrator):
             grad = gradient(z)
             p = kick(z, p, grad)
         if not needs_data:
-            force = self.with_prior_changed(state.force, grad, first)
+            opening_grad = self.with_prior_changed(state.opening_grad, grad, first)
         elif closing_kick is not None:
-            force = {name: float(closing_kick) * g for name, g in grad.items()}
+            opening_grad = {name: float(closing_kick) * g for name, g in grad.items()}
         else:
-            force = self.opening_force(z, order)
-        return IntegratorState(z, p, force, state.energies)
+            opening_grad = self.opening_grad_at(z, order)
+        return IntegratorState(z, p, opening_grad, state.energies)

@@ -4,7 +4,7 @@ The step is the composition of the schedule's rows, so it preserves volume whate
 reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
 
 Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
-weighted sum is kept (``force``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so they cost no gradient the second time.
 
 Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
 whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
@@ -70,14 +70,14 @@ class IntegratorState(NamedTuple):
     Attributes:
         z: position, a dict of unconstrained values.
         p: momentum, a dict like ``z``.
-        force: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
+        opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
         energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
     """
 
     z: Position
     p: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Tensor | None
 
 
@@ -122,13 +122,13 @@ class Integrator:
             order: which subset stands at each place of the schedule, M numbers.
         """
         energies = self.potential.energies(z) if self._keeps_energies else None
-        return IntegratorState(z, p, self.opening_force(z, order), energies)
+        return IntegratorState(z, p, self.opening_grad_at(z, order), energies)
 
-    def known(self, z: Position, p: Position, force: Position | None, energies: Tensor) -> IntegratorState:
-        """The state that begins a trajectory at a point whose opening force and energies are known."""
-        return IntegratorState(z, p, force, energies if self._keeps_energies else None)
+    def known(self, z: Position, p: Position, opening_grad: Position | None, energies: Tensor) -> IntegratorState:
+        """The state that begins a trajectory at a point whose opening gradient and energies are known."""
+        return IntegratorState(z, p, opening_grad, energies if self._keeps_energies else None)
 
-    def opening_force(self, z: Position, order: Sequence[int]) -> Position | None:
+    def opening_grad_at(self, z: Position, order: Sequence[int]) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
 
         Args:
@@ -137,16 +137,18 @@ class Integrator:
         """
         if not self.schedule.keeps_opening:
             return None
-        force = zeros(z)
+        opening_grad = zeros(z)
         for row in self.schedule.opening:
-            force = add(force, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick))
-        return force
+            opening_grad = add(
+                opening_grad, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick)
+            )
+        return opening_grad
 
-    def with_prior_changed(self, force: Position | None, new: Position, old: Position) -> Position | None:
-        """A kept opening force where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
-        if force is None:
+    def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
+        """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        if opening_grad is None:
             return None
-        return {name: f + self._opening_share * (new[name] - old[name]) for name, f in force.items()}
+        return {name: f + self._opening_share * (new[name] - old[name]) for name, f in opening_grad.items()}
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step.
@@ -157,24 +159,24 @@ class Integrator:
             order: which subset stands at each place of the schedule, M numbers.
 
         Returns:
-            Where the step ends, its ``force`` opening the next. No tensor of ``state`` is changed.
+            Where the step ends, its ``opening_grad`` opening the next. No tensor of ``state`` is changed.
         """
-        z, p, force, _ = state
-        if force is not None:
-            p = add(p, force, -step_size)
+        z, p, opening_grad, _ = state
+        if opening_grad is not None:
+            p = add(p, opening_grad, -step_size)
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
-            force = zeros(z)
+            opening_grad = zeros(z)
         closing: dict[int, tuple[Tensor, Tensor]] = {}
         for row, closes in self._rows:
             terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
             p = add(p, grad, -step_size * float(row.kick))
             if row.drift:
                 z = add(z, self.kinetic.velocity(p), step_size * float(row.drift))
-            if force is not None and closes:
-                force = add(force, grad, float(row.kick))
+            if opening_grad is not None and closes:
+                opening_grad = add(opening_grad, grad, float(row.kick))
                 closing[order[row.subset]] = terms
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
-        return IntegratorState(z, p, force, energies)
+        return IntegratorState(z, p, opening_grad, energies)
 
     def energies(self, state: IntegratorState) -> Tensor:
         """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
@@ -183,9 +185,9 @@ class Integrator:
     def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
         kick = self.schedule.closing_kick
-        if not kick or state.energies is None or state.force is None:
+        if not kick or state.energies is None or state.opening_grad is None:
             return self.potential.energies_and_grad(state.z)
-        return state.energies, {name: force / float(kick) for name, force in state.force.items()}
+        return state.energies, {name: opening_grad / float(kick) for name, opening_grad in state.opening_grad.items()}
 
 
 def make_steps(

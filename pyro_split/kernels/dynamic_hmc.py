@@ -43,14 +43,12 @@ from pyro_split.trajectories.termination import (
     rate_per_length,
 )
 from split_common.checks import check_choice
+from split_common.health import DRAWS_BEFORE_WARNING, STATISTICS, WARN_ABOVE_SHARE
 from split_common.schedule import ScheduleChoice, check_schedule
 from split_common.settling import Settled
-from split_common.trajectory import (
+from split_common.termination import (
     CRITERIA,
-    DRAWS_BEFORE_WARNING,
-    STATISTICS,
     TREE_STATISTICS,
-    WARN_ABOVE_SHARE,
     Rule,
     check_max_tree_depth,
     resolve_threshold,
@@ -62,8 +60,8 @@ class DynamicHMCState(NamedTuple):
     """State of a chain whose trajectories double.
 
     Attributes:
-        z, force, energies, potential_energy, energy, num_steps, num_grads, accept_prob, diverging, step_size, settled:
-            as in :class:`~pyro_split.kernels.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of
+        z, opening_grad, energies, potential_energy, energy, num_steps, num_grads, accept_prob, diverging, step_size,
+            settled: as in :class:`~pyro_split.kernels.split_hmc.SplitHMCState`; ``accept_prob`` is the mean of
             min(1, exp(-energy change)) over the trajectory's states but the start.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
@@ -73,7 +71,7 @@ class DynamicHMCState(NamedTuple):
     """
 
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Tensor
     potential_energy: float
     energy: float

@@ -122,7 +122,7 @@ class HamiltonianKernel(SplitKernel):
         energy = float(energies.sum())
         return self._first_state(
             z=z,
-            force=self._kept_force(potential, z),
+            opening_grad=self._kept_grad(potential, z),
             energies=energies,
             potential_energy=energy,
             energy=energy,
@@ -149,12 +149,12 @@ class HamiltonianKernel(SplitKernel):
             z=z,
             energies=energies,
             potential_energy=float(energies.sum()),
-            force=self._kept_force(potential, z),
+            opening_grad=self._kept_grad(potential, z),
         )
 
-    def _kept_force(self, potential: SplitPotential, z: Position) -> Position | None:
+    def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
         if self._draws_order:
             return None
         # the opening kicks do not involve the metric, so any will do
         integrator = Integrator(self._rows, self._moving_potential(potential), self._adapter.kinetic)
-        return integrator.opening_force(z, range(self._num_subsets))
+        return integrator.opening_grad_at(z, range(self._num_subsets))

@@ -46,6 +46,7 @@ from pyro_split.subsampling.proposals import Forces, propose
 from pyro_split.trajectories.fixed_length import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
+from split_common.health import STATISTICS
 from split_common.minibatches import resolve_num_subsets
 from split_common.penalty import (
     PENALTY_STATISTICS,
@@ -57,7 +58,6 @@ from split_common.penalty import (
     penalty,
 )
 from split_common.settling import Settled
-from split_common.trajectory import STATISTICS
 
 
 class PenaltyMHState(NamedTuple):
@@ -277,7 +277,7 @@ class PenaltyMH(MinibatchKernel):
     ) -> None:
         """Find the reference and the expansion about it: the only passes over all the data."""
         self._forget_reference()
-        temper = self._batches(potential.plate_size).temper(self._penalty.target)
+        likelihood_power = self._batches(potential.plate_size).likelihood_power(self._penalty.target)
         given = init_params or self._given_reference or {}
         sizes = {name: torch.as_tensor(u).numel() for name, u in given.items()}
         if self._split is not None:
@@ -285,16 +285,16 @@ class PenaltyMH(MinibatchKernel):
         if sizes:
             check_hessian_size(sum(sizes.values()), self._penalty)
         if self._penalty.control_variate or self._given_reference is not None or init_params is None:
-            z = self._find_reference(potential, init_params, temper, args, kwargs)
-            found = expand(potential, z, temper, self._penalty)
-            rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), temper)
+            z = self._find_reference(potential, init_params, likelihood_power, args, kwargs)
+            found = expand(potential, z, likelihood_power, self._penalty)
+            rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), likelihood_power)
             self._reference = found._replace(certainty_rows=rows)
 
     def _find_reference(
         self,
         potential: SplitPotential,
         init_params: Position | None,
-        temper: float,
+        likelihood_power: float,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Position:
@@ -309,12 +309,12 @@ class PenaltyMH(MinibatchKernel):
             check_sites("reference", {name: u.numel() for name, u in reference.items()}, self._split.site_sizes)
             return reference
         if self._split is not None:
-            return find_reference(potential, self._split.reference_position(args, kwargs), temper)
+            return find_reference(potential, self._split.reference_position(args, kwargs), likelihood_power)
         if init_params is None:
             raise ValueError(
                 "reference or initial_params must be given for a kernel made from a SplitPotential, got None"
             )
-        return find_reference(potential, init_params, temper)
+        return find_reference(potential, init_params, likelihood_power)
 
     @property
     def _has_laplace_metric(self) -> bool:
@@ -365,7 +365,7 @@ class PenaltyMH(MinibatchKernel):
         self._forces = Forces(self._penalty, batches, potential, taylor, list(z))
         self._adapter = self._new_adapter(potential, z)
         energies = potential.energies(z)
-        energy = float(energies[0] + batches.temper(self._penalty.target) * energies[1:].sum())
+        energy = float(energies[0] + batches.likelihood_power(self._penalty.target) * energies[1:].sum())
         return PenaltyMHState(
             z=z,
             potential_energy=energy,

@@ -48,19 +48,14 @@ from pyro_split.kernels.hierarchical import HierarchicalKernel
 from pyro_split.kernels.split_hmc import transition, warn_if_cut_short
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.checks import check_positive_int
+from split_common.checks import MAX_COUNT, check_positive_int
 from split_common.exploration import FIRST_LENGTH
+from split_common.fixed_length import LengthSettings, resolve_length, resolve_step_size_jitter
+from split_common.health import STATISTICS
+from split_common.hierarchy import BLOCK_STATISTICS
 from split_common.mass import mass_blocks
 from split_common.schedule import ScheduleChoice, check_schedule
 from split_common.settling import Settled
-from split_common.trajectory import (
-    BLOCK_STATISTICS,
-    MAX_COUNT,
-    STATISTICS,
-    Proposal,
-    resolve_length,
-    resolve_step_size_jitter,
-)
 
 
 class S3HMCState(NamedTuple):
@@ -77,7 +72,7 @@ class S3HMCState(NamedTuple):
     """
 
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Tensor
     potential_energy: float
     energy: float
@@ -191,7 +186,7 @@ class S3HMC(HierarchicalKernel):
     ):
         num_steps, length = resolve_length(num_steps, trajectory_length)
         jitter = resolve_step_size_jitter(step_size_jitter, num_steps)
-        self._proposal = Proposal(num_steps, length, draws_order=False, step_size_jitter=jitter)
+        self._proposal = LengthSettings(num_steps, length, draws_order=False, step_size_jitter=jitter)
         self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
         self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
         self._schedule_name = check_schedule(schedule, palindromic=True)

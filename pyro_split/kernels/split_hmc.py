@@ -33,15 +33,15 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.fixed_length import draw_length, jittered, metropolis, steps_of_length
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.settling import Settled
-from split_common.trajectory import (
+from split_common.fixed_length import (
     SUBSET_PERMUTATIONS,
-    Proposal,
+    LengthSettings,
     resolve_length,
     resolve_step_size_jitter,
     warn_of_cut_trajectories,
 )
+from split_common.schedule import ScheduleChoice, check_schedule
+from split_common.settling import Settled
 
 
 class SplitHMCState(NamedTuple):
@@ -49,7 +49,7 @@ class SplitHMCState(NamedTuple):
 
     Attributes:
         z: the draw, a dict of unconstrained values by site.
-        force: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
+        opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
         energies: the terms of the potential at ``z`` in float64, shape (M + 1,).
         potential_energy: U(z).
         energy: H at the end of the transition.
@@ -63,7 +63,7 @@ class SplitHMCState(NamedTuple):
     """
 
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Tensor
     potential_energy: float
     energy: float
@@ -85,7 +85,7 @@ def transition(
     state: Any,
     integrator: Integrator,
     adapter: Adapter,
-    proposal: Proposal,
+    proposal: LengthSettings,
 ) -> tuple[Any, Position]:
     """One iteration of split HMC at the adapter's step size and metric, which it leaves as they are.
 
@@ -100,31 +100,31 @@ def transition(
     """
     schedule = integrator.schedule
     p = integrator.kinetic.draw(state.z)
-    order, force = list(range(schedule.num_subsets)), state.force
+    order, opening_grad = list(range(schedule.num_subsets)), state.opening_grad
     if proposal.draws_order:
         order = torch.randperm(schedule.num_subsets).tolist()
-        force = integrator.opening_force(state.z, order)
+        opening_grad = integrator.opening_grad_at(state.z, order)
     if proposal.trajectory_length is not None:
         num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length), adapter.step_size)
     else:
         num_steps, step_size = proposal.num_steps or 0, adapter.step_size
     step_size = jittered(step_size, proposal.step_size_jitter)
 
-    start = integrator.known(state.z, p, force, state.energies)
+    start = integrator.known(state.z, p, opening_grad, state.energies)
     end = make_steps(integrator, start, step_size, num_steps, order)
     energies = integrator.energies(end)
     energy_change = float((energies - state.energies).sum()) + integrator.kinetic.change(end, start)
     decision = metropolis(energy_change, lambda: float(torch.rand(())))
 
-    z, force, p = state.z, state.force, p
+    z, opening_grad, p = state.z, state.opening_grad, p
     if decision.accepted:
-        z, p, force = end.z, end.p, end.force if state.force is not None else None
+        z, p, opening_grad = end.z, end.p, end.opening_grad if state.opening_grad is not None else None
     else:
         energies = state.energies
     potential_energy = float(energies.sum())
     moved = state._replace(
         z=z,
-        force=force,
+        opening_grad=opening_grad,
         energies=energies,
         potential_energy=potential_energy,
         energy=potential_energy + integrator.kinetic.energy(z, p),
@@ -137,7 +137,7 @@ def transition(
     return moved, p
 
 
-def warn_if_cut_short(num_draws: int, step_size: float, proposal: Proposal) -> None:
+def warn_if_cut_short(num_draws: int, step_size: float, proposal: LengthSettings) -> None:
     """Warn once, of each chain, where trajectories are longer than can be made at the step size of its draws."""
     if num_draws == 1 and proposal.is_cut_short(step_size):
         assert proposal.trajectory_length is not None  # nothing else is cut
@@ -240,9 +240,9 @@ class SplitHMC(HamiltonianKernel):
         )
 
     @property
-    def _proposal(self) -> Proposal:
+    def _proposal(self) -> LengthSettings:
         drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
-        return Proposal(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
+        return LengthSettings(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
 
     @property
     def _draws_order(self) -> bool:

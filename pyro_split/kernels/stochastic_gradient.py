@@ -46,12 +46,12 @@ from pyro_split.potential.position import Position, zeros
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from pyro_split.subsampling.rows import draw_minibatch
-from split_common.checks import check_flag, check_positive_float, check_positive_int
+from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
 from split_common.minibatches import resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
-    Schedule,
+    StepSizes,
     adapts,
     check_batch_size,
     check_can_adapt,
@@ -64,7 +64,6 @@ from split_common.stochastic_gradient import (
     site_diagonals,
     step_size_at,
 )
-from split_common.trajectory import MAX_COUNT
 
 
 class StochasticGradientState(NamedTuple):
@@ -207,7 +206,7 @@ class StochasticGradientKernel(MinibatchKernel):
         self,
         model: Callable[..., Any] | SplitPotential,
         dynamics: Dynamics,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         preconditioner: Any,
         num_subsets: int,
         **options: Any,
@@ -325,7 +324,7 @@ class SGLD(StochasticGradientKernel):
         model: Callable[..., Any] | SplitPotential,
         batch_size: int | None = None,
         *,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         temperature: float = 1.0,
         preconditioner: Any = None,
         num_subsets: int = 1,
@@ -395,7 +394,7 @@ class SGHMC(StochasticGradientKernel):
         model: Callable[..., Any] | SplitPotential,
         batch_size: int | None = None,
         *,
-        step_size: float | Schedule,
+        step_size: float | StepSizes,
         friction: float = 0.01,
         noise_estimate: float = 0.0,
         num_steps: int = 10,

@@ -30,9 +30,9 @@ from pyro_split.trajectories.fixed_length import jittered
 from pyro_split.trajectories.path import draw_path
 from pyro_split.trajectories.selection import at_choice
 from pyro_split.trajectories.windows import windowed
-from split_common.checks import check_fraction, check_positive_int
+from split_common.checks import MAX_COUNT, check_fraction, check_positive_int
+from split_common.fixed_length import DEFAULT_JITTER, check_window_size
 from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.trajectory import DEFAULT_JITTER, MAX_COUNT, check_window_size
 
 
 def windowed_transition(

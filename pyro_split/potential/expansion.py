@@ -135,20 +135,20 @@ class Reference(NamedTuple):
     certainty_rows: np.ndarray | None = None
 
 
-def find_reference(potential: SplitPotential, start: Position, temper: float) -> Position:
-    """The mode of p(z) times the likelihood to the power ``temper``, from all rows, subset by subset."""
+def find_reference(potential: SplitPotential, start: Position, likelihood_power: float) -> Position:
+    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset."""
     flat = flatten(start)
 
     def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
         z = unflatten(torch.as_tensor(x).to(flat), start)
         energies, grad = potential.energies_and_grad(z)
         prior, whole = (_to_float64(flatten(part)) for part in (potential.prior_energy_and_grad(z)[1], grad))
-        return float(energies[0] + temper * energies[1:].sum()), prior + temper * (whole - prior)
+        return float(energies[0] + likelihood_power * energies[1:].sum()), prior + likelihood_power * (whole - prior)
 
     return unflatten(torch.as_tensor(find_mode(energy_and_grad, _to_float64(flat))).to(flat), start)
 
 
-def expand(potential: SplitPotential, z: Position, temper: float, settings: PenaltySettings) -> Reference:
+def expand(potential: SplitPotential, z: Position, likelihood_power: float, settings: PenaltySettings) -> Reference:
     """Expansion and normal approximation about a reference, as a kernel's settings ask for."""
     size, directions = sum(u.numel() for u in z.values()), None
     if settings.hessian_rank is not None:
@@ -157,7 +157,7 @@ def expand(potential: SplitPotential, z: Position, temper: float, settings: Pena
     if size > MAX_HESSIAN_SIZE:
         return Reference(z, taylor, None)
     full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
-    return Reference(z, taylor, _laplace_covariance(potential, full, temper))
+    return Reference(z, taylor, _laplace_covariance(potential, full, likelihood_power))
 
 
 def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> Tensor:
@@ -171,13 +171,13 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
     return torch.as_tensor(leading_directions(product, len(flat), rank)).to(flat)
 
 
-def _laplace_covariance(potential: SplitPotential, taylor: Taylor, temper: float) -> np.ndarray | None:
+def _laplace_covariance(potential: SplitPotential, taylor: Taylor, likelihood_power: float) -> np.ndarray | None:
     """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
     flat = flatten(taylor.reference)
     prior = torch.autograd.functional.hessian(lambda x: potential.log_prior(unflatten(x, taylor.reference)), flat)
     assert isinstance(prior, Tensor)
     assert taylor.hessian is not None
-    return covariance_of(-_to_float64(prior) - temper * _to_float64(taylor.hessian))
+    return covariance_of(-_to_float64(prior) - likelihood_power * _to_float64(taylor.hessian))
 
 
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:

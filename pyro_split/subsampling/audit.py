@@ -60,7 +60,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
             kinetic = EuclideanKinetic.of_inverse(found["inverse_mass_matrix"])
             start, end = propose(settings, forces.draw(), kinetic, z, found["step_size"][-1])
             change = potential.energies(end.z) - potential.energies(start.z)
-            exact = float(change[0] + batches.temper(settings.target) * change[1:].sum())
+            exact = float(change[0] + batches.likelihood_power(settings.target) * change[1:].sum())
             groups = found["num_batches"][-1] // batches.num_batches
             estimates = [estimator(end.z, start.z, groups) for _ in range(num_repeats)]
             changes, chi2 = zip(*((estimate.change, estimate.chi2) for estimate in estimates), strict=True)

@@ -16,7 +16,7 @@ from split_common.penalty import Batches
 
 
 def find_certainty_rows(
-    potential: SplitPotential, reference: Reference, batches: Batches, temper: float
+    potential: SplitPotential, reference: Reference, batches: Batches, likelihood_power: float
 ) -> np.ndarray | None:
     """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
 
@@ -24,7 +24,7 @@ def find_certainty_rows(
         potential: whose rows are looked at.
         reference: the expansion, and about which point.
         batches: how rows are drawn.
-        temper: the power of the likelihood in the target.
+        likelihood_power: the power of the likelihood in the target.
     """
     assert reference.z is not None
     flat, z = flatten(reference.z), reference.z
@@ -40,7 +40,7 @@ def find_certainty_rows(
         for pair, at in zip(changes, range(0, len(points), 2), strict=True):
             found = function.value(*potential.row_inputs(points[at : at + 2], rows))
             pair[first : first + size] = found.detach().cpu().double().numpy()[: batches.num_rows - first]
-    return most_influential(temper * changes, batches)
+    return most_influential(likelihood_power * changes, batches)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

@@ -62,7 +62,10 @@ class Estimator:
     ):
         self.batches = batches.beside(len(certainty_rows))
         self._potential, self._taylor, self._certainty_rows = potential, taylor, certainty_rows
-        self._row_weight, self._temper = self.batches.row_weight(target), self.batches.temper(target)
+        self._row_weight, self._likelihood_power = (
+            self.batches.row_weight(target),
+            self.batches.likelihood_power(target),
+        )
 
         def rest(points: list[Position], row_terms: Callable[[Position], Tensor]) -> Tensor:
             """Residuals of some rows' log-likelihood after the control variate, at two points, shape (2, n)."""
@@ -92,12 +95,12 @@ class Estimator:
         known = [-float(self._potential.prior_energy(z)) for z in (old, new)]
         change = known[1] - known[0]
         if self._taylor is not None:
-            of_expansion = self._temper * self._taylor.change(new, old)
+            of_expansion = self._likelihood_power * self._taylor.change(new, old)
             change += of_expansion
-            at_old = self._temper * self._taylor.total(old)
+            at_old = self._likelihood_power * self._taylor.total(old)
             known = [known[0] + at_old, known[1] + at_old + of_expansion]
         if batches.num_certain:
-            certain = self._temper * self._terms(self._certain, old, new, self._certainty_rows)
+            certain = self._likelihood_power * self._terms(self._certain, old, new, self._certainty_rows)
             change += float((certain[1] - certain[0]).sum())
             known = [total + float(value) for total, value in zip(known, certain.sum(1), strict=True)]
         before, after = (-total - float(value.mean()) for total, value in zip(known, values, strict=True))

@@ -81,7 +81,7 @@ class Forces:
             return Force(self._surrogate_grad)
         size = min(self._settings.gradient_batch_size, self._batches.num_rows)
         rows = draw_minibatch(self._batches.num_rows, size)
-        row_weight = self._batches.temper(self._settings.target) * self._batches.num_rows / size
+        row_weight = self._batches.likelihood_power(self._settings.target) * self._batches.num_rows / size
         if self._taylor is None:
             return Force(lambda z: self._potential.batch_potential_and_grad(z, rows, row_weight)[1])
         return Force(lambda z: self._controlled_grad(z, rows, row_weight))
@@ -90,8 +90,8 @@ class Forces:
         """Gradient of -log p(z) - s Σ_i T_i(z)."""
         assert self._taylor is not None  # settings are checked to have a control variate
         prior, total = self._potential.prior_energy_and_grad(z)[1], self._taylor.total_grad(z)
-        temper = self._batches.temper(self._settings.target)
-        return {name: prior[name] - temper * total[name] for name in z}
+        likelihood_power = self._batches.likelihood_power(self._settings.target)
+        return {name: prior[name] - likelihood_power * total[name] for name in z}
 
     def _controlled_grad(self, z: Position, rows: Tensor, row_weight: float) -> Position:
         """Gradient of the surrogate, plus an estimate of the residual's gradient."""

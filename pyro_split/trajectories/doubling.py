@@ -32,7 +32,7 @@ import torch
 from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.trajectories.path import Path
 from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, choose, only
-from split_common.trajectory import Rule, Span
+from split_common.termination import Rule, Span
 
 
 class Trajectory(NamedTuple):

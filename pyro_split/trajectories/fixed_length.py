@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import torch
 
-from split_common.trajectory import MAX_ENERGY_CHANGE, MAX_STEPS
+from split_common.fixed_length import MAX_STEPS
+from split_common.health import MAX_ENERGY_CHANGE
 
 
 def draw_length(shortest: float, longest: float) -> float:

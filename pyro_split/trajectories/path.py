@@ -44,5 +44,5 @@ class Path(NamedTuple):
 def draw_path(state: Any, integrator: Integrator, step_size: float) -> Path:
     """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
     order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
-    start = integrator.known(state.z, kinetic.draw(state.z), state.force, state.energies)
+    start = integrator.known(state.z, kinetic.draw(state.z), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

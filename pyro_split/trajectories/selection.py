@@ -16,7 +16,7 @@ from torch import Tensor
 from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.potential.position import Position
 from pyro_split.trajectories.path import Path
-from split_common.trajectory import MAX_ENERGY_CHANGE
+from split_common.health import MAX_ENERGY_CHANGE
 
 
 class Choice(NamedTuple):
@@ -24,14 +24,14 @@ class Choice(NamedTuple):
 
     Attributes:
         z: its position.
-        force: the kicks that open a step there; None where the schedule keeps none.
+        opening_grad: the kicks that open a step there; None where the schedule keeps none.
         energies: the terms of the potential there, shape (M + 1,).
         energy_change: H there minus H at the start.
         log_weight: log of the sum of exp(-energy change) over all states seen.
     """
 
     z: Position
-    force: Position | None
+    opening_grad: Position | None
     energies: Tensor
     energy_change: float
     log_weight: float
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 
 def only(state: IntegratorState, energies: Tensor, energy_change: float) -> Choice:
     """The choice among one state."""
-    return Choice(state.z, state.force, energies, energy_change, -energy_change)
+    return Choice(state.z, state.opening_grad, energies, energy_change, -energy_change)
 
 
 def choose(one: Choice, other: Choice, log_prob_of_other: float) -> Choice:
@@ -91,7 +91,7 @@ def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps:
     start_energy = state.potential_energy + path.integrator.kinetic.energy(state.z, path.start.p)
     return state._replace(
         z=choice.z,
-        force=choice.force,
+        opening_grad=choice.opening_grad,
         energies=choice.energies,
         potential_energy=float(choice.energies.sum()),
         energy=start_energy + choice.energy_change,

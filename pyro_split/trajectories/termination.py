@@ -32,7 +32,7 @@ from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.potential.position import Position, flatten
 from pyro_split.trajectories.path import Path
 from pyro_split.trajectories.selection import log_add
-from split_common.trajectory import Rule
+from split_common.termination import Rule
 
 
 class Momenta(NamedTuple):

@@ -1,13 +1,12 @@
-"""Lengths, rules and statistics of trajectories, whichever framework integrates them."""
+"""Lengths of trajectories that do not choose them: arguments, the value they make, warnings."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from split_common.checks import check_fraction, check_positive_float, check_positive_int
+from split_common.checks import MAX_COUNT, check_fraction, check_positive_float, check_positive_int
 from split_common.exploration import FIRST_LENGTH, MAX_EXPLORATION_DEPTH
 from split_common.values import shown
 
@@ -19,62 +18,10 @@ DEFAULT_JITTER = 0.5
 MAX_STEPS = 8192
 # Steps of warm-up's trees, on average, from where on many of them were cut off.
 MOST_MEAN_STEPS = 2**MAX_EXPLORATION_DEPTH // 2
-MAX_COUNT = 2**31 - 1  # steps and batches are counted in 32 bits on a device
-MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
-MAX_ENERGY_CHANGE = 1000.0
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
-TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
-CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
-# Adaptation of XHMC's threshold. A draw says less of 1 - ρ, with ρ the correlation of successive draws, than of an
-# acceptance, so its dual averaging is ten times slower than that of the step size.
-FIRST_THRESHOLD = 0.1  # in units of the criterion
-TARGET_CHANGE = 0.5  # 1 - ρ that it is adapted to
-THRESHOLD_GAMMA = 0.5  # of dual averaging
-DRAWS_BEFORE_THRESHOLD = 6  # draws of a window before it moves
-SMALLEST_CHANGE = 1e-6  # 1 - ρ that is not told from 0
-DRAWS_BEFORE_WARNING = 100  # draws after which a run warns of what it has seen
-WARN_ABOVE_SHARE = 0.1  # share of draws at a limit (of depth, of steps, of noise) from where on it is trouble
-LEAST_BFMI = 0.3  # Stan's limit of the energy Bayesian fraction of missing information (E-BFMI)
 
 
-STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
-BLOCK_STATISTICS = ("weight_energy", "precision_energy")
-TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
-
-
-class Span(Protocol):
-    """Summary of a run of successive states, in the order in which they were visited; a rule decides by it."""
-
-    @classmethod
-    def of(cls, path: Any, state: Any, log_weight: Any, grad: Any) -> Any:
-        """Span of one state of a path, of log-weight -H, with the gradient of U where the rule takes it."""
-        ...
-
-    def joined(self, second: Any) -> Any:
-        """Span of this run and the one that follows it."""
-        ...
-
-    def reversed(self) -> Any:
-        """Span of the same states, visited the other way."""
-        ...
-
-
-class Rule(NamedTuple):
-    """When a trajectory that doubles stops.
-
-    Attributes:
-        span: what it remembers of a run of successive states, and no more: under JAX, every array that a loop carries
-            costs a small model as much as arithmetic does.
-        holds: whether to stop, from the spans of a run's two halves and of the whole.
-        takes_gradients: whether it asks for the whole gradient at every state.
-    """
-
-    span: type[Span]
-    holds: Callable[[Any, Any, Any], Any]
-    takes_gradients: bool = False
-
-
-class Proposal(NamedTuple):
+class LengthSettings(NamedTuple):
     """How one transition moves, before anything adapts.
 
     Attributes:
@@ -95,7 +42,7 @@ class Proposal(NamedTuple):
         """Whether lengths are learned in warm-up."""
         return self.num_steps is None and self.trajectory_length is None
 
-    def at(self, longest: Any) -> Proposal:
+    def at(self, longest: Any) -> LengthSettings:
         """The proposal with the longest length that warm-up has learned, where it learns one; the shortest is 0."""
         return self._replace(trajectory_length=(0.0, longest)) if self.learns_length else self
 
@@ -146,25 +93,6 @@ def resolve_step_size_jitter(step_size_jitter: Any, num_steps: int | None) -> fl
     return check_fraction("step_size_jitter", step_size_jitter)
 
 
-def resolve_threshold(threshold: Any) -> float | None:
-    """Return a fixed threshold of exhaustion, or None for one that adapts.
-
-    Raises:
-        ValueError: unless it is "adapt" or a finite number above 0.
-    """
-    if isinstance(threshold, str) and threshold == "adapt":
-        return None
-    try:
-        return check_positive_float("threshold", threshold)
-    except ValueError:
-        raise ValueError(f"threshold must be 'adapt' or a finite number above 0, got {shown(threshold)}") from None
-
-
-def check_max_tree_depth(value: Any) -> int:
-    """Return ``value``, or raise unless it is a whole number from 1 to 30."""
-    return check_positive_int("max_tree_depth", value, MAX_TREE_DEPTH)
-
-
 def check_window_size(window_size: Any, num_steps: int) -> int:
     """Return ``window_size``, or raise unless it is from 1 to the number of states of a trajectory."""
     number = check_positive_int("window_size", window_size)
@@ -174,16 +102,6 @@ def check_window_size(window_size: Any, num_steps: int) -> int:
             f"got window_size={shown(window_size)} and num_steps={num_steps}"
         )
     return number
-
-
-def warn_of_other_data() -> None:
-    """Warn that a run goes on from a state that was left by other data, or by another model."""
-    warnings.warn(
-        "the state that this run goes on from was left by other data or another model: what rests on them is computed "
-        "afresh and a step size that is now too long is shortened, but the chain starts where it was, with the mass "
-        "matrix that it had; for data that differ much, begin with a new warm-up",
-        stacklevel=2,
-    )
 
 
 def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> None:
@@ -203,28 +121,5 @@ def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> No
         f"trajectories of length {length} at step size {float(step_size):.3g} are cut off at {MAX_STEPS} steps, which "
         "makes draws correlated (they are still exact); give a larger step_size, a shorter trajectory_length or "
         "num_steps, check inverse_mass_matrix, or let a longer warm-up adapt them",
-        stacklevel=2,
-    )
-
-
-def warn_of_first_draws(num_diverging: Any, bfmi: Any) -> None:
-    """Warn that some of the first draws diverged, or that their energies are explored slowly."""
-    number = int(num_diverging)
-    found = [f"{number} of the first {DRAWS_BEFORE_WARNING} draws diverged"] if number else []
-    if bfmi < LEAST_BFMI:
-        found.append(f"the E-BFMI of the first {DRAWS_BEFORE_WARNING} draws is {float(bfmi):.2f}")
-    warnings.warn(
-        f"{' and '.join(found)}: the draws may miss a part of the posterior; raise target_accept_prob, or "
-        "reparametrise the model; kernel.report(mcmc) says more when the run is over",
-        stacklevel=2,
-    )
-
-
-def warn_of_depth_limit(max_tree_depth: int, share: Any) -> None:
-    """Warn that many trajectories would have gone on."""
-    warnings.warn(
-        f"{float(share):.0%} of the first {DRAWS_BEFORE_WARNING} trajectories ended at "
-        f"max_tree_depth={max_tree_depth}, which makes draws correlated (they are still exact); raise max_tree_depth "
-        "or a given threshold of XHMC, or reparametrise the model",
         stacklevel=2,
     )

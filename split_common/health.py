@@ -1,0 +1,35 @@
+"""Statistics that every kernel keeps, their limits, and the warnings of a run that goes wrong."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+MAX_ENERGY_CHANGE = 1000.0
+DRAWS_BEFORE_WARNING = 100  # draws after which a run warns of what it has seen
+WARN_ABOVE_SHARE = 0.1  # share of draws at a limit (of depth, of steps, of noise) from where on it is trouble
+LEAST_BFMI = 0.3  # Stan's limit of the energy Bayesian fraction of missing information (E-BFMI)
+STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
+
+
+def warn_of_other_data() -> None:
+    """Warn that a run goes on from a state that was left by other data, or by another model."""
+    warnings.warn(
+        "the state that this run goes on from was left by other data or another model: what rests on them is computed "
+        "afresh and a step size that is now too long is shortened, but the chain starts where it was, with the mass "
+        "matrix that it had; for data that differ much, begin with a new warm-up",
+        stacklevel=2,
+    )
+
+
+def warn_of_first_draws(num_diverging: Any, bfmi: Any) -> None:
+    """Warn that some of the first draws diverged, or that their energies are explored slowly."""
+    number = int(num_diverging)
+    found = [f"{number} of the first {DRAWS_BEFORE_WARNING} draws diverged"] if number else []
+    if bfmi < LEAST_BFMI:
+        found.append(f"the E-BFMI of the first {DRAWS_BEFORE_WARNING} draws is {float(bfmi):.2f}")
+    warnings.warn(
+        f"{' and '.join(found)}: the draws may miss a part of the posterior; raise target_accept_prob, or "
+        "reparametrise the model; kernel.report(mcmc) says more when the run is over",
+        stacklevel=2,
+    )
