@@ -74,7 +74,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
     kernel: Any = mcmc.sampler
-    return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[0]._known_split
+    return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[0].known_split
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:

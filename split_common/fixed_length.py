@@ -22,20 +22,28 @@ SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 
 
 class LengthSettings(NamedTuple):
-    """How one transition moves, before anything adapts.
+    """How long trajectories are.
 
     Attributes:
         num_steps: a fixed number of steps, or None.
         trajectory_length: shortest and longest length in time, drawn uniformly between them for each trajectory;
             or None. Neither given: from 0 to a length that warm-up learns (:mod:`split_common.exploration`).
-        draws_order: whether the order of subsets is drawn for each trajectory.
         step_size_jitter: j; the steps of a trajectory are u times as long, u drawn from U(1 - j, 1 + j) for each.
     """
 
     num_steps: int | None
     trajectory_length: tuple[float, float] | None
-    draws_order: bool
     step_size_jitter: float = 0.0
+
+    @classmethod
+    def checked(cls, num_steps: Any, trajectory_length: Any, step_size_jitter: Any) -> LengthSettings:
+        """The lengths that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: where both lengths are given, or an argument is out of range.
+        """
+        steps, lengths = resolve_length(num_steps, trajectory_length)
+        return cls(steps, lengths, resolve_step_size_jitter(step_size_jitter, steps))
 
     @property
     def learns_length(self) -> bool:
@@ -43,7 +51,7 @@ class LengthSettings(NamedTuple):
         return self.num_steps is None and self.trajectory_length is None
 
     def at(self, longest: Any) -> LengthSettings:
-        """The proposal with the longest length that warm-up has learned, where it learns one; the shortest is 0."""
+        """The lengths with the longest that warm-up has learned, where it learns one; the shortest is 0."""
         return self._replace(trajectory_length=(0.0, longest)) if self.learns_length else self
 
     @property

@@ -211,6 +211,14 @@ class PenaltySettings(NamedTuple):
     target_accept_prob: float
     target_noise: float | None
 
+    def batches(self, num_rows: int) -> Batches:
+        """The batches of N rows.
+
+        Raises:
+            ValueError: when a batch is larger than the data.
+        """
+        return Batches.of(num_rows, self.batch_size, self.num_batches, self.target_noise is not None)
+
     @classmethod
     def checked(
         cls,

@@ -320,6 +320,14 @@ class ChosenSchedule:
         if self._is_built_first:
             _ = self.rows
 
+    def check_direction(self, runs_backwards: bool) -> None:
+        """Raise for a trajectory that runs backwards in time, unless the schedule is checked to be palindromic."""
+        if runs_backwards and not self.palindromic:
+            raise ValueError(
+                "schedule must be checked to be palindromic, because the trajectory also runs backwards in time, "
+                "got palindromic=False"
+            )
+
     @property
     def _is_built_first(self) -> bool:
         return not isinstance(self.choice, str) and self.num_subsets <= MAX_CHECKED_SUBSETS

@@ -7,7 +7,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,8 @@ from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import Integrator
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, zeros
-from split_common.mass import mass_blocks
+from split_common.checks import check_flag, check_positive_float, check_probability
+from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -37,6 +38,41 @@ class AdaptationSettings(NamedTuple):
     target_accept_prob: float
     find_heuristic_step_size: bool
     regularize_mass_matrix: bool = True
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        step_size: float,
+        inverse_mass_matrix: Any,
+        adapt_step_size: bool,
+        adapt_mass_matrix: bool,
+        dense_mass: bool | list[tuple[str, ...]],
+        target_accept_prob: float,
+        find_heuristic_step_size: bool,
+        regularize_mass_matrix: bool,
+    ) -> AdaptationSettings:
+        """The settings that a kernel's arguments ask for.
+
+        Raises:
+            TypeError: for a flag that is no bool.
+            ValueError: for an argument out of range.
+        """
+        return cls(
+            step_size=check_positive_float("step_size", step_size),
+            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, jax.Array),
+            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
+            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
+            dense_mass=check_mass_blocks("dense_mass", dense_mass),
+            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
+            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
+            regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
+        )
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the mass matrix that was given fits sites of these sizes."""
+        check_mass_blocks("dense_mass", self.dense_mass, sizes)
+        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, self.dense_mass)
 
 
 class SearchPoint(NamedTuple):

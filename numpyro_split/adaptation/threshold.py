@@ -14,6 +14,7 @@ average.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +24,17 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer.hmc_util import build_adaptation_schedule, dual_averaging
 
 from numpyro_split.potential.position import Position, where
+from numpyro_split.trajectories.termination import boundary_rate, mean_rate, rate_per_length
+from split_common.checks import check_choice
 from split_common.termination import (
+    CRITERIA,
     DRAWS_BEFORE_THRESHOLD,
     FIRST_THRESHOLD,
     SMALLEST_CHANGE,
     TARGET_CHANGE,
     THRESHOLD_GAMMA,
+    Rule,
+    resolve_threshold,
 )
 
 
@@ -138,3 +144,48 @@ class ThresholdAdapter:
             return where(restarts, fresh, ThresholdState(threshold, draws, averaging))
 
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
+
+
+@dataclass(frozen=True)
+class Exhaustion:
+    """The criterion that a trajectory has filled its energy level (:mod:`numpyro_split.trajectories.termination`).
+
+    Attributes:
+        threshold: below which it holds; None for one that adapts in warm-up.
+        form: "per_length", "mean" or "boundary".
+    """
+
+    threshold: float | None
+    form: str = "per_length"
+    statistics = ("threshold",)
+
+    @classmethod
+    def checked(cls, threshold: Any, criterion: Any) -> Exhaustion:
+        """The criterion that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        return cls(resolve_threshold(threshold), check_choice("criterion", criterion, CRITERIA))
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """The first threshold."""
+        first = ThresholdAdapter(self.threshold, 0).init(z)
+        return {"threshold": first.threshold, "threshold_state": first}
+
+    def rule(self, state: Any) -> Rule:
+        """The rule at the threshold that the state has."""
+        threshold = state.threshold_state.threshold
+        if self.form == "boundary":
+            return boundary_rate(threshold, state.adapt_state.step_size)
+        return {"per_length": rate_per_length, "mean": mean_rate}[self.form](threshold)
+
+    def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
+        """The state with the threshold of the last trajectory, and that of the next."""
+        adapter, old = ThresholdAdapter(self.threshold, num_warmup), state.threshold_state
+        adapted = adapter.update(state.i, state.z, moved.z, moved.reached_max_treedepth, old)
+        return moved._replace(threshold=old.threshold, threshold_state=adapted)
+
+    def learned(self, state: Any) -> dict[str, jax.Array]:
+        """The threshold, where it adapts."""
+        return state.threshold_state.averages

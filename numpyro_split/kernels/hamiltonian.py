@@ -1,15 +1,15 @@
-"""Base of the kernels that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
+"""The method that follows Hamilton's equations over subsets: schedule, trajectory, adaptation and system, composed.
 
-A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`), by which kinetic energy
-(:meth:`HamiltonianKernel._kinetic`), and how one iteration moves (:meth:`HamiltonianKernel._move`) at a step size and a
-metric that stay as they are; what adapts does so between iterations.
+Which gradients make a step is the schedule's to say (:mod:`split_common.schedule`), where a trajectory ends and which
+state is taken the trajectory's (:mod:`numpyro_split.trajectories`), what moves by which kinetic energy the system's
+(:mod:`numpyro_split.kernels.system`). Here they are put together: one iteration moves at a step size and a metric that
+stay as they are, and what adapts does so between iterations.
 """
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -17,124 +17,106 @@ import jax.numpy as jnp
 from jax import random
 from numpyro.infer.hmc_util import build_adaptation_schedule
 
+from numpyro_split.adaptation.exploration import explored
 from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
-from numpyro_split.adaptation.step_size_and_metric import Adapter, one_step
+from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, one_step
 from numpyro_split.integrators.euclidean import EuclideanKinetic
-from numpyro_split.integrators.integrator import Integrator, Kinetic, Potential
-from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.kernels.method import Setup
+from numpyro_split.kernels.state import ChainState, Warmup
+from numpyro_split.kernels.system import Euclidean, System
 from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.trajectories.trajectory import Trajectory
 from split_common.exploration import Exploration
-from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule, ScheduleChoice, build_schedule
-from split_common.values import name_of
+from split_common.health import STATISTICS
+from split_common.schedule import ChosenSchedule
 
 
-class HamiltonianKernel(SplitKernel):
-    """Base of the kernels that integrate a schedule; for the arguments see :class:`~numpyro_split.SplitHMC`."""
+@dataclass(frozen=True)
+class Hamiltonian:
+    """Hamiltonian Monte Carlo over subsets, a :class:`~numpyro_split.kernels.method.Method`.
 
-    _schedule_name: ScheduleChoice  # set by each kernel before this class's constructor
-    _runs_backwards = True  # whether trajectories also run backwards in time, so that a schedule must be palindromic
+    Attributes:
+        schedule: the kicks and drifts of one step.
+        trajectory: where a trajectory ends, and which state is taken.
+        adaptation: of step size and mass matrix.
+        system: what moves, and its kinetic energy.
+        num_warmup: number of warm-up iterations, once it is known.
 
-    def __init__(self, model: Any, num_subsets: int, **options: Any):
-        super().__init__(model, num_subsets, **options)
-        if self._has_checked_rows:
-            self._rows = self._schedule(self._num_subsets)
+    Raises:
+        ValueError: for a trajectory that runs backwards in time by a schedule that is not palindromic, and for a system
+            that cannot move by the trajectory.
+    """
 
-    @property
-    def _is_own_schedule(self) -> bool:
-        """Whether the rows are the user's own."""
-        is_named = isinstance(self._schedule_name, str)
-        return not is_named or type(self)._schedule is not HamiltonianKernel._schedule
+    schedule: ChosenSchedule
+    trajectory: Trajectory
+    adaptation: AdaptationSettings
+    system: System = field(default_factory=Euclidean)
+    num_warmup: int = 0
+    rests_on_data = True
+    given_start = None
+    free_fields = ()
 
-    @property
-    def _has_checked_rows(self) -> bool:
-        """Whether the rows are the user's own and few enough to be built, and so checked, with the kernel."""
-        return self._is_own_schedule and self._num_subsets <= MAX_CHECKED_SUBSETS
-
-    @cached_property
-    def _rows(self) -> Schedule:
-        """The schedule, built when a run first asks for it: by then M was compared with the number of rows."""
-        return self._schedule(self._num_subsets)
-
-    @property
-    def _details(self) -> list[str]:
-        if not self._is_own_schedule:
-            return [f"schedule={self._schedule_name!r}"]
-        if callable(self._schedule_name):
-            return [f"schedule={name_of(self._schedule_name)}"]
-        return [f"schedule={self._rows.name!r}"] if self._has_checked_rows else []
-
-    def _schedule(self, num_subsets: int) -> Schedule:
-        """The rows of one step."""
-        return build_schedule(self._schedule_name, num_subsets, palindromic=self._runs_backwards)
-
-    @abstractmethod
-    def _first_state(self, **common: Any) -> Any:
-        """The state of a chain that has not moved, from the fields that every kernel's state has."""
-
-    @abstractmethod
-    def _move(self, integrator: Integrator, state: Any) -> Any:
-        """One iteration at the state's step size and metric."""
+    def __post_init__(self) -> None:
+        self.schedule.check_direction(self.trajectory.runs_backwards)
+        self.system.check_trajectory(self.trajectory)
 
     @property
-    def _layout(self) -> tuple[str, ...]:
-        # the rows of a schedule are not built before M was compared with the number of rows
-        schedule = str(self._rows.rows) if self._has_checked_rows else repr(self._schedule_name)
-        return *super()._layout, type(self).__name__, schedule
+    def statistics(self) -> tuple[str, ...]:
+        """Those of every kernel, the trajectory's and the system's."""
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics)
 
     @property
-    def _draws_order(self) -> bool:
-        """Whether the order of subsets is drawn for each trajectory."""
-        return False
+    def details(self) -> list[str]:
+        """Schedule and system."""
+        return [*self.schedule.details, *self.system.details]
 
     @property
-    def _longest_step(self) -> float:
-        """Upper limit of the adapted step size."""
-        return math.inf
+    def layout(self) -> tuple[str, ...]:
+        """Of schedule and system."""
+        return self.schedule.layout, *self.system.layout
 
-    def _exploration(self, learns_length: bool) -> Exploration:
-        """Which iterations of warm-up are made by trees."""
-        ends = [window.end + 1 for window in build_adaptation_schedule(self._num_warmup)]
-        return Exploration.of(ends, self._num_warmup, learns_length, self._settings.adapt_mass_matrix)
+    @property
+    def plan(self) -> str:
+        """The system's."""
+        return self.system.plan
 
-    def _learned(self, state: Any) -> dict[str, jax.Array]:
-        """Values besides the step size that warm-up learns, by field of :class:`split_common.settling.Settled`."""
+    @property
+    def shared_fields(self) -> Mapping[str, Any]:
+        """None."""
         return {}
 
-    def _coordinates(self, z: Position) -> Position:
-        """Coordinates that the mass matrix adapts to."""
-        return z
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """None besides a subset's."""
+        return ()
 
-    def _first_inverse_mass_matrix(self, z: Position) -> Any:
-        """Inverse mass matrix of a chain that starts at ``z``; None for the identity."""
-        return self._settings.inverse_mass_matrix
+    def check_warmup(self, num_warmup: int) -> None:
+        """Any number will do."""
 
-    def _moving_potential(self, potential: SplitPotential) -> Potential:
-        """The potential that trajectories follow."""
-        return potential
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given mass matrix fits the sites that adapt one."""
+        self.adaptation.check_sizes(self.system.coordinates(sizes))
 
-    def _kinetic(self, adapted: EuclideanKinetic, state: Any) -> Kinetic:
-        """The kinetic energy at the adapted mass matrix."""
-        return adapted
+    def prepare(self, setup: Setup) -> Hamiltonian:
+        """With the system of the model."""
+        return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup)
 
-    def _integrator(self, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
-        return Integrator(self._rows, self._moving_potential(potential), kinetic)
+    def without_data(self) -> Hamiltonian:
+        """The same: nothing is kept of the data but in the state."""
+        return self
 
-    def _adapter(self, potential: SplitPotential, state: Any) -> Adapter:
-        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
-            return self._integrator(potential, self._kinetic(adapted, state))
+    def find_start(self, rng_key: jax.Array) -> None:
+        """The host's strategy."""
 
-        sites = tuple(self._coordinates(state.z))
-        trial = one_step(integrator_for)
-        return Adapter(self._settings, self._num_warmup, self._coordinates, sites, trial, self._longest_step)
-
-    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
+    def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
+        """The state of a chain at its starting point, with a step size that was looked for there."""
         key_adapt, key_chain = random.split(rng_key)
         energies = potential.energies(z)
         energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
-        state = self._first_state(
+        state = ChainState(
             i=zero,
             z=z,
             opening_grad=self._kept_grad(potential, z),
@@ -147,35 +129,35 @@ class HamiltonianKernel(SplitKernel):
             mean_accept_prob=jnp.zeros(()),
             diverging=jnp.array(False),
             step_size=jnp.zeros(()),
-            adapt_state=None,
             data_digest=DataDigest.unknown(),
-            warmup=self._warmup,
+            warmup=Warmup(self.num_warmup),
             rng_key=key_chain,
             health=Health.none(),
             settled=not_settled(),
+            **self.trajectory.first_fields(z),
+            **self.system.first_fields(z),
         )
-        inverse_mass_matrix = self._first_inverse_mass_matrix(z)
+        inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
         return state._replace(adapt_state=adapt_state, step_size=adapt_state.step_size)
 
-    def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        kinetic = self._kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
-        moved = self._move(self._integrator(potential, kinetic), state)
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration: a move at the state's step size and metric, then both adapt."""
+        kinetic = self.system.kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
+        moved = self._move(self.system.integrator(self.schedule.rows, potential, kinetic), state)
         adapter = self._adapter(potential, moved)
         adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state)
-        settled = settle(state.settled, state.i, adapter, adapt_state, self._learned(moved))
+        settled = settle(state.settled, state.i, adapter, adapt_state, self.trajectory.learned(moved))
         i = state.i + 1
-        n = jnp.where(i > self._num_warmup, i - self._num_warmup, i)
+        n = jnp.where(i > self.num_warmup, i - self.num_warmup, i)
         mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
-        health = state.health.with_draw(i - self._num_warmup, moved.energy, moved.diverging)
+        health = state.health.with_draw(i - self.num_warmup, moved.energy, moved.diverging)
         return moved._replace(
             i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health, settled=settled
         )
 
-    def _watch(self, state: Any) -> None:
-        warn_if_in_trouble(state, self._num_warmup)
-
-    def _recompute(self, potential: SplitPotential, state: Any) -> Any:
+    def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The state with energies and opening gradients of this potential."""
         energies = potential.energies(state.z)
         return state._replace(
             energies=energies,
@@ -183,16 +165,58 @@ class HamiltonianKernel(SplitKernel):
             opening_grad=self._kept_grad(potential, state.z),
         )
 
-    def _shorten_step(self, potential: SplitPotential, state: Any) -> Any:
+    def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The state with a step size that is not too long for this potential."""
         rng_key, key_adapt = random.split(state.rng_key)
-        adapt_state = self._adapter(potential, state).search_again(
-            state.z, state.energies, state.adapt_state, key_adapt
-        )
+        adapter = self._adapter(potential, state)
+        adapt_state = adapter.search_again(state.z, state.energies, state.adapt_state, key_adapt)
         return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
+    def watch(self, state: ChainState) -> None:
+        """Warn of divergences and slow energies, and of what the trajectory knows."""
+        warn_if_in_trouble(state, self.num_warmup)
+        self.trajectory.watch(state, self.num_warmup)
+
+    def _move(self, integrator: Integrator, state: ChainState) -> ChainState:
+        """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
+        state = self.system.before(state, integrator)
+
+        def move(state: ChainState) -> ChainState:
+            moved, p = self.trajectory.move(state, integrator, self.num_warmup)
+            return self.system.noted(moved, p, integrator)
+
+        def move_by_metric(state: ChainState) -> ChainState:
+            return explored(state, integrator, exploration, move) if self.trajectory.learns_length else move(state)
+
+        exploration, early = self._exploration, self.system.early_integrator(integrator)
+        if early is None:
+            moved = explored(state, integrator, exploration, move)
+        else:
+            moved = explored(state, early, exploration.before, move_by_metric)
+        return self.system.adapted(state, moved, self.num_warmup) if self.adaptation.adapt_mass_matrix else moved
+
+    @property
+    def _exploration(self) -> Exploration:
+        """Which iterations of warm-up are made by trees."""
+        if not self.trajectory.explores:
+            return Exploration(0, 0)
+        ends = [window.end + 1 for window in build_adaptation_schedule(self.num_warmup)]
+        return Exploration.of(ends, self.num_warmup, self.trajectory.learns_length, self.adaptation.adapt_mass_matrix)
+
+    def _adapter(self, potential: SplitPotential, state: ChainState) -> Adapter:
+        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+            kinetic = self.system.kinetic(adapted, state)
+            return self.system.integrator(self.schedule.rows, potential, kinetic)
+
+        coordinates = self.system.coordinates
+        longest_step, trial = self.trajectory.longest_step, one_step(integrator_for)
+        return Adapter(self.adaptation, self.num_warmup, coordinates, tuple(coordinates(state.z)), trial, longest_step)
+
     def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
-        if self._draws_order:
+        """The gradients that open a trajectory at ``z``; None where an order of subsets is drawn for it."""
+        schedule = self.schedule.rows
+        if self.trajectory.draws_order(schedule):
             return None
         # the opening kicks do not involve the metric, so any will do
-        integrator = Integrator(self._rows, self._moving_potential(potential), EuclideanKinetic(None))
-        return integrator.opening_grad_at(z, jnp.arange(self._num_subsets))
+        integrator = Integrator(schedule, self.system.potential(potential), EuclideanKinetic(None))
+        return integrator.opening_grad_at(z, jnp.arange(schedule.num_subsets))

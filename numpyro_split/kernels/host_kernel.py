@@ -1,7 +1,7 @@
-"""NumPyro's protocol of a kernel, implemented once for every split kernel.
+"""NumPyro's protocol of a kernel, implemented once for every method.
 
-A kernel object holds its arguments. What evolves is in the state; what a data set teaches before chains start lies on a
-copy of the kernel that is found by content (:mod:`numpyro_split.kernels.prepared`); the potential is bound to the
+A kernel object holds its arguments. What evolves is in the state; what a data set teaches before chains start lies in a
+prepared method that is found by content (:mod:`numpyro_split.kernels.prepared`); the potential is bound to the
 arguments that each call brings. A state carries a digest of the data that it was made with: where it meets others,
 everything in it that rests on the data is computed afresh.
 """
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 from jax.core import Tracer
-from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from numpyro_split.inference_data import to_inference_data
-from numpyro_split.kernels.prepared import PreparedKernels
+from numpyro_split.kernels.method import Method, Setup
+from numpyro_split.kernels.prepared import Prepared, PreparedRuns
+from numpyro_split.kernels.state import ChainState
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
@@ -36,107 +34,38 @@ from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
 from numpyro_split.splitting.model_split import ModelSplit
-from split_common.checks import (
-    check_callable,
-    check_choice,
-    check_data_axes,
-    check_finite_start,
-    check_flag,
-    check_is_state,
-    check_plate,
-    check_positive_float,
-    check_positive_int,
-    check_probability,
-    check_sites,
-    check_state_form,
-)
+from numpyro_split.splitting.settings import Splitting
+from split_common.checks import check_finite_start, check_is_state, check_sites, check_state_form
 from split_common.containers import Form
-from split_common.health import STATISTICS, warn_of_other_data
-from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values
+from split_common.health import warn_of_other_data
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
-from split_common.subsets import SUBSET_ORDERS
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100
 
 
 class SplitKernel(MCMCKernel):
-    """Base of the split kernels: splitting, starting points, resuming, pickling.
+    """Base of every kernel: the host's protocol for a method on a model that is divided.
 
-    A concrete kernel says how one chain starts (:meth:`_start`) and moves (:meth:`_transition`), both pure
-    functions of the potential they are given.
+    Args:
+        model: NumPyro model, or a :class:`~numpyro_split.SplitPotential`.
+        splitting: how the model is divided.
+        method: how a chain starts and moves.
     """
 
-    _statistic_names: tuple[str, ...] = STATISTICS
-    _rests_on_data = True  # whether a state holds anything that other data would change
-
-    def __init__(
-        self,
-        model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
-        *,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        step_size: float = 1.0,
-        inverse_mass_matrix: Any = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        dense_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        forward_mode_differentiation: bool = False,
-        regularize_mass_matrix: bool = True,
-    ):
-        self._model = check_callable("model", model) if not isinstance(model, SplitPotential) else None
+    def __init__(self, model: Callable[..., Any] | SplitPotential, splitting: Splitting, method: Method):
+        self._model = None if isinstance(model, SplitPotential) else model
         self._potential = model if isinstance(model, SplitPotential) else None
-        self._num_subsets = check_positive_int("num_subsets", num_subsets)
-        if self._potential is not None:
-            self._num_subsets = self._potential.num_subsets
-        self._plate, self._data_axes = check_plate(plate), check_data_axes(data_axes)
-        self._subset_order = check_choice("subset_order", subset_order, SUBSET_ORDERS)
-        self._init_strategy = check_callable("init_strategy", init_strategy)
-        self._settings = AdaptationSettings(
-            step_size=check_positive_float("step_size", step_size),
-            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, jax.Array),
-            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
-            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
-            dense_mass=check_mass_blocks("dense_mass", dense_mass),
-            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
-            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
-            regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
-        )
-        self._forward_mode = check_flag("forward_mode_differentiation", forward_mode_differentiation)
-        self._prepared = PreparedKernels()
-        self._warmup = Warmup(0)
-        # of a copy that knows a model and its data
-        self._split: ModelSplit | None = None
-        self._compiled_start: Any = None
-        self._state_like: Any = None
+        self._splitting, self._method = splitting, method
+        self._runs = PreparedRuns()
 
     def __repr__(self) -> str:
-        """Class, model, number of subsets and plate, and what a kind of kernels adds."""
+        """Class, model, number of subsets and plate, and what the method adds."""
         model = self._potential if self._model is None else self._model
-        return describe_kernel(self, model, self._num_subsets, self._plate, self._details)
-
-    @property
-    def _details(self) -> list[str]:
-        """Further parts of the repr."""
-        return []
-
-    @abstractmethod
-    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> Any:
-        """The state of one chain at its starting point."""
-
-    @abstractmethod
-    def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        """One iteration of one chain."""
-
-    @abstractmethod
-    def _recompute(self, potential: SplitPotential, state: Any) -> Any:
-        """``state`` with everything that depends on the data computed afresh."""
+        latest = self._runs.latest()
+        method = self._method if latest is None else latest.method
+        return describe_kernel(self, model, self.num_subsets, self._splitting.plate, method.details)
 
     @property
     def model(self) -> Callable[..., Any] | None:
@@ -146,7 +75,7 @@ class SplitKernel(MCMCKernel):
     @property
     def num_subsets(self) -> int:
         """M."""
-        return self._num_subsets
+        return self._splitting.num_subsets
 
     @property
     def sample_field(self) -> str:
@@ -156,7 +85,7 @@ class SplitKernel(MCMCKernel):
     @property
     def default_fields(self) -> tuple[str, ...]:
         """The draw and every statistic, so that plain ArviZ conversion is complete."""
-        return ("z", *self._statistic_names)
+        return ("z", *self._method.statistics)
 
     @one_thread_at_a_time
     def init(
@@ -173,25 +102,25 @@ class SplitKernel(MCMCKernel):
             ValueError: for faults of the model or the data (see :func:`numpyro_split.split_model`), a mass
                 matrix of the wrong shape, or a starting point where the density is not finite.
         """
+        self._method.check_warmup(num_warmup)
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
-        if self._potential is not None and first is None and self._given_start is None:
-            if (latest := self._prepared.latest()) is not None:
-                self._begin(num_warmup, latest._state_like.z, *given)
+        if self._potential is not None and first is None and self._method.given_start is None:
+            if (latest := self._runs.latest()) is not None:
+                self._begin(num_warmup, latest.state_like.z, *given)
             return NoStart()  # a run that goes on from a given state needs none
-        args, kwargs, (kernel, potential, content) = self._begin(num_warmup, first, *given)
+        args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         if init_params is None:
-            z = kernel._find_start(keys[0], potential, args, kwargs)
+            z = self._find_start(prepared, keys[0], potential, args, kwargs)
         else:
             z = jax.tree.map(jnp.asarray, init_params)
-        kernel._check_sites(z, single)
-        state = (kernel._compiled_start if single else jax.vmap(kernel._compiled_start, (None, 0, 0)))(
-            potential, z, keys[1]
-        )
+        _check_position(prepared, z, single)
+        start = prepared.compiled_start if single else jax.vmap(prepared.compiled_start, (None, 0, 0))
+        state = start(potential, z, keys[1])
         check_start(state.potential_energy, z)
         state = state._replace(data_digest=_like_chains(content.first_digest(), state))
-        kernel._state_like = _shapes(state, single)
+        prepared.state_like = _shapes(state, single)
         return state
 
     @one_thread_at_a_time
@@ -202,21 +131,22 @@ class SplitKernel(MCMCKernel):
         ``rng_key``) and not at every iteration; a loop of one's own that changes traced data calls :meth:`refresh`.
         """
         check_is_state(type(self).__name__, state)
-        kernel, potential, content = self._look_up(state, model_args, model_kwargs)
-        if kernel._rests_on_data:
+        prepared, potential, content = self._look_up(state, model_args, model_kwargs)
+        method = prepared.method
+        if method.rests_on_data:
             stale, digest = content.compare(state.data_digest)
-            state = lax.cond(stale, partial(kernel._refreshed, potential), lambda s: s, state)
+            state = lax.cond(stale, partial(_refreshed, method, potential), lambda s: s, state)
             state = state._replace(data_digest=digest)
-        state = _over_chains(partial(kernel._transition, potential), state, kernel._shared_by_chains(state))
-        kernel._watch(state)
+        state = _over_chains(partial(method.step, potential), state, _shared_by_chains(method, state))
+        method.watch(state)
         return state
 
     @one_thread_at_a_time
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
-        kernel, potential, content = self._look_up(state, model_args, model_kwargs)
+        prepared, potential, content = self._look_up(state, model_args, model_kwargs)
         _, digest = content.compare(state.data_digest)
-        return _each_chain(partial(kernel._recompute, potential), state)._replace(data_digest=digest)
+        return _each_chain(partial(prepared.method.refresh, potential), state)._replace(data_digest=digest)
 
     def report(self, mcmc: Any) -> Report:
         """Report on a finished run: trouble, and what to do about it; ``print`` it, or take its ``table``.
@@ -242,7 +172,7 @@ class SplitKernel(MCMCKernel):
             raise ValueError("wrap_model needs a kernel made from a model, got one made from a SplitPotential")
         kernel = copy.copy(self)
         kernel._model = wrapper(self._model)
-        kernel._prepared = PreparedKernels()
+        kernel._runs = PreparedRuns()
         return kernel
 
     @one_thread_at_a_time
@@ -251,7 +181,7 @@ class SplitKernel(MCMCKernel):
         if self._model is None:
             return identity
         args, kwargs = self._open(model_args, model_kwargs)
-        split = self._latest_like(args, kwargs)._known_split
+        split = self._latest_like(args, kwargs).known_split
         constrain = split.postprocess_fn(args, kwargs)
 
         def postprocess(z: Position) -> Any:
@@ -272,7 +202,7 @@ class SplitKernel(MCMCKernel):
         if self._model is None:
             return identity
         args, kwargs = self._open(model_args, model_kwargs)
-        return one_thread_at_a_time(self._latest_like(args, kwargs)._known_split.constrain_fn(args, kwargs))
+        return one_thread_at_a_time(self._latest_like(args, kwargs).known_split.constrain_fn(args, kwargs))
 
     def get_diagnostics_str(self, state: Any) -> str:
         """Text of the progress bar."""
@@ -281,11 +211,11 @@ class SplitKernel(MCMCKernel):
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments; what a data set teaches is found again by the next run."""
-        return {**self.__dict__, "_prepared": None}
+        return {**self.__dict__, "_runs": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._prepared = PreparedKernels()
+        self._runs = PreparedRuns()
 
     def _prepare(
         self,
@@ -294,8 +224,8 @@ class SplitKernel(MCMCKernel):
         kwargs: dict[str, Any],
         init_params: Position | None = None,
         given: Any = (),
-    ) -> tuple[Any, SplitPotential, Content]:
-        """The copy of this kernel that knows these arguments, made where there is none, and what it is bound to.
+    ) -> tuple[Prepared, SplitPotential, Content]:
+        """What is known of these arguments, found where it was not, and the potential that is bound to them.
 
         Args:
             num_warmup: number of warm-up iterations.
@@ -310,69 +240,67 @@ class SplitKernel(MCMCKernel):
                 check_captured(self._model)
                 program = self._program(arguments, args, kwargs)
             else:
-                program = program_of_potential(self._given_potential, init_params or self._given_start or {})
+                assert self._potential is not None
+                program = program_of_potential(self._potential, init_params or self._method.given_start or {})
             content = self._content(program, arguments)
-            self._prepared.note_run(arguments.signature, jax.tree.leaves(given), content)
-            kernel = self._prepared.find(content, num_warmup) if content.words is not None else None
-            if kernel is None:
-                kernel = self._copy_for(num_warmup, args, kwargs, content, init_params)
-                self._prepared.keep(
-                    content, num_warmup, kernel if content.words is not None else kernel._without_knowledge()
-                )
-        return kernel, kernel._bind(args, kwargs), content
+            self._runs.note_run(arguments.signature, jax.tree.leaves(given), content)
+            prepared = self._runs.find(content, num_warmup) if content.words is not None else None
+            if prepared is None:
+                prepared = self._find_out(num_warmup, args, kwargs, content, init_params)
+                self._runs.keep(content, num_warmup, prepared if content.words is not None else prepared.without_data())
+        return prepared, self._bind(prepared, args, kwargs), content
 
     def _look_up(
         self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
-    ) -> tuple[Any, SplitPotential, Content]:
+    ) -> tuple[Prepared, SplitPotential, Content]:
         """As :meth:`_prepare`, for a state; the model is not looked at anew, since every run begins with ``init``."""
         with eagerly():
             args, kwargs = self._open(model_args, model_kwargs)
-            arguments = self._arguments(args, kwargs)
-            program = self._prepared.program_of(arguments.signature)
+            arguments, num_warmup = self._arguments(args, kwargs), state.warmup.num_warmup
+            program = self._runs.program_of(arguments.signature)
             known = not any(isinstance(x, Tracer) for x in arguments.data)
             content = None if program is None or not known else self._content(program, arguments)
-            kernel = None if content is None else self._prepared.find(content, state.warmup.num_warmup)
-            if kernel is None and known:
+            prepared = None if content is None else self._runs.find(content, num_warmup)
+            if prepared is None and known:
                 one = state.z if not jnp.ndim(state.i) else jax.tree.map(lambda u: u[0], state.z)
-                kernel, _, content = self._prepare(state.warmup.num_warmup, args, kwargs, one)
+                prepared, _, content = self._prepare(num_warmup, args, kwargs, one)
         if not known:
-            kernel = None if program is None else self._prepared.find_for_traced(program, state.warmup.num_warmup)
-            if kernel is None or program is None:
+            prepared = None if program is None else self._runs.find_for_traced(program, num_warmup)
+            if prepared is None or program is None:
                 raise RuntimeError("init must be called before sample, on data of the same shapes and types")
-            if kernel._split is not None and kernel._split.reads:
+            if prepared.split is not None and prepared.split.reads:
                 raise ValueError("jit_model_args must be False for a model that reads values of its data with Python")
-            kernel = kernel._without_knowledge()
+            prepared = prepared.without_data()
             content = self._content(program, arguments)
         assert content is not None
-        assert kernel is not None
-        kernel._check_state(state)
-        return kernel, kernel._bind(args, kwargs), content
+        assert prepared is not None
+        _check_state(type(self).__name__, prepared, state)
+        return prepared, self._bind(prepared, args, kwargs), content
 
-    def _latest_like(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitKernel:
-        """The copy for arguments of this form that a run used last."""
-        program = self._prepared.program_of(self._arguments(args, kwargs).signature)
-        kernel = None if program is None else self._prepared.latest(program)
-        return self._prepare(0, args, kwargs)[0] if kernel is None else kernel
+    def _latest_like(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+        """What a run with arguments of this form used last."""
+        program = self._runs.program_of(self._arguments(args, kwargs).signature)
+        prepared = None if program is None else self._runs.latest(program)
+        return self._prepare(0, args, kwargs)[0] if prepared is None else prepared
 
-    def _copy_for(
+    def _find_out(
         self,
         num_warmup: int,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         content: Content,
         init_params: Position | None,
-    ) -> SplitKernel:
-        kernel = copy.copy(self)
-        kernel._prepared = PreparedKernels()
-        kernel._warmup = Warmup(num_warmup)
-        kernel._compiled_start = jax.jit(kernel._start)
+    ) -> Prepared:
+        """Divide the model, and let the method learn what it needs to know of model and data."""
+        split = potential = None
         if self._potential is not None:
-            kernel._potential = self._potential.for_program(content.program)
+            potential = self._potential.for_program(content.program)
         else:
-            kernel._split = self._divide(args, kwargs, content.program)
-            kernel._study_split(kernel._split, args, kwargs)
-        kernel._set_up(kernel._bind(args, kwargs), init_params)
-        return kernel
+            split = self._divide(args, kwargs, content.program)
+        known = Prepared(split, potential, self._method, None)
+        bound = self._bind(known, args, kwargs)
+        method = self._method.prepare(Setup(num_warmup, bound, split, args, kwargs, init_params))
+        return Prepared(split, potential, method, jax.jit(method.start))
 
     def _begin(
         self, num_warmup: int, init_params: Position | None, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
@@ -380,17 +308,17 @@ class SplitKernel(MCMCKernel):
         """A run's arguments as JAX arrays, in a form in which the model divides, and the copy that knows them."""
 
         def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
-            self._prepared.form = form
+            self._runs.form = form
             return args, kwargs, self._prepare(num_warmup, args, kwargs, init_params, (model_args, model_kwargs))
 
         with eagerly():  # chains in parallel come here traced
-            return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._prepared.form)
+            return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form)
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a run that has begun, as JAX arrays."""
-        return FORMS.open(self._model, tuple(model_args), dict(model_kwargs or {}), self._prepared.form)[:2]
+        return FORMS.open(self._model, tuple(model_args), dict(model_kwargs or {}), self._runs.form)[:2]
 
     @property
     def _running_model(self) -> OpenModel:
@@ -407,23 +335,7 @@ class SplitKernel(MCMCKernel):
 
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
         """How the model divides over these arguments, checked."""
-        return ModelSplit.find(
-            self._running_model,
-            args,
-            kwargs,
-            num_subsets=self._num_subsets,
-            plate=self._plate,
-            data_axes=self._data_axes,
-            subset_order=self._subset_order,
-            init_strategy=self._init_strategy,
-            program=program,
-            batch_sizes=self._batch_sizes,
-            forward_mode=self._forward_mode,
-        )
-
-    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Numbers of rows that are evaluated at a time besides a subset's; the model is asked about each."""
-        return ()
+        return self._splitting.find(self._running_model, args, kwargs, program, self._method.batch_sizes)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run; of a potential, which is bound to its own, its data."""
@@ -433,59 +345,28 @@ class SplitKernel(MCMCKernel):
 
     def _content(self, program: str, arguments: Arguments) -> Content:
         """Digests of all that a state rests on: the program, the data, and how the kernel divides them."""
-        return Content.of(program, arguments.data, *self._layout)
+        layout = (*self._splitting.layout, type(self).__name__, *self._method.layout)
+        return Content.of(program, arguments.data, *layout)
 
-    @property
-    def _layout(self) -> tuple[str, ...]:
-        """Settings besides model and data that a state's energies and kept forces depend on."""
-        return str(self._num_subsets), self._subset_order, str(self._plate), str(self._data_axes)
-
-    @property
-    def _num_warmup(self) -> int:
-        return self._warmup.num_warmup
-
-    @property
-    def _known_split(self) -> ModelSplit:
-        assert self._split is not None
-        return self._split
-
-    @property
-    def _given_potential(self) -> SplitPotential:
-        assert self._potential is not None
-        return self._potential
-
-    @property
-    def _given_start(self) -> Position | None:
-        """Start of a chain on a potential without ``init_params``; None where there is none."""
-        return None
-
-    @property
-    def plan(self) -> str:
-        """How a copy's model divides, as a text; equal for data sets that one compiled program may serve."""
-        return "" if self._split is None else self._split.plan
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Learn what else a kernel needs to know of a model that has just been divided."""
-
-    def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
-        """Learn what a kernel needs to know of the data before chains start; ``init_params`` are the first one's."""
-
-    def _without_knowledge(self) -> SplitKernel:
-        """This copy, for data whose values are not those that :meth:`_set_up` has seen."""
-        return self
-
-    def _watch(self, state: Any) -> None:
-        """Warn of what a state says of the run."""
-
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
-        potential = self._potential if self._potential is not None else self._known_split.bind(args, kwargs)
-        return potential.in_forward_mode() if self._forward_mode else potential
+    def _bind(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
+        """The potential of the arguments."""
+        potential = prepared.potential
+        if potential is None:
+            potential = prepared.known_split.bind(args, kwargs)
+        return potential.in_forward_mode() if self._splitting.forward_mode else potential
 
     def _find_start(
-        self, rng_key: jax.Array, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        prepared: Prepared,
+        rng_key: jax.Array,
+        potential: SplitPotential,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Position:
         """Starting points with a finite density on all rows; the host looks at the rows of one subset only."""
-        split = self._known_split
+        if (own := prepared.method.find_start(rng_key)) is not None:
+            return own
+        split = prepared.known_split
         z = split.initial_position(rng_key, args, kwargs)
         for attempt in range(INIT_TRIES):
             energies = potential.energies(z) if is_prng_key(rng_key) else jax.vmap(potential.energies)(z)
@@ -497,51 +378,39 @@ class SplitKernel(MCMCKernel):
             z = jax.tree.map(partial(_where_chain, finite), z, fresh)
         return z
 
-    def _check_sites(self, z: Position, single: bool) -> None:
-        sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
-        if self._split is not None:
-            check_sites("init_params", sizes, self._split.site_sizes)
-        self._check_mass(sizes)
 
-    def _check_state(self, state: Any) -> None:
-        """Raise unless a state is of the form that this kernel's chains have on this model and data."""
-        if self._state_like is None:
-            return
-        expected, given = (
-            {jax.tree_util.keystr(path): (x.shape, x.dtype) for path, x in jax.tree_util.tree_leaves_with_path(tree)}
-            for tree in (self._state_like, _shapes(state, not jnp.ndim(state.i)))
+def _check_position(prepared: Prepared, z: Position, single: bool) -> None:
+    """Raise unless a position has the model's sites, and what was given for them fits."""
+    sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
+    if prepared.split is not None:
+        check_sites("init_params", sizes, prepared.split.site_sizes)
+    prepared.method.check_sizes(sizes)
+
+
+def _check_state(name: str, prepared: Prepared, state: ChainState) -> None:
+    """Raise unless a state is of the form that a kernel's chains have on this model and data."""
+    if prepared.state_like is None:
+        return
+    without = dict.fromkeys(prepared.method.free_fields)
+    expected, given = (
+        {jax.tree_util.keystr(path): (x.shape, x.dtype) for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+        for tree in (
+            prepared.state_like._replace(**without),
+            _shapes(state, not jnp.ndim(state.i))._replace(**without),
         )
-        check_state_form(type(self).__name__, expected, given)
-
-    def _check_mass(self, sizes: dict[str, int]) -> None:
-        """Raise unless the given mass matrix fits sites of these sizes."""
-        check_mass_blocks("dense_mass", self._settings.dense_mass, sizes)
-        check_inverse_mass_matrix(self._settings.inverse_mass_matrix, sizes, self._settings.dense_mass)
-
-    def _shared_by_chains(self, state: Any) -> Any:
-        """A tree prefix of the state: which parts are alike in all chains that are vectorised."""
-        return type(state)(*(field == "i" for field in state._fields))
-
-    def _refreshed(self, potential: SplitPotential, state: Any) -> Any:
-        """A state that was left by other data, brought up to date, with a warning."""
-        jax.debug.callback(warn_of_other_data)
-        return _each_chain(lambda s: self._shorten_step(potential, self._recompute(potential, s)), state)
-
-    def _shorten_step(self, potential: SplitPotential, state: Any) -> Any:
-        """``state`` with a step size that is not too long for a potential that it was not adapted to."""
-        return state
+    )
+    check_state_form(name, expected, given)
 
 
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class Warmup:
-    """How long a state's warm-up is: in the state, but no number of it, so that compiled programs know it.
+def _shared_by_chains(method: Method, state: ChainState) -> ChainState:
+    """A tree prefix of the state: which parts are alike in all chains that are vectorised."""
+    return type(state)(*(field == "i" for field in state._fields))._replace(**method.shared_fields)
 
-    Attributes:
-        num_warmup: number of warm-up iterations.
-    """
 
-    num_warmup: int
+def _refreshed(method: Method, potential: SplitPotential, state: ChainState) -> ChainState:
+    """A state that was left by other data, brought up to date, with a warning."""
+    jax.debug.callback(warn_of_other_data)
+    return _each_chain(lambda s: method.shorten_step(potential, method.refresh(potential, s)), state)
 
 
 def _shapes(state: Any, single: bool) -> Any:

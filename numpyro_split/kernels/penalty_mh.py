@@ -22,10 +22,10 @@ Reference:
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -35,16 +35,17 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import MCMC
 from numpyro.infer.hmc_util import HMCAdaptState
-from numpyro.infer.initialization import init_to_uniform
 from numpyro.util import is_prng_key
 
 from numpyro_split.adaptation.settling import not_settled, settle
-from numpyro_split.adaptation.step_size_and_metric import Adapter, SearchPoint
+from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, SearchPoint
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorState
-from numpyro_split.kernels.host_kernel import Warmup
-from numpyro_split.kernels.minibatch_kernel import MinibatchKernel
-from numpyro_split.potential.content import DataDigest, resumable
+from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.kernels.method import Setup
+from numpyro_split.kernels.options import COMMON_DEFAULTS, CommonOptions, Options, resolve_options
+from numpyro_split.kernels.state import ChainState, Warmup
+from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.expansion import Reference, Taylor, expand, find_reference
 from numpyro_split.potential.position import Position, where
 from numpyro_split.potential.split_potential import SplitPotential
@@ -60,70 +61,18 @@ from split_common.certainty import as_many
 from split_common.checks import check_sites
 from split_common.digest import digest_of_arrays
 from split_common.health import STATISTICS
-from split_common.minibatches import resolve_num_subsets
+from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.options import with_options
 from split_common.penalty import (
     PENALTY_STATISTICS,
-    Batches,
     PenaltySettings,
     check_given_reference,
     check_hessian_size,
     check_reference,
     penalty,
 )
-from split_common.settling import Settled
 
-
-@resumable
-class PenaltyMHState(NamedTuple):
-    """State of one chain; each field gets a leading axis where chains are vectorised.
-
-    Attributes:
-        i: iteration, counted through warm-up and sampling.
-        z: the draw, a dict of unconstrained values by site.
-        potential_energy: estimate of the target's -log density at ``z``, from this iteration's rows.
-        energy: that plus the kinetic energy.
-        num_steps: leapfrog steps of the last proposal.
-        num_grads: gradients of its minibatch; 0 where the proposal reads no row.
-        accept_prob: acceptance probability of the last proposal.
-        mean_accept_prob: its mean so far, in warm-up or since.
-        diverging: whether the last proposal's energy error was above 1000, infinite or undefined.
-        step_size: step size of the last proposal.
-        chi2: χ², variance of the estimate that it was accepted by.
-        num_batches: K of that estimate.
-        tail_error: estimate, from its rows, of how far single rows may put the log-density off.
-        rows_touched: rows read in this iteration.
-        noise: what is remembered of the noise.
-        settled: what warm-up settled on, and how far it still moved.
-        taylor: the control variate; None where there is none.
-        certainty_rows: numbers of the rows that every iteration reads, ascending, shape (C,).
-        adapt_state: the host's adaptation state: step size and metric of the next proposal.
-        data_digest: of the data that ``taylor`` and ``certainty_rows`` belong to.
-        warmup: how long warm-up is.
-        rng_key: key of the next transition.
-    """
-
-    i: jax.Array
-    z: Position
-    potential_energy: jax.Array
-    energy: jax.Array
-    num_steps: jax.Array
-    num_grads: jax.Array
-    accept_prob: jax.Array
-    mean_accept_prob: jax.Array
-    diverging: jax.Array
-    step_size: jax.Array
-    chi2: jax.Array
-    num_batches: jax.Array
-    tail_error: jax.Array
-    rows_touched: jax.Array
-    noise: NoiseState
-    settled: Settled
-    taylor: Taylor | None
-    certainty_rows: jax.Array
-    adapt_state: HMCAdaptState
-    data_digest: DataDigest
-    warmup: Warmup
-    rng_key: jax.Array
+NOTHING_FOUND = Reference(None, None, None)
 
 
 def penalised_change(estimate: Estimate, kinetic_change: jax.Array, corrected: bool) -> jax.Array:
@@ -131,7 +80,7 @@ def penalised_change(estimate: Estimate, kinetic_change: jax.Array, corrected: b
     return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
-def transition(
+def decide(
     start: IntegratorState,
     end: IntegratorState,
     estimate: Estimate,
@@ -155,7 +104,277 @@ def transition(
     return chosen, jnp.where(decision.accepted, estimate.energies[1], estimate.energies[0]), decision
 
 
-class PenaltyMH(MinibatchKernel):
+@dataclass(frozen=True)
+class Penalty:
+    """Metropolis-Hastings with a penalty for noise, a :class:`~numpyro_split.kernels.method.Method`.
+
+    Attributes:
+        settings: of the estimates and the proposals.
+        adaptation: of step size and mass matrix.
+        given_start: the reference that was given, constrained values by site; None to look for the mode.
+        num_warmup: number of warm-up iterations, once it is known.
+        reference: where the expansion is, the expansion, and the rows of great influence, once they are found.
+        knows_data: whether that is of the data of the run.
+    """
+
+    settings: PenaltySettings
+    adaptation: AdaptationSettings
+    given_start: Position | None = None
+    num_warmup: int = 0
+    reference: Reference = NOTHING_FOUND
+    knows_data: bool = True
+    statistics = (*STATISTICS, *PENALTY_STATISTICS)
+    plan = ""
+    free_fields = ("certainty_rows",)  # other data may have fewer or more rows of great influence
+
+    @property
+    def details(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        """Settings and reference."""
+        given = digest_of_arrays(np.asarray(x) for x in (self.given_start or {}).values()).key
+        return str(self.settings), given
+
+    @property
+    def rests_on_data(self) -> bool:
+        """Whether there is an expansion, or its metric."""
+        return self._has_laplace_metric or self.settings.control_variate is not None
+
+    @property
+    def shared_fields(self) -> Mapping[str, Any]:
+        """The expansion, the rows that are always read, and a metric that nothing adapts."""
+        adapts = self.adaptation.adapt_mass_matrix and not self._has_laplace_metric
+        metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
+        return {"taylor": True, "certainty_rows": True, "adapt_state": metric}
+
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """Rows of an estimate, and of the gradient that moves a proposal."""
+        batches = self.settings.batches(num_rows)
+        sizes = batches.batch_size * batches.num_batches, self.settings.gradient_batch_size
+        return [min(size, num_rows) for size in sizes]
+
+    def check_warmup(self, num_warmup: int) -> None:
+        """Any number will do."""
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given mass matrix fits."""
+        self.adaptation.check_sizes(sizes)
+
+    def prepare(self, setup: Setup) -> Penalty:
+        """With reference and expansion found: the only passes over all the data, once for the same data."""
+        split, potential, init_params = setup.split, setup.potential, setup.init_params
+        if split is not None:
+            check_no_local_latents("PenaltyMH", split.local_sites)
+        batches = self.settings.batches(potential.plate_size)
+        likelihood_power = batches.likelihood_power(self.settings.target)
+        given = init_params or self.given_start or {}
+        sizes = {name: jnp.size(u) for name, u in given.items()} if split is None else split.site_sizes
+        if sizes:
+            check_hessian_size(sum(sizes.values()), self.settings)
+        reference = self.reference
+        if self.settings.control_variate or self.given_start is not None or init_params is None:
+            with eagerly():
+                z = self._find_reference(setup, likelihood_power)
+                found = expand(potential, z, likelihood_power, self.settings)
+                rows = find_certainty_rows(potential, found, batches, likelihood_power)
+                reference = found._replace(certainty_rows=rows)
+        return replace(self, num_warmup=setup.num_warmup, reference=reference)
+
+    def without_data(self) -> Penalty:
+        """This, for data that the reference is not of."""
+        return replace(self, knows_data=False)
+
+    def find_start(self, rng_key: jax.Array) -> Position:
+        """A draw from the normal approximation at the reference, or the reference."""
+        assert self.reference.z is not None  # found, since no other start was given
+        flat, unravel = ravel_pytree(self.reference.z)
+        covariance = self.reference.covariance
+        root = np.zeros((flat.size, 0)) if covariance is None else np.linalg.cholesky(covariance)
+
+        def draw(rng_key: jax.Array) -> Position:
+            return unravel(flat + jnp.asarray(root, flat.dtype) @ random.normal(rng_key, (root.shape[1],), flat.dtype))
+
+        return draw(rng_key) if is_prng_key(rng_key) else jax.vmap(draw)(rng_key)
+
+    def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
+        """The state of a chain at its starting point."""
+        key_adapt, key_chain = random.split(rng_key)
+        inverse = self._laplace_metric if self._has_laplace_metric else self.adaptation.inverse_mass_matrix
+        batches, found = self.settings.batches(potential.plate_size), self.reference.certainty_rows
+        rows = jnp.zeros(0, jnp.int32) if found is None else jnp.asarray(found, jnp.int32)
+        estimator = self._estimator(potential, self.reference.taylor, rows)
+        adapt_state = self._adapter(estimator, z).init(z, None, inverse, key_adapt)
+        zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
+        energies = potential.energies(z).value
+        energy = energies[0] + batches.likelihood_power(self.settings.target) * jnp.sum(energies[1:])
+        return ChainState(
+            i=none,
+            z=z,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=none,
+            num_grads=none,
+            accept_prob=zero,
+            mean_accept_prob=zero,
+            diverging=jnp.array(False),
+            step_size=adapt_state.step_size,
+            chi2=zero,
+            num_batches=none,
+            tail_error=zero,
+            rows_touched=none,
+            noise=NoiseState.start(),
+            settled=not_settled(),
+            taylor=self.reference.taylor,
+            certainty_rows=rows,
+            adapt_state=adapt_state,
+            data_digest=DataDigest.unknown(),
+            warmup=Warmup(self.num_warmup),
+            rng_key=key_chain,
+        )
+
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration: a proposal by a few rows, the noisy decision, then step size, metric and noise adapt."""
+        rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
+        settings, estimator = self.settings, self._estimator(potential, state.taylor, state.certainty_rows)
+        batches = estimator.batches
+        kinetic, step_size = EuclideanKinetic.adapted(state.adapt_state), state.adapt_state.step_size
+        start, end, estimate = self._propose(
+            estimator, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
+        )
+        chosen, energy, decision = decide(start, end, estimate, kinetic, settings.variance_correction, key_accept)
+        reads = settings.gradient == "minibatch"
+        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
+        in_warmup, i = state.i < self.num_warmup, state.i + 1
+        adapter = self._adapter(estimator, state.z)
+        adapt_state = adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state)
+        n = jnp.where(in_warmup, i, i - self.num_warmup)
+        return state._replace(
+            i=i,
+            z=chosen.z,
+            potential_energy=energy,
+            energy=energy + kinetic.energy(chosen.z, chosen.p),
+            num_steps=jnp.full_like(state.num_steps, settings.num_steps),
+            num_grads=jnp.full_like(state.num_grads, reads * (settings.num_steps + 1)),
+            accept_prob=decision.accept_prob,
+            mean_accept_prob=state.mean_accept_prob + (decision.accept_prob - state.mean_accept_prob) / n,
+            diverging=decision.diverging,
+            step_size=step_size,
+            chi2=estimate.chi2,
+            num_batches=estimate.num_batches,
+            tail_error=estimate.tail_error,
+            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
+            noise=NoiseAdapter(settings.target_noise, batches, self.num_warmup).update(state.i, estimate, state.noise),
+            settled=settle(state.settled, state.i, adapter, adapt_state),
+            adapt_state=adapt_state,
+            rng_key=rng_key,
+        )
+
+    def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The state with the reference, the expansion and the normal approximation of the data given now.
+
+        Of data that are traced no reference can be looked for: they are expanded about that of the state. As many rows
+        are always read as before: the first, where nothing is known of any.
+        """
+        found = self.reference.certainty_rows if self.knows_data else None
+        rows = jnp.asarray(as_many(found, state.certainty_rows.shape[0]), jnp.int32)
+        state = state._replace(certainty_rows=rows)
+        if self.knows_data:
+            state = state._replace(taylor=self.reference.taylor)
+            if self._has_laplace_metric:
+                estimator = self._estimator(potential, state.taylor, state.certainty_rows)
+                adapter, no_search = self._adapter(estimator, state.z), random.key(0)
+                fresh = adapter.init(state.z, None, self._laplace_metric, no_search)
+                metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
+                state = state._replace(adapt_state=state.adapt_state._replace(**metric))
+        elif state.taylor is not None:
+            old = state.taylor
+            order = 1 if old.hessian is None else 2
+            state = state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))
+        return state
+
+    def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The state with a step size that is not too long for this potential; of a normal approximation it is not."""
+        if self._has_laplace_metric:
+            return state
+        rng_key, key_adapt = random.split(state.rng_key)
+        estimator = self._estimator(potential, state.taylor, state.certainty_rows)
+        adapter = self._adapter(estimator, state.z)
+        adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
+        return state._replace(adapt_state=adapt_state, rng_key=rng_key)
+
+    def watch(self, state: ChainState) -> None:
+        """Warn of noise that cannot be trusted."""
+        warn_if_noisy(state.i - self.num_warmup, state.num_batches, state.noise)
+
+    def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
+        """The reference that was given, or the mode."""
+        potential, split, init_params = setup.potential, setup.split, setup.init_params
+        if self.given_start is not None:
+            given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self.given_start.items()}
+            if split is None:
+                return given
+            check_reference(given, split.site_sizes)
+            reference = split.unconstrain(given)
+            check_sites("reference", {name: u.size for name, u in reference.items()}, split.site_sizes)
+            return reference
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):
+            raise ValueError(
+                "reference must be given where the data are traced (`run` under a transformation), got reference=None"
+            )
+        if split is not None:
+            return find_reference(potential, split.reference_position, likelihood_power)
+        if init_params is None or any(isinstance(x, Tracer) for x in jax.tree.leaves(init_params)):
+            raise ValueError("reference or init_params must be given for a kernel made from a SplitPotential, got None")
+        return find_reference(potential, init_params, likelihood_power)
+
+    @property
+    def _has_laplace_metric(self) -> bool:
+        """Whether the mass matrix is that of the expansion, which nothing adapts."""
+        return self.reference.covariance is not None and self.adaptation.inverse_mass_matrix is None
+
+    @property
+    def _laplace_metric(self) -> jax.Array:
+        return jnp.asarray(self.reference.covariance, jnp.result_type(float))
+
+    def _estimator(self, potential: SplitPotential, taylor: Taylor | None, certainty_rows: jax.Array) -> Estimator:
+        batches = self.settings.batches(potential.plate_size)
+        return Estimator(potential, batches, self.settings.target, taylor, certainty_rows)
+
+    def _adapter(self, estimator: Estimator, z: Position) -> Adapter:
+        settings = self.adaptation
+        if self._has_laplace_metric:
+            # in this metric the posterior is about a standard normal: no step size needs to be looked for
+            settings = settings._replace(dense_mass=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
+
+        def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
+            def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
+                start, end, estimate = self._propose(estimator, kinetic, point.z, step_size, jnp.array(1), rng_key)
+                return penalised_change(estimate, kinetic.change(end, start), self.settings.variance_correction)
+
+            return energy_change
+
+        return Adapter(settings, self.num_warmup, lambda z: z, tuple(z), trial, self.settings.longest_step)
+
+    def _propose(
+        self,
+        estimator: Estimator,
+        kinetic: EuclideanKinetic,
+        z: Position,
+        step_size: jax.Array,
+        num_groups: jax.Array,
+        rng_key: jax.Array,
+    ) -> tuple[IntegratorState, IntegratorState, Estimate]:
+        """Start and end of a proposal, and the estimated change of energy between them."""
+        key_force, key_proposal, key_rows = random.split(rng_key, 3)
+        force = draw_force(self.settings, estimator.batches, estimator.potential, estimator.taylor, key_force)
+        start, end = propose(self.settings, force, kinetic, z, step_size, key_proposal)
+        return start, end, estimator(end.z, start.z, num_groups, key_rows)
+
+
+class PenaltyMH(SplitKernel):
     """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
 
     The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows; where the search for a
@@ -229,8 +448,7 @@ class PenaltyMH(MinibatchKernel):
         200
     """
 
-    _statistic_names = (*STATISTICS, *PENALTY_STATISTICS)
-
+    @with_options(COMMON_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -245,23 +463,13 @@ class PenaltyMH(MinibatchKernel):
         gradient_batch_size: int | None = None,
         reference: Position | None = None,
         variance_correction: bool = True,
-        step_size: float = 1.0,
         num_steps: int | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        dense_mass: bool | list[tuple[str, ...]] = False,
         target_accept_prob: float | None = None,
         target_noise: float | None = None,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        forward_mode_differentiation: bool = False,
-        regularize_mass_matrix: bool = True,
         num_subsets: int = 2,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
+        **options: Unpack[CommonOptions],
     ):
-        self._penalty = PenaltySettings.checked(
+        settings = PenaltySettings.checked(
             batch_size=batch_size,
             num_batches=num_batches,
             proposal=proposal,
@@ -275,263 +483,11 @@ class PenaltyMH(MinibatchKernel):
             target_accept_prob=target_accept_prob,
             target_noise=target_noise,
         )
-        self._given_reference = check_given_reference(reference, jax.Array)
-        self._reference, self._knows_data = Reference(None, None, None), True  # of a copy that knows its data
-        super().__init__(
-            model,
-            resolve_num_subsets(num_subsets),
-            plate=plate,
-            data_axes=data_axes,
-            step_size=step_size,
-            inverse_mass_matrix=inverse_mass_matrix,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            dense_mass=dense_mass,
-            target_accept_prob=self._penalty.target_accept_prob,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            forward_mode_differentiation=forward_mode_differentiation,
-            regularize_mass_matrix=regularize_mass_matrix,
-        )
-
-    def _watch(self, state: PenaltyMHState) -> None:
-        warn_if_noisy(state.i - self._num_warmup, state.num_batches, state.noise)
+        start = check_given_reference(reference, jax.Array)
+        whole: Options = {**options, "target_accept_prob": settings.target_accept_prob}
+        splitting, adaptation = resolve_options(model, resolve_num_subsets(num_subsets), whole)
+        super().__init__(model, splitting, Penalty(settings, adaptation, start))
 
     def audit(self, mcmc: MCMC, **options: int) -> Audit:
         """Compare a finished run's noisy decisions with exact ones: see :func:`~numpyro_split.audit`."""
         return audit(mcmc, **options)
-
-    @property
-    def _given_start(self) -> Position | None:
-        return self._given_reference
-
-    @property
-    def _layout(self) -> tuple[str, ...]:
-        given = digest_of_arrays(np.asarray(x) for x in (self._given_reference or {}).values()).key
-        return *super()._layout, str(self._penalty), given
-
-    def _set_up(self, potential: SplitPotential, init_params: Position | None) -> None:
-        """Find the reference and the expansion about it: the only passes over all the data, once for the same data."""
-        likelihood_power = self._batches(potential.plate_size).likelihood_power(self._penalty.target)
-        given = init_params or self._given_reference or {}
-        sizes = {name: jnp.size(u) for name, u in given.items()} if self._split is None else self._split.site_sizes
-        if sizes:
-            check_hessian_size(sum(sizes.values()), self._penalty)
-        if self._penalty.control_variate or self._given_reference is not None or init_params is None:
-            with eagerly():
-                z = self._find_reference(potential, init_params, likelihood_power)
-                found = expand(potential, z, likelihood_power, self._penalty)
-                rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), likelihood_power)
-                self._reference = found._replace(certainty_rows=rows)
-
-    def _without_knowledge(self) -> PenaltyMH:
-        kernel = copy.copy(self)
-        kernel._knows_data = False
-        return kernel
-
-    def _find_reference(
-        self, potential: SplitPotential, init_params: Position | None, likelihood_power: float
-    ) -> Position:
-        """The reference that was given, or the mode."""
-        if self._given_reference is not None:
-            given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self._given_reference.items()}
-            if self._split is None:
-                return given
-            check_reference(given, self._split.site_sizes)
-            reference = self._split.unconstrain(given)
-            check_sites("reference", {name: u.size for name, u in reference.items()}, self._split.site_sizes)
-            return reference
-        if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):
-            raise ValueError(
-                "reference must be given where the data are traced (`run` under a transformation), got reference=None"
-            )
-        if self._split is not None:
-            return find_reference(potential, self._split.reference_position, likelihood_power)
-        if init_params is None or any(isinstance(x, Tracer) for x in jax.tree.leaves(init_params)):
-            raise ValueError("reference or init_params must be given for a kernel made from a SplitPotential, got None")
-        return find_reference(potential, init_params, likelihood_power)
-
-    @property
-    def _has_laplace_metric(self) -> bool:
-        """Whether the mass matrix is that of the expansion, which nothing adapts."""
-        return self._reference.covariance is not None and self._settings.inverse_mass_matrix is None
-
-    @property
-    def _rests_on_data(self) -> bool:
-        return self._has_laplace_metric or self._penalty.control_variate is not None
-
-    @property
-    def _laplace_metric(self) -> jax.Array:
-        return jnp.asarray(self._reference.covariance, jnp.result_type(float))
-
-    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
-        batches = self._batches(num_rows)
-        sizes = batches.batch_size * batches.num_batches, self._penalty.gradient_batch_size
-        return [min(size, num_rows) for size in sizes]
-
-    def _batches(self, num_rows: int) -> Batches:
-        settings = self._penalty
-        adapts = settings.target_noise is not None
-        return Batches.of(num_rows, settings.batch_size, settings.num_batches, adapts)
-
-    def _find_start(
-        self, rng_key: jax.Array, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Position:
-        """A draw from the normal approximation at the reference, or the reference."""
-        assert self._reference.z is not None  # found, since no other start was given
-        flat, unravel = ravel_pytree(self._reference.z)
-        covariance = self._reference.covariance
-        root = np.zeros((flat.size, 0)) if covariance is None else np.linalg.cholesky(covariance)
-
-        def draw(rng_key: jax.Array) -> Position:
-            return unravel(flat + jnp.asarray(root, flat.dtype) @ random.normal(rng_key, (root.shape[1],), flat.dtype))
-
-        return draw(rng_key) if is_prng_key(rng_key) else jax.vmap(draw)(rng_key)
-
-    def _estimator(self, potential: SplitPotential, taylor: Taylor | None, certainty_rows: jax.Array) -> Estimator:
-        return Estimator(potential, self._batches(potential.plate_size), self._penalty.target, taylor, certainty_rows)
-
-    def _adapter(self, estimator: Estimator, z: Position) -> Adapter:
-        settings = self._settings
-        if self._has_laplace_metric:
-            # in this metric the posterior is about a standard normal: no step size needs to be looked for
-            settings = settings._replace(dense_mass=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
-
-        def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
-            def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
-                start, end, estimate = self._propose(estimator, kinetic, point.z, step_size, jnp.array(1), rng_key)
-                return penalised_change(estimate, kinetic.change(end, start), self._penalty.variance_correction)
-
-            return energy_change
-
-        return Adapter(settings, self._num_warmup, lambda z: z, tuple(z), trial, self._penalty.longest_step)
-
-    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> PenaltyMHState:
-        key_adapt, key_chain = random.split(rng_key)
-        inverse = self._laplace_metric if self._has_laplace_metric else self._settings.inverse_mass_matrix
-        batches, found = self._batches(potential.plate_size), self._reference.certainty_rows
-        rows = jnp.zeros(0, jnp.int32) if found is None else jnp.asarray(found, jnp.int32)
-        estimator = self._estimator(potential, self._reference.taylor, rows)
-        adapt_state = self._adapter(estimator, z).init(z, None, inverse, key_adapt)
-        zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
-        energies = potential.energies(z).value
-        energy = energies[0] + batches.likelihood_power(self._penalty.target) * jnp.sum(energies[1:])
-        return PenaltyMHState(
-            i=none,
-            z=z,
-            potential_energy=energy,
-            energy=energy,
-            num_steps=none,
-            num_grads=none,
-            accept_prob=zero,
-            mean_accept_prob=zero,
-            diverging=jnp.array(False),
-            step_size=adapt_state.step_size,
-            chi2=zero,
-            num_batches=none,
-            tail_error=zero,
-            rows_touched=none,
-            noise=NoiseState.start(),
-            settled=not_settled(),
-            taylor=self._reference.taylor,
-            certainty_rows=rows,
-            adapt_state=adapt_state,
-            data_digest=DataDigest.unknown(),
-            warmup=self._warmup,
-            rng_key=key_chain,
-        )
-
-    def _propose(
-        self,
-        estimator: Estimator,
-        kinetic: EuclideanKinetic,
-        z: Position,
-        step_size: jax.Array,
-        num_groups: jax.Array,
-        rng_key: jax.Array,
-    ) -> tuple[IntegratorState, IntegratorState, Estimate]:
-        """Start and end of a proposal, and the estimated change of energy between them."""
-        key_force, key_proposal, key_rows = random.split(rng_key, 3)
-        force = draw_force(self._penalty, estimator.batches, estimator.potential, estimator.taylor, key_force)
-        start, end = propose(self._penalty, force, kinetic, z, step_size, key_proposal)
-        return start, end, estimator(end.z, start.z, num_groups, key_rows)
-
-    def _transition(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
-        settings, estimator = self._penalty, self._estimator(potential, state.taylor, state.certainty_rows)
-        batches = estimator.batches
-        kinetic, step_size = EuclideanKinetic.adapted(state.adapt_state), state.adapt_state.step_size
-        start, end, estimate = self._propose(
-            estimator, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
-        )
-        chosen, energy, decision = transition(start, end, estimate, kinetic, settings.variance_correction, key_accept)
-        reads = settings.gradient == "minibatch"
-        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
-        in_warmup, i = state.i < self._num_warmup, state.i + 1
-        adapter = self._adapter(estimator, state.z)
-        adapt_state = adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state)
-        n = jnp.where(in_warmup, i, i - self._num_warmup)
-        return state._replace(
-            i=i,
-            z=chosen.z,
-            potential_energy=energy,
-            energy=energy + kinetic.energy(chosen.z, chosen.p),
-            num_steps=jnp.full_like(state.num_steps, settings.num_steps),
-            num_grads=jnp.full_like(state.num_grads, reads * (settings.num_steps + 1)),
-            accept_prob=decision.accept_prob,
-            mean_accept_prob=state.mean_accept_prob + (decision.accept_prob - state.mean_accept_prob) / n,
-            diverging=decision.diverging,
-            step_size=step_size,
-            chi2=estimate.chi2,
-            num_batches=estimate.num_batches,
-            tail_error=estimate.tail_error,
-            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
-            noise=NoiseAdapter(settings.target_noise, batches, self._num_warmup).update(state.i, estimate, state.noise),
-            settled=settle(state.settled, state.i, adapter, adapt_state),
-            adapt_state=adapt_state,
-            rng_key=rng_key,
-        )
-
-    def _check_state(self, state: PenaltyMHState) -> None:
-        """As of every kernel, but as many rows as ever may always be read."""
-        if self._state_like is not None:
-            chains, expected = jnp.shape(state.i), self._state_like.certainty_rows
-            like = jax.ShapeDtypeStruct((*chains, *expected.shape), expected.dtype)
-            super()._check_state(state._replace(certainty_rows=like))
-
-    def _shared_by_chains(self, state: PenaltyMHState) -> PenaltyMHState:
-        adapts = self._settings.adapt_mass_matrix and not self._has_laplace_metric
-        metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
-        return super()._shared_by_chains(state)._replace(taylor=True, certainty_rows=True, adapt_state=metric)
-
-    def _shorten_step(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        if self._has_laplace_metric:
-            return state
-        rng_key, key_adapt = random.split(state.rng_key)
-        estimator = self._estimator(potential, state.taylor, state.certainty_rows)
-        adapter = self._adapter(estimator, state.z)
-        adapt_state = adapter.search_again(state.z, None, state.adapt_state, key_adapt)
-        return state._replace(adapt_state=adapt_state, rng_key=rng_key)
-
-    def _recompute(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        """``state`` with the reference, the expansion and the normal approximation of the data given now.
-
-        Of data that are traced no reference can be looked for: they are expanded about that of the state. As many rows
-        are always read as before: the first, where nothing is known of any.
-        """
-        found = self._reference.certainty_rows if self._knows_data else None
-        rows = jnp.asarray(as_many(found, state.certainty_rows.shape[0]), jnp.int32)
-        state = state._replace(certainty_rows=rows)
-        if self._knows_data:
-            state = state._replace(taylor=self._reference.taylor)
-            if self._has_laplace_metric:
-                estimator = self._estimator(potential, state.taylor, state.certainty_rows)
-                adapter, no_search = self._adapter(estimator, state.z), random.key(0)
-                fresh = adapter.init(state.z, None, self._laplace_metric, no_search)
-                metric = {name: getattr(fresh, name) for name in fresh._fields if "mass_matrix" in name}
-                state = state._replace(adapt_state=state.adapt_state._replace(**metric))
-        elif state.taylor is not None:
-            old = state.taylor
-            order = 1 if old.hessian is None else 2
-            state = state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))
-        return state

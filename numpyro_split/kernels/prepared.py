@@ -1,12 +1,12 @@
-"""Copies of a kernel that know one model and one data set, kept by content.
+"""What is known of a kernel's method on one model and one data set, kept by content.
 
 A kernel object may serve several runs, in turn or at once, and a run may go on from a state that other data left. So
 nothing that a run learns before it starts (how the model divides, which precision scales which weights, where the
-control variate is expanded) lies on the object that the user made. It lies on a copy, found by digests of the model and
-of the data.
+control variate is expanded) lies on the object that the user made. It lies in a :class:`Prepared`, found by digests of
+the model and of the data.
 
-The host calls ``init`` in every run, also where it goes on from a given state, so that copies are made from known data.
-``sample`` finds the copy again while it is traced: by its digest where the data are known, and by the program alone
+The host calls ``init`` in every run, also where it goes on from a given state, so that these are made from known data.
+``sample`` finds them again while it is traced: by their digest where the data are known, and by the program alone
 where they are traced (``jit_model_args=True``).
 """
 
@@ -16,19 +16,57 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 
+from numpyro_split.kernels.method import Method
 from numpyro_split.potential.content import Content
+from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.splitting.model_split import ModelSplit
 from split_common.containers import Form
 
-MOST_KEPT = 16  # copies, of one kernel
+MOST_KEPT = 16  # of one kernel
 PLAIN = (int, float, complex, str, bytes, type(None))  # values that do not change
 
 
-class PreparedKernels:
-    """The copies of one kernel; may be used by several threads at once.
+@dataclass
+class Prepared:
+    """A method that knows one model and one data set.
+
+    Attributes:
+        split: how the model divides; None for a kernel made from a potential.
+        potential: that potential; None for a kernel made from a model.
+        method: the prepared method.
+        compiled_start: its start of a chain, compiled.
+        state_like: shapes and types of one chain's state; None before one has started.
+    """
+
+    split: ModelSplit | None
+    potential: SplitPotential | None
+    method: Method
+    compiled_start: Any
+    state_like: Any = None
+
+    @property
+    def known_split(self) -> ModelSplit:
+        """How the model divides, where there is a model."""
+        assert self.split is not None
+        return self.split
+
+    @property
+    def plan(self) -> str:
+        """How the model divides and what the method found; equal where one compiled program may serve."""
+        return "" if self.split is None else self.split.plan + self.method.plan
+
+    def without_data(self) -> Prepared:
+        """The same for data whose values are not those that the method has seen."""
+        return replace(self, method=self.method.without_data())
+
+
+class PreparedRuns:
+    """What is known for the runs of one kernel; may be used by several threads at once.
 
     Attributes:
         form: in what form the model of the last run takes its arguments; None before there is one.
@@ -37,42 +75,42 @@ class PreparedKernels:
     def __init__(self) -> None:
         self.form: Form | None = None
         self._lock = threading.RLock()
-        self._kernels: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, str, int], Prepared] = OrderedDict()
         self._programs: OrderedDict[Hashable, str] = OrderedDict()
         self._seen: dict[Hashable, tuple[list[Any], str]] = {}
 
-    def find(self, content: Content, num_warmup: int) -> Any:
-        """The copy for known data, or None."""
+    def find(self, content: Content, num_warmup: int) -> Prepared | None:
+        """What is known for known data, or None."""
         with self._lock:
             key = (content.program, content.key or "", num_warmup)
-            if key in self._kernels:
-                self._kernels.move_to_end(key)
-            return self._kernels.get(key)
+            if key in self._prepared:
+                self._prepared.move_to_end(key)
+            return self._prepared.get(key)
 
-    def find_for_traced(self, program: str, num_warmup: int) -> Any:
-        """The copy for data of which only the program is known, or None.
+    def find_for_traced(self, program: str, num_warmup: int) -> Prepared | None:
+        """What is known for data of which only the program is known, or None.
 
         Raises:
             ValueError: when the program's data sets so far divide in different ways.
         """
         with self._lock:
-            found = [kernel for (p, _, n), kernel in self._kernels.items() if (p, n) == (program, num_warmup)]
-        if len({kernel.plan for kernel in found}) > 1:
+            found = [x for (p, _, n), x in self._prepared.items() if (p, n) == (program, num_warmup)]
+        if len({x.plan for x in found}) > 1:
             raise ValueError(
                 "data that are traced (jit_model_args=True) must divide like those of earlier runs of the same "
                 "kernel, got data for which the model divides in another way; make a kernel for each"
             )
         return found[-1] if found else None
 
-    def keep(self, content: Content, num_warmup: int, kernel: Any) -> None:
-        """Keep a copy; the one that was used least recently goes."""
+    def keep(self, content: Content, num_warmup: int, prepared: Prepared) -> None:
+        """Keep it; what was used least recently goes."""
         with self._lock:
-            _put(self._kernels, (content.program, content.key or "", num_warmup), kernel)
+            _put(self._prepared, (content.program, content.key or "", num_warmup), prepared)
 
-    def latest(self, program: str | None = None) -> Any:
-        """The copy that was kept last, of one program or of any; None where there is none."""
+    def latest(self, program: str | None = None) -> Prepared | None:
+        """What was kept last, of one program or of any; None where there is none."""
         with self._lock:
-            found = [kernel for (p, *_), kernel in self._kernels.items() if program in (None, p)]
+            found = [x for (p, *_), x in self._prepared.items() if program in (None, p)]
         return found[-1] if found else None
 
     def program_of(self, signature: Hashable) -> str | None:

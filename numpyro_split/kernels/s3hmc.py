@@ -31,78 +31,136 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
-import jax
 import jax.numpy as jnp
-from numpyro.infer.hmc_util import HMCAdaptState
-from numpyro.infer.initialization import init_to_uniform
 
-from numpyro_split.adaptation.exploration import explored
-from numpyro_split.adaptation.health import Health
-from numpyro_split.adaptation.step_size_and_metric import WindowMean
+from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, WindowMean
 from numpyro_split.integrators.alternating import AlternatingIntegrator
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
 from numpyro_split.integrators.integrator import Integrator
-from numpyro_split.kernels.hierarchical import HierarchicalKernel
-from numpyro_split.kernels.host_kernel import Warmup
-from numpyro_split.kernels.split_hmc import transition, warn_if_cut_short
-from numpyro_split.potential.compensated import Compensated
-from numpyro_split.potential.content import DataDigest, resumable
+from numpyro_split.kernels.hamiltonian import Hamiltonian
+from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.kernels.method import Setup
+from numpyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from numpyro_split.kernels.state import ChainState
+from numpyro_split.kernels.system import PrecisionSites
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.trajectories.fixed_length import FixedLength
+from numpyro_split.trajectories.trajectory import Trajectory
 from split_common.checks import MAX_COUNT, check_positive_int
-from split_common.exploration import FIRST_LENGTH
-from split_common.fixed_length import LengthSettings, resolve_length, resolve_step_size_jitter
-from split_common.health import STATISTICS
+from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import BLOCK_STATISTICS
 from split_common.mass import mass_blocks
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.settling import Settled
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 
 
-@resumable
-class S3HMCState(NamedTuple):
-    """State of one chain; each field gets a leading axis where chains are vectorised.
-
-    The first fields are those of :class:`~numpyro_split.kernels.split_hmc.SplitHMCState`.
+@dataclass(frozen=True)
+class SemiSeparable:
+    """Weights whose mass follows their precisions, a :class:`~numpyro_split.kernels.system.System`.
 
     Attributes:
-        weight_energy: the first block's part of ``energy``: minus the log-likelihood, plus the kinetic energy of
-            everything but the precisions.
-        precision_energy: the second block's: the rest of ``energy``, minus the log-prior, ½ log|G| and the kinetic
-            energy of the precisions. Both are 0 while warm-up moves by trees.
-        precision_mean: of the unconstrained precisions, in the window that the mass matrix was adapted in.
-        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
+        sites: which sites are precisions.
+        weight_steps: steps of the weights in each half of a step.
+        precision_steps: leapfrog steps of the precisions in a step.
     """
 
-    i: jax.Array
-    z: Position
-    opening_grad: Position | None
-    energies: Compensated
-    potential_energy: jax.Array
-    energy: jax.Array
-    num_steps: jax.Array
-    num_grads: jax.Array
-    accept_prob: jax.Array
-    mean_accept_prob: jax.Array
-    diverging: jax.Array
-    step_size: jax.Array
-    adapt_state: HMCAdaptState
-    data_digest: DataDigest
-    warmup: Warmup
-    rng_key: jax.Array
-    health: Health
-    settled: Settled
-    weight_energy: jax.Array
-    precision_energy: jax.Array
-    precision_mean: WindowMean
-    trajectory_length: jax.Array
+    sites: PrecisionSites
+    weight_steps: int = 1
+    precision_steps: int = 1
+    statistics = BLOCK_STATISTICS
+
+    def __post_init__(self) -> None:
+        for name in ("weight_steps", "precision_steps"):
+            object.__setattr__(self, name, check_positive_int(name, getattr(self, name), MAX_COUNT))
+
+    @property
+    def details(self) -> list[str]:
+        """The groups, once they are found."""
+        return self.sites.details
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        """Of the sites."""
+        return self.sites.layout
+
+    @property
+    def plan(self) -> str:
+        """Digest of the groups."""
+        return self.sites.plan
+
+    def check_trajectory(self, trajectory: Trajectory) -> None:
+        """Raise for trajectories whose ends would be compared by a momentum that the system has not."""
+        if not isinstance(trajectory, FixedLength):
+            raise ValueError(
+                f"trajectory must be FixedLength for a SemiSeparable system, got {type(trajectory).__name__}"
+            )
+
+    def find(self, setup: Setup) -> SemiSeparable:
+        """With the groups of the model."""
+        return replace(self, sites=self.sites.find(setup))
+
+    def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
+        """All but the precisions."""
+        return self.sites.found.without_precisions(z)
+
+    def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
+        """What was given, or the prior's where the chain starts, in the blocks of the host's matrix."""
+        given, hierarchy = adaptation.inverse_mass_matrix, self.sites.found
+        if given is not None:
+            return given
+        variances = {name: jnp.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
+        variances |= {name: jnp.exp(2 * log_scale) for name, log_scale in hierarchy.log_scales(z).items()}
+        blocks = mass_blocks(adaptation.dense_mass, variances)
+        return {sites: jnp.concatenate([variances[name].ravel() for name in sites]) for sites in blocks}
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """No energies of blocks yet, and the mean of the precisions where the chain starts."""
+        mean = WindowMean.start(self.sites.found.of_precisions(z))
+        return {"weight_energy": jnp.zeros(()), "precision_energy": jnp.zeros(()), "precision_mean": mean}
+
+    def potential(self, potential: SplitPotential) -> SplitPotential:
+        """The target's."""
+        return potential
+
+    def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> HierarchicalKinetic:
+        """That of the adapted mass matrix, following the precisions."""
+        assert state.precision_mean is not None
+        return HierarchicalKinetic.adapted_at(self.sites.found, adapted, state.precision_mean.adapted)
+
+    def integrator(
+        self, schedule: Schedule, potential: SplitPotential, kinetic: HierarchicalKinetic
+    ) -> AlternatingIntegrator:
+        """Half a step of the weights, a step of the precisions, half a step of the weights."""
+        return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
+
+    def early_integrator(self, integrator: AlternatingIntegrator) -> Integrator:
+        """Plain leapfrog steps, with the constant mass of the metric."""
+        return Integrator(integrator.schedule, integrator.potential, integrator.kinetic.constant())
+
+    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+        """Nothing."""
+        return state
+
+    def noted(self, state: ChainState, p: Position | None, integrator: AlternatingIntegrator) -> ChainState:
+        """The energies of the two blocks."""
+        assert state.energies is not None
+        assert p is not None  # a trajectory of a fixed length ends with one
+        weight_energy = jnp.sum(state.energies.value[1:]) + integrator.kinetic.weight_energy(state.z, p)
+        return state._replace(weight_energy=weight_energy, precision_energy=state.energy - weight_energy)
+
+    def adapted(self, state: ChainState, moved: ChainState, num_warmup: int) -> ChainState:
+        """The mean of the precisions, over the window that the mass matrix comes from."""
+        assert state.precision_mean is not None
+        return moved._replace(precision_mean=state.precision_mean.update(state.i, moved.z, num_warmup))
 
 
-class S3HMC(HierarchicalKernel):
+class S3HMC(SplitKernel):
     """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
 
     For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
@@ -173,8 +231,7 @@ class S3HMC(HierarchicalKernel):
         S3HMC(model=model, num_subsets=2, plate=None, schedule='symmetric', precision tau -> w (Q = 3, mass 2.5))
     """
 
-    _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
-
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any],
@@ -182,103 +239,17 @@ class S3HMC(HierarchicalKernel):
         *,
         precision_sites: list[str] | None = None,
         output_precision: bool = True,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
         weight_steps: int = 1,
         precision_steps: int = 1,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        dense_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        forward_mode_differentiation: bool = False,
-        regularize_mass_matrix: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
         schedule: ScheduleChoice = "symmetric",
+        **options: Unpack[Options],
     ):
-        num_steps, length = resolve_length(num_steps, trajectory_length)
-        jitter = resolve_step_size_jitter(step_size_jitter, num_steps)
-        self._proposal = LengthSettings(num_steps, length, draws_order=False, step_size_jitter=jitter)
-        self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
-        self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
-        self._schedule_name = check_schedule(schedule, palindromic=True)
-        super().__init__(
-            model,
-            num_subsets,
-            precision_sites=precision_sites,
-            output_precision=output_precision,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            dense_mass=dense_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            forward_mode_differentiation=forward_mode_differentiation,
-            regularize_mass_matrix=regularize_mass_matrix,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-        )
-
-    @property
-    def _longest_step(self) -> float:
-        return self._proposal.longest_step
-
-    def _watch(self, state: Any) -> None:
-        super()._watch(state)
-        warn_if_cut_short(state, self._num_warmup, self._proposal.at(state.trajectory_length))
-
-    def _first_inverse_mass_matrix(self, z: Position) -> Any:
-        given, hierarchy = self._settings.inverse_mass_matrix, self._found
-        if given is not None:
-            return given
-        # the prior's, where the chain starts, in the blocks of the host's matrix
-        variances = {name: jnp.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
-        variances |= {name: jnp.exp(2 * log_scale) for name, log_scale in hierarchy.log_scales(z).items()}
-        blocks = mass_blocks(self._settings.dense_mass, variances)
-        return {sites: jnp.concatenate([variances[name].ravel() for name in sites]) for sites in blocks}
-
-    def _kinetic(self, adapted: EuclideanKinetic, state: S3HMCState) -> HierarchicalKinetic:
-        return HierarchicalKinetic.adapted_at(self._found, adapted, state.precision_mean.adapted)
-
-    def _integrator(self, potential: SplitPotential, kinetic: HierarchicalKinetic) -> AlternatingIntegrator:
-        return AlternatingIntegrator(self._rows, potential, kinetic, self._weight_steps, self._precision_steps)
-
-    def _first_state(self, **common: Any) -> S3HMCState:
-        mean = WindowMean.start(self._found.of_precisions(common["z"]))
-        return S3HMCState(
-            **common,
-            weight_energy=jnp.zeros(()),
-            precision_energy=jnp.zeros(()),
-            precision_mean=mean,
-            trajectory_length=jnp.full((), FIRST_LENGTH),
-        )
-
-    def _learned(self, state: S3HMCState) -> dict[str, jax.Array]:
-        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
-
-    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState) -> S3HMCState:
-        def move(state: S3HMCState) -> S3HMCState:
-            moved, p = transition(state, integrator, self._proposal.at(state.trajectory_length))
-            weight_energy = jnp.sum(moved.energies.value[1:]) + integrator.kinetic.weight_energy(moved.z, p)
-            return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
-
-        learns_length = self._proposal.learns_length
-        exploration = self._exploration(learns_length)
-
-        def move_later(state: S3HMCState) -> S3HMCState:
-            return explored(state, integrator, exploration, move) if learns_length else move(state)
-
-        plain = Integrator(self._rows, integrator.potential, integrator.kinetic.constant())
-        moved = explored(state, plain, exploration.before, move_later)
-        if not self._settings.adapt_mass_matrix:
-            return moved
-        return moved._replace(precision_mean=state.precision_mean.update(state.i, moved.z, self._num_warmup))
+        sites = PrecisionSites.checked(model, precision_sites, output_precision)
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
+        system = SemiSeparable(sites, weight_steps, precision_steps)
+        chosen = ChosenSchedule(schedule, splitting.num_subsets)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation, system))

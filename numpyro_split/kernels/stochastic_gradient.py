@@ -33,7 +33,8 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -41,15 +42,16 @@ import jax.numpy as jnp
 from jax import lax, random
 from numpyro.infer.initialization import init_to_uniform
 
-from numpyro_split.kernels.host_kernel import Warmup
-from numpyro_split.kernels.minibatch_kernel import MinibatchKernel
-from numpyro_split.potential.content import DataDigest, resumable
+from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.kernels.method import Setup
+from numpyro_split.kernels.state import ChainState, Warmup
+from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.settings import Splitting
 from numpyro_split.subsampling.rows import draw_minibatch
 from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
-from split_common.minibatches import resolve_num_subsets
+from split_common.minibatches import check_no_local_latents, resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
@@ -67,50 +69,6 @@ from split_common.stochastic_gradient import (
     site_diagonals,
     step_size_at,
 )
-
-
-@resumable
-class StochasticGradientState(NamedTuple):
-    """State of one chain; each field gets a leading axis where chains are vectorised.
-
-    Attributes:
-        i: iteration, counted through warm-up and sampling.
-        z: the draw, a dict of unconstrained values by site.
-        momentum: r after the last iteration, a dict like ``z``.
-        mean_square: of gradients divided by N, a dict like ``z``; None where no preconditioner adapts.
-        potential_energy: estimate of U where the last gradient was taken, one step before the draw; from all rows, U.
-        energy: that plus, for SGHMC, the kinetic energy ½ rᵀr of the step to the draw.
-        num_steps: L.
-        num_grads: gradients of the last iteration: of a minibatch each, or of a subset where all rows are used.
-        rows_touched: rows read in the last iteration, a row as often as it was read.
-        accept_prob: 1, since nothing is ever refused.
-        diverging: whether the last iteration met a number that is not finite; the chain then stayed where it was.
-        step_size: of the last iteration.
-        data_digest: of the data of the run.
-        warmup: how long warm-up is.
-        rng_key: key of the next transition.
-    """
-
-    i: jax.Array
-    z: Position
-    momentum: Position
-    mean_square: Position | None
-    potential_energy: jax.Array
-    energy: jax.Array
-    num_steps: jax.Array
-    num_grads: jax.Array
-    rows_touched: jax.Array
-    accept_prob: jax.Array
-    diverging: jax.Array
-    step_size: jax.Array
-    data_digest: DataDigest
-    warmup: Warmup
-    rng_key: jax.Array
-
-    @property
-    def mean_accept_prob(self) -> jax.Array:
-        """Text of the progress bar."""
-        return self.accept_prob
 
 
 class Point(NamedTuple):
@@ -131,14 +89,14 @@ class Point(NamedTuple):
     is_finite: jax.Array
 
 
-def transition(
-    state: StochasticGradientState,
+def noisy_steps(
+    state: ChainState,
     potential: SplitPotential,
     dynamics: Dynamics,
     preconditioner: Any,
     step_size: Any,
     in_warmup: jax.Array,
-) -> StochasticGradientState:
+) -> ChainState:
     """One iteration: L steps, each with a gradient of its own rows.
 
     Args:
@@ -209,7 +167,7 @@ def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) ->
     return {name: jnp.asarray(x, z[name].dtype) for name, x in given.items()}
 
 
-def _arrived(state: StochasticGradientState, start: Point, end: Point, dynamics: Dynamics) -> StochasticGradientState:
+def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) -> ChainState:
     """``state`` at the end of a trajectory, or, where that is not finite, where it was."""
     moved = jax.tree.leaves((end.z, end.momentum, end.mean_square))
     is_finite = end.is_finite & jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in moved]))
@@ -231,87 +189,126 @@ def _arrived(state: StochasticGradientState, start: Point, end: Point, dynamics:
     )
 
 
-class StochasticGradientKernel(MinibatchKernel):
-    """Base of the kernels that follow a noisy gradient and never refuse; for the arguments see :class:`SGLD`."""
+@dataclass(frozen=True)
+class StochasticGradient:
+    """Steps by noisy gradients that are never refused, a :class:`~numpyro_split.kernels.method.Method`.
 
-    _statistic_names = STATISTICS
-    _rests_on_data = False
+    Attributes:
+        name: of the kernel, for messages.
+        dynamics: what the steps are.
+        step_size: η, or a function of the iteration number.
+        preconditioner: None, "rmsprop", or a diagonal.
+        num_warmup: number of warm-up iterations, once it is known.
+    """
 
-    def __init__(
-        self,
-        model: Callable[..., Any] | SplitPotential,
-        dynamics: Dynamics,
-        step_size: float | StepSizes,
-        preconditioner: Any,
-        num_subsets: int,
-        **options: Any,
-    ):
-        self._dynamics = dynamics
-        self._step_size = check_step_size(step_size)
-        self._preconditioner = check_preconditioner(preconditioner)
-        if dynamics.batch_size is not None:
-            num_subsets = resolve_num_subsets(num_subsets)
-        super().__init__(model, num_subsets, **options)
+    name: str
+    dynamics: Dynamics
+    step_size: float | StepSizes
+    preconditioner: Any
+    num_warmup: int = 0
+    statistics = STATISTICS
+    layout = ()
+    plan = ""
+    rests_on_data = False
+    given_start = None
+    free_fields = ()
 
-    def init(
-        self,
-        rng_key: jax.Array,
-        num_warmup: int,
-        init_params: Position | None = None,
-        model_args: tuple[Any, ...] = (),
-        model_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """As every kernel's, and refuses to adapt a preconditioner in no warm-up."""
-        check_can_adapt(self._preconditioner, "num_warmup", num_warmup)
-        return super().init(rng_key, num_warmup, init_params, model_args, model_kwargs)
+    @classmethod
+    def checked(cls, name: str, dynamics: Dynamics, step_size: Any, preconditioner: Any) -> StochasticGradient:
+        """The method that a kernel's arguments ask for.
 
-    def _start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> StochasticGradientState:
-        check_batch_size(self._dynamics.batch_size, potential.plate_size)
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        return cls(name, dynamics, check_step_size(step_size), check_preconditioner(preconditioner))
+
+    @property
+    def details(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    @property
+    def shared_fields(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """Rows of a gradient."""
+        size = check_batch_size(self.dynamics.batch_size, num_rows)
+        return [] if size is None else [size]
+
+    def check_warmup(self, num_warmup: int) -> None:
+        """Raise for a preconditioner that would adapt in no warm-up."""
+        check_can_adapt(self.preconditioner, "num_warmup", num_warmup)
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given preconditioner fits."""
+        check_preconditioner_sizes(self.preconditioner, sizes)
+
+    def prepare(self, setup: Setup) -> StochasticGradient:
+        """With the length of warm-up.
+
+        Raises:
+            ValueError: for latent sites with an entry for each row, unless all rows are read.
+        """
+        if setup.split is not None and self.dynamics.batch_size is not None:
+            check_no_local_latents(self.name, setup.split.local_sites)
+        return replace(self, num_warmup=setup.num_warmup)
+
+    def without_data(self) -> StochasticGradient:
+        """The same: nothing is kept of the data."""
+        return self
+
+    def find_start(self, rng_key: jax.Array) -> None:
+        """The host's strategy."""
+
+    def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
+        """The state of a chain at its starting point."""
+        check_batch_size(self.dynamics.batch_size, potential.plate_size)
         key_momentum, key_chain = random.split(rng_key)
         energy = jnp.sum(potential.energies(z).value)
-        num_grads, rows_touched = self._dynamics.cost(potential.plate_size, potential.num_subsets)
-        return StochasticGradientState(
+        num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets)
+        return ChainState(
             i=jnp.zeros((), jnp.result_type(int)),
             z=z,
-            momentum=draw_momentum(z, self._dynamics.temperature, key_momentum),
-            mean_square=zeros(z) if adapts(self._preconditioner) else None,
+            momentum=draw_momentum(z, self.dynamics.temperature, key_momentum),
+            mean_square=zeros(z) if adapts(self.preconditioner) else None,
             potential_energy=energy,
             energy=energy,
-            num_steps=jnp.array(self._dynamics.num_steps),
+            num_steps=jnp.array(self.dynamics.num_steps),
             num_grads=jnp.array(num_grads),
             rows_touched=jnp.array(rows_touched),
             accept_prob=jnp.ones(()),
+            mean_accept_prob=jnp.ones(()),
             diverging=jnp.array(False),
             step_size=self._step_size_at(jnp.zeros((), jnp.result_type(int))),
             data_digest=DataDigest.unknown(),
-            warmup=self._warmup,
+            warmup=Warmup(self.num_warmup),
             rng_key=key_chain,
         )
 
-    def _transition(self, potential: SplitPotential, state: StochasticGradientState) -> StochasticGradientState:
-        step_size, in_warmup = self._step_size_at(state.i), state.i < self._num_warmup
-        moved = transition(state, potential, self._dynamics, self._preconditioner, step_size, in_warmup)
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration."""
+        step_size, in_warmup = self._step_size_at(state.i), state.i < self.num_warmup
+        moved = noisy_steps(state, potential, self.dynamics, self.preconditioner, step_size, in_warmup)
         return moved._replace(i=state.i + 1, step_size=step_size)
 
-    def _recompute(self, potential: SplitPotential, state: StochasticGradientState) -> StochasticGradientState:
+    def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The same: nothing is kept of the data."""
         return state
 
+    def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """The same: the step size is given."""
+        return state
+
+    def watch(self, state: ChainState) -> None:
+        """Nothing to warn of: the report says that draws are approximate."""
+
     def _step_size_at(self, i: jax.Array) -> jax.Array:
-        return jnp.asarray(step_size_at(self._step_size, i), jnp.result_type(float))
-
-    def _check_mass(self, sizes: dict[str, int]) -> None:
-        check_preconditioner_sizes(self._preconditioner, sizes)
-
-    def _batch_sizes(self, num_rows: int) -> Iterable[int]:
-        size = check_batch_size(self._dynamics.batch_size, num_rows)
-        return [] if size is None else [size]
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._dynamics.batch_size is not None:
-            super()._study_split(split, args, kwargs)
+        return jnp.asarray(step_size_at(self.step_size, i), jnp.result_type(float))
 
 
-class SGLD(StochasticGradientKernel):
+class SGLD(SplitKernel):
     """Approximate: stochastic-gradient Langevin dynamics (Welling and Teh 2011).
 
     An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` rows drawn afresh. Nothing is
@@ -381,6 +378,14 @@ class SGLD(StochasticGradientKernel):
         subset_order: str = "sequential",
         init_strategy: Callable[..., Any] = init_to_uniform,
     ):
+        splitting = Splitting.checked(
+            model,
+            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+        )
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
             num_steps=1,
@@ -390,20 +395,10 @@ class SGLD(StochasticGradientKernel):
             noise_estimate=0.0,
             has_kinetic_energy=False,
         )
-        super().__init__(
-            model,
-            dynamics,
-            step_size,
-            preconditioner,
-            num_subsets,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-        )
+        super().__init__(model, splitting, StochasticGradient.checked("SGLD", dynamics, step_size, preconditioner))
 
 
-class SGHMC(StochasticGradientKernel):
+class SGHMC(SplitKernel):
     """Approximate: stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
 
     A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` rows drawn afresh; an
@@ -419,7 +414,8 @@ class SGHMC(StochasticGradientKernel):
     Statistics: as :class:`SGLD`'s; ``energy`` has the kinetic energy ½ vᵀ(ηG)⁻¹v too, as it was in the last step.
 
     Args:
-        model: see :class:`SGLD`, also for every argument not listed here.
+        model: NumPyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
         batch_size: n, rows of a gradient; None for all.
         step_size: η, the square of a leapfrog step size, or a function of the iteration number.
         friction: α, above 0 and at most 1.
@@ -428,6 +424,25 @@ class SGHMC(StochasticGradientKernel):
         resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then leapfrog's,
             with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size. False
             carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
+        temperature: T; the target is p(z|y)^(1/T).
+        preconditioner: diagonal of G: None for the identity; an array over all sites (sorted by name), shape (D,); a
+            dict of arrays by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
+            gradients of U/N. V adapts in warm-up only. Li et al. adapt it all along and leave out the term Γ(z) that
+            a G which depends on z asks for, which adds a bias; a G that stays as it is needs no such term.
+        num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
+            a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
+            make: 1 counts as 2, and ``kernel.num_subsets`` says so.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed.
+        init_strategy: the host's initialisation strategy.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
+            preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
+            all rows are used, and the faults of model or data that :func:`~numpyro_split.split_model` lists.
 
     Example:
         >>> kernel = SGHMC(lambda y: None, batch_size=10, step_size=1e-4, num_steps=5)
@@ -453,6 +468,14 @@ class SGHMC(StochasticGradientKernel):
         subset_order: str = "sequential",
         init_strategy: Callable[..., Any] = init_to_uniform,
     ):
+        splitting = Splitting.checked(
+            model,
+            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+        )
         friction, noise_estimate = check_friction(friction, noise_estimate)
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
@@ -463,14 +486,4 @@ class SGHMC(StochasticGradientKernel):
             noise_estimate=noise_estimate,
             has_kinetic_energy=True,
         )
-        super().__init__(
-            model,
-            dynamics,
-            step_size,
-            preconditioner,
-            num_subsets,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-        )
+        super().__init__(model, splitting, StochasticGradient.checked("SGHMC", dynamics, step_size, preconditioner))

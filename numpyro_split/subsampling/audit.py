@@ -47,9 +47,10 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     check_audited(kernel, has_draws(mcmc))
     args, kwargs = arguments_of_run(mcmc)
     state: Any = mcmc.last_state
-    kernel, potential, _ = kernel._look_up(state, args, kwargs)
+    prepared, potential, _ = kernel._look_up(state, args, kwargs)
     draws = mcmc.get_samples(group_by_chain=True)
-    settings, batches = kernel._penalty, kernel._batches(potential.plate_size)
+    settings = prepared.method.settings
+    batches = settings.batches(potential.plate_size)
 
     @jax.jit
     def look_at(z: Any, state: Any, rng_key: jax.Array) -> tuple[jax.Array, ...]:
@@ -71,7 +72,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     for i in range(num_pairs):
         chain, draw = (int(rng.integers(size)) for size in shape)
         values = {name: x[chain, draw] for name, x in draws.items()}
-        z = values if kernel._split is None else kernel._split.unconstrain(values)
+        z = values if prepared.split is None else prepared.split.unconstrain(values)
         of_chain = jax.tree.map(lambda x, chain=chain: x[chain], state) if jnp.ndim(state.i) else state
         looked.append(look_at(z, of_chain, random.fold_in(random.key(seed), i)))
     exact, kinetic, estimates, chi2 = (np.asarray(jnp.stack(x), np.float64) for x in zip(*looked, strict=True))

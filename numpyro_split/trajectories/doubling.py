@@ -24,17 +24,76 @@ References:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import lax, random
 
-from numpyro_split.integrators.integrator import IntegratorState
-from numpyro_split.potential.position import where
-from numpyro_split.trajectories.path import Path
-from numpyro_split.trajectories.selection import Choice, Uniforms, Visits, add_by_weight, choose, only
-from split_common.termination import Rule, Span
+from numpyro_split.integrators.integrator import Integrator, IntegratorState
+from numpyro_split.potential.position import Position, where
+from numpyro_split.trajectories.path import Path, draw_path
+from numpyro_split.trajectories.selection import Choice, Uniforms, Visits, add_by_weight, at_choice, choose, only
+from numpyro_split.trajectories.termination import Criterion, Virial, mean_rate_in_time
+from split_common.health import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
+from split_common.schedule import Schedule
+from split_common.termination import TREE_STATISTICS, Rule, Span, check_max_tree_depth, warn_of_depth_limit
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """Trajectories that double until a criterion says that they have gone far enough.
+
+    Attributes:
+        criterion: that says so.
+        max_tree_depth: most doublings.
+    """
+
+    criterion: Criterion
+    max_tree_depth: int = 10
+    explores = False
+    learns_length = False
+    runs_backwards = True
+    longest_step = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_tree_depth", check_max_tree_depth(self.max_tree_depth))
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Those of a tree, and the criterion's."""
+        return (*TREE_STATISTICS, *self.criterion.statistics)
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Never: steps back in time must undo steps forwards."""
+        return False
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """Statistics of no tree, and the criterion's fields."""
+        zero = jnp.zeros(())
+        return {
+            "tree_depth": jnp.zeros((), jnp.result_type(int)),
+            "reached_max_treedepth": jnp.array(False),
+            "virial_average": zero,
+            "share_at_limit": zero,
+            **self.criterion.first_fields(z),
+        }
+
+    def learned(self, state: Any) -> dict[str, jax.Array]:
+        """What the criterion learns."""
+        return self.criterion.learned(state)
+
+    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, None]:
+        """One iteration."""
+        moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
+        return self.criterion.updated(state, count_depth_limit(moved, num_warmup), num_warmup), None
+
+    def watch(self, state: Any, num_warmup: int) -> None:
+        """Warn where many of the first draws ended at the depth limit."""
+        warn_if_often_at_limit(state, num_warmup, self.max_tree_depth)
 
 
 class Trajectory(NamedTuple):
@@ -215,3 +274,62 @@ def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]
 
 def _without_energies(state: IntegratorState) -> IntegratorState:
     return state._replace(energies=None)
+
+
+def tree_transition(state: Any, integrator: Integrator, rule: Rule, max_tree_depth: int) -> Any:
+    """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the state's metric.
+        rule: when the trajectory stops.
+        max_tree_depth: most doublings.
+
+    Returns:
+        The next state.
+    """
+    rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
+    path = draw_path(state, integrator, state.adapt_state.step_size, key_momentum)
+    trajectory = doubling(path, rule, max_tree_depth, key_tree)
+    num_states = trajectory.visits.num_states
+    moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
+    takes_whole_gradients = rule.takes_gradients and integrator.schedule.closing_kick is None
+    return moved._replace(
+        num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
+        tree_depth=trajectory.depth,
+        reached_max_treedepth=trajectory.grows,
+        virial_average=_virial_average(trajectory, path.step_size),
+        rng_key=rng_key,
+    )
+
+
+def _virial_average(trajectory: Trajectory, step_size: jax.Array) -> jax.Array:
+    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    span = trajectory.span
+    if isinstance(span, Virial) and span.mean_rate is not None:
+        return span.mean_rate
+    first, last = (
+        sum((jnp.vdot(state.z[name], state.p[name]) for name in state.z), jnp.zeros(()))
+        for state in (trajectory.first, trajectory.last)
+    )
+    return mean_rate_in_time(last - first, trajectory.num_states, step_size)
+
+
+def count_depth_limit(moved: Any, num_warmup: int) -> Any:
+    """``moved`` with its iteration counted in the share of draws that ended at the depth limit."""
+    num_draws, share = moved.i + 1 - num_warmup, moved.share_at_limit
+    counted = share + (moved.reached_max_treedepth - share) / jnp.maximum(num_draws, 1)
+    return moved._replace(share_at_limit=jnp.where(num_draws < 1, 0.0, counted))
+
+
+def warn_if_often_at_limit(state: Any, num_warmup: int, max_tree_depth: int) -> None:
+    """Warn once, of all chains together, where many of the first draws ended at the depth limit."""
+    share = jnp.mean(state.share_at_limit)
+    warns = (jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING) & (share > WARN_ABOVE_SHARE)
+
+    def warn(warns: Any, share: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_depth_limit(max_tree_depth, share)
+
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, share)

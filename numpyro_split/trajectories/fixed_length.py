@@ -16,14 +16,72 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import random
+from jax import lax, random
 
-from split_common.fixed_length import MAX_STEPS
+from numpyro_split.integrators.integrator import Integrator, make_steps
+from numpyro_split.potential.compensated import difference
+from numpyro_split.potential.position import Position, where
+from split_common.checks import check_choice
+from split_common.exploration import FIRST_LENGTH
+from split_common.fixed_length import MAX_STEPS, SUBSET_PERMUTATIONS, LengthSettings, warn_of_cut_trajectories
 from split_common.health import MAX_ENERGY_CHANGE
+from split_common.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FixedLength:
+    """Trajectories of a number of steps, or of a length, that rests on no state; the end point is accepted or not.
+
+    Attributes:
+        lengths: how long they are.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws one for each trajectory.
+    """
+
+    lengths: LengthSettings
+    subset_permutation: str = "fixed"
+    explores = True
+    runs_backwards = False
+    statistics = ()
+
+    def __post_init__(self) -> None:
+        check_choice("subset_permutation", self.subset_permutation, SUBSET_PERMUTATIONS)
+
+    @property
+    def learns_length(self) -> bool:
+        """Whether lengths are learned in warm-up."""
+        return self.lengths.learns_length
+
+    @property
+    def longest_step(self) -> float:
+        """Upper limit of the adapted step size."""
+        return self.lengths.longest_step
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether the order of subsets is drawn for each trajectory; of a schedule that is no palindrome it must be."""
+        return not schedule.keeps_opening or self.subset_permutation == "per_trajectory"
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """The longest length, before one is learned."""
+        return {"trajectory_length": jnp.full((), FIRST_LENGTH)}
+
+    def learned(self, state: Any) -> dict[str, jax.Array]:
+        """The longest length, where that is learned."""
+        return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
+
+    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, Position]:
+        """One iteration, at the longest length that the state has."""
+        lengths = self.lengths.at(state.trajectory_length)
+        return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
+
+    def watch(self, state: Any, num_warmup: int) -> None:
+        """Warn where trajectories are longer than can be made at the draws' step size."""
+        warn_if_cut_short(state, num_warmup, self.lengths.at(state.trajectory_length))
 
 
 def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Array:
@@ -70,3 +128,75 @@ def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> De
     energy_change = jnp.where(jnp.isfinite(energy_change), energy_change, jnp.inf)
     accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)
+
+
+def fixed_length_transition(
+    state: Any, integrator: Integrator, lengths: LengthSettings, draws_order: bool
+) -> tuple[Any, Position]:
+    """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the state's metric.
+        lengths: length of the trajectory, and by how much its steps are longer or shorter.
+        draws_order: whether the order of subsets is drawn.
+
+    Returns:
+        The next state, and the momentum there.
+    """
+    rng_key, key_momentum, key_order, key_length, key_jitter, key_accept = random.split(state.rng_key, 6)
+    schedule, adapted = integrator.schedule, state.adapt_state
+    order = jnp.arange(schedule.num_subsets)
+    opening_grad = state.opening_grad
+    if draws_order:
+        order = random.permutation(key_order, order)
+        opening_grad = integrator.opening_grad_at(state.z, order)
+    if lengths.trajectory_length is not None:
+        num_steps, step_size = steps_of_length(draw_length(*lengths.trajectory_length, key_length), adapted.step_size)
+    else:
+        num_steps, step_size = jnp.full_like(state.num_steps, lengths.num_steps or 0), adapted.step_size
+    step_size = jittered(step_size, lengths.step_size_jitter, key_jitter)
+
+    p = integrator.kinetic.draw(state.z, key_momentum)
+    start = integrator.known(state.z, p, opening_grad, state.energies)
+    end = make_steps(integrator, start, step_size, num_steps, order)
+    energies = integrator.energies(end)
+    energy_change = difference(energies, state.energies) + integrator.kinetic.change(end, start)
+    decision = metropolis(energy_change, partial(random.uniform, key_accept))
+
+    taken = (end.z, end.opening_grad if state.opening_grad is not None else None, energies, end.p)
+    kept = (state.z, state.opening_grad, state.energies, p)
+    z, opening_grad, energies, p = where(decision.accepted, taken, kept)
+    potential_energy = jnp.sum(energies.value)
+    moved = state._replace(
+        z=z,
+        opening_grad=opening_grad,
+        energies=energies,
+        potential_energy=potential_energy,
+        energy=potential_energy + integrator.kinetic.energy(z, p),
+        num_steps=num_steps,
+        num_grads=num_steps * integrator.grads_per_step + draws_order * schedule.opening_grads,
+        accept_prob=decision.accept_prob,
+        diverging=decision.diverging,
+        step_size=step_size,
+        rng_key=rng_key,
+    )
+    return moved, p
+
+
+def warn_if_cut_short(state: Any, num_warmup: int, lengths: LengthSettings) -> None:
+    """Warn once, of all chains together, where trajectories are longer than can be made at the draws' step size."""
+    if lengths.trajectory_length is None:
+        return
+    step_size = state.adapt_state.step_size
+    warns = (jnp.max(state.i) - num_warmup == 1) & jnp.any(lengths.is_cut_short(step_size))
+    shortest, longest = lengths.trajectory_length
+    worst = jnp.argmax(longest / step_size)  # of the chains
+    step_size, longest = (jnp.ravel(x)[worst] for x in jnp.broadcast_arrays(step_size, longest))
+
+    def warn(warns: Any, step_size: Any, of_chain: Any) -> None:
+        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        if warns:
+            warn_of_cut_trajectories(step_size, of_chain)
+
+    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, step_size, (shortest, longest))
