@@ -237,7 +237,8 @@ class NumPyroBackend:
 
     def prepared(self, kernel, args):
         """A kernel that has studied its model, and its split potential; nothing is compiled or sampled."""
-        return kernel._prepare(0, args, {})[:2]
+        prepared, potential, _ = kernel._prepare(0, args, {})
+        return prepared.method, potential
 
     def kinetic(self, inverse_mass_matrix):
         """The kinetic energy of an inverse mass matrix, a dict from tuples of sites to arrays."""
@@ -296,7 +297,7 @@ class NumPyroBackend:
             seed: draws everything.
         """
         from numpyro_split.integrators.euclidean import EuclideanKinetic
-        from numpyro_split.kernels.penalty_mh import transition
+        from numpyro_split.kernels.penalty_mh import decide
         from numpyro_split.subsampling.estimates import Estimate
         from numpyro_split.subsampling.proposals import Force, propose
 
@@ -311,7 +312,7 @@ class NumPyroBackend:
             change = 0.5 * (jnp.sum(end.z["x"] ** 2) - jnp.sum(z**2))
             noise = jnp.sqrt(variance) * jax.random.normal(key_noise)
             estimate = Estimate(change + noise, jnp.array(known_variance), jnp.array(2), jnp.zeros(2), jnp.zeros(()))
-            chosen, _, _ = transition(start, end, estimate, kinetic, False, key_accept)
+            chosen, _, _ = decide(start, end, estimate, kinetic, False, key_accept)
             return chosen.z["x"], chosen.z["x"]
 
         keys = jax.random.split(jax.random.key(seed), (4, num_draws))

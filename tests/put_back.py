@@ -55,15 +55,15 @@ DEFECTS = {
     "S3": Defect(
         "a run that goes on keeps the first number of rows",
         "numpyro_split/kernels/prepared.py",
-        "            return self._kernels.get(key)\n",
-        "            return next(iter(self._kernels.values()), None)\n",
+        "            return self._prepared.get(key)\n",
+        "            return next(iter(self._prepared.values()), None)\n",
         contract("test_new_data and numpyro and SymmetricSplitHMC and not drawn"),
     ),
     "S4": Defect(
         "a kernel in two runs holds the split of the last",
         "numpyro_split/kernels/prepared.py",
-        "            return self._kernels.get(key)\n",
-        "            return next(reversed(self._kernels.values()), None)\n",
+        "            return self._prepared.get(key)\n",
+        "            return next(reversed(self._prepared.values()), None)\n",
         contract("test_new_data and numpyro and SymmetricSplitHMC and not drawn"),
     ),
     "S5": Defect(

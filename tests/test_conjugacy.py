@@ -468,12 +468,12 @@ def test_refused(lib, name):
         kernel_for(lib, build)
 
 
-def conditional(kernel, lib, z, drawn, rates):
+def conditional(method, lib, z, drawn, rates):
     """Log-density of the unconstrained precisions given the rest, but for a constant."""
     total = 0.0
-    for name, sign in kernel._conjugate.signs.items():
+    for name, sign in method.system.conjugate.signs.items():
         u = sign * lib.to_numpy(drawn[name])
-        total += float((kernel._conjugate.shapes[name] * u - lib.to_numpy(rates[name]) * np.exp(u)).sum())
+        total += float((method.system.conjugate.shapes[name] * u - lib.to_numpy(rates[name]) * np.exp(u)).sum())
     return total
 
 
@@ -501,15 +501,18 @@ IN_DEFAULT_SUITE = {
 )
 def test_drawn_from_its_distribution(lib, name):
     """From τ = e^-6 to e^6 the prior's energy changes as the gamma distribution's; float64, no false alarms."""
-    kernel, potential = kernel_for(lib, DRAWN[name])
+    method, potential = kernel_for(lib, DRAWN[name])
     rng = np.random.default_rng(0)
-    sizes = kernel._found.shapes
-    shapes = {**sizes, **{n: mass.shape for n, mass in kernel._found.masses.items()}}
+    sizes = method.system.sites.found.shapes
+    shapes = {**sizes, **{n: mass.shape for n, mass in method.system.sites.found.masses.items()}}
     for _ in range(2):
         z = {name: lib.array(rng.normal(size=shape)) for name, shape in shapes.items()}
-        rates = kernel._conjugate.rates(z, potential.prior_energy_and_grad(z)[1])
-        far = [{n: lib.array(rng.uniform(-6.0, 6.0, kernel._found.masses[n].shape)) for n in rates} for _ in range(4)]
-        values = [float(potential.log_prior({**z, **u})) - conditional(kernel, lib, z, u, rates) for u in far]
+        rates = method.system.conjugate.rates(z, potential.prior_energy_and_grad(z)[1])
+        far = [
+            {n: lib.array(rng.uniform(-6.0, 6.0, method.system.sites.found.masses[n].shape)) for n in rates}
+            for _ in range(4)
+        ]
+        values = [float(potential.log_prior({**z, **u})) - conditional(method, lib, z, u, rates) for u in far]
         np.testing.assert_allclose(values, values[0], rtol=1e-9, atol=1e-7)
 
 
@@ -523,11 +526,11 @@ def test_what_is_refused_would_be_wrong(lib, monkeypatch):
     with pytest.raises(ValueError, match="factor 'cap' rests on it"):
         kernel_for(lib, build)
     monkeypatch.setattr(library(lib, "kernels.block_gibbs"), "check_conjugacy", lambda *args: None)
-    kernel, potential = kernel_for(lib, build)
+    method, potential = kernel_for(lib, build)
     z = {"tau": lib.array(0.5), "w": lib.np.zeros(DIM)}
     grad = potential.prior_energy_and_grad(z)[1]
     keys = [[lib._jax.random.key(i)] if lib.name == "numpyro" else [] for i in range(200)]
-    drawn = [np.exp(float(kernel._conjugate.draw(z, grad, *key)["tau"])) for key in keys]
+    drawn = [np.exp(float(method.system.conjugate.draw(z, grad, *key)["tau"])) for key in keys]
     assert max(drawn) > limit
 
 
@@ -592,8 +595,8 @@ LEAKS = {
 def test_values_that_python_looks_at(name):
     """Pyro: what no graph shows counts as data for S3HMC, and is refused by block Gibbs."""
     model, lib = rows_in_python(LEAKS[name])
-    kernel, _ = lib.prepared(lib.split.S3HMC(model), models.data(lib))
-    assert kernel._found.needs_data
+    method, _ = lib.prepared(lib.split.S3HMC(model), models.data(lib))
+    assert method.system.sites.found.needs_data
     with pytest.raises(ValueError, match="must enter the prior alone|could not be traced"):
         lib.prepared(lib.split.BlockGibbsHMC(model), models.data(lib))
 

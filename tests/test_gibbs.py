@@ -237,7 +237,7 @@ def position(lib, seed=0):
 class Prepared(NamedTuple):
     """A kernel that has studied :func:`many_precisions`, its potential and its distributions of precisions."""
 
-    kernel: Any
+    method: Any
     potential: Any
     conjugate: Any
 
@@ -251,8 +251,8 @@ def prepared_by(backend, as_variances, options):
         patch.setattr(
             importlib.import_module(f"{lib.split.__name__}.splitting.model_split"), "check_exact", lambda *args: None
         )
-        kernel, potential = lib.prepared(kernel, args)
-    return Prepared(kernel, potential, kernel._conjugate)
+        method, potential = lib.prepared(kernel, args)
+    return Prepared(method, potential, method.system.conjugate)
 
 
 def prepared(lib, as_variances=False, **options):
@@ -330,7 +330,8 @@ class State(NamedTuple):
 def test_what_is_kept_is_up_to_date_after_the_draw(lib, num_subsets, schedule):
     kernel = prepared(lib, num_subsets=num_subsets, schedule=schedule)
     unit_metric = lib.kinetic({("a", "mean", "v", "w"): np.ones(3 * INPUTS + 3)})
-    integrator = kernel.kernel._integrator(kernel.potential, unit_metric)
+    method = kernel.method
+    integrator = method.system.integrator(method.schedule.rows, kernel.potential, unit_metric)
     keys = [lib._jax.random.key(0)] if lib.name == "numpyro" else []
     order = np.arange(num_subsets)
     order = lib.array(order) if lib.name == "numpyro" else order.tolist()

@@ -30,15 +30,14 @@ def _unchecked(lib, monkeypatch):
 
 
 def prepared(lib, model, args=None, num_subsets=1, **options):
-    """A kernel that has studied its model."""
+    """The hierarchy that a kernel has found in its model."""
     kernel = lib.split.S3HMC(model, num_subsets=num_subsets, **options)
-    kernel, _ = lib.prepared(kernel, models.data(lib) if args is None else args)
-    return kernel
+    method, _ = lib.prepared(kernel, models.data(lib) if args is None else args)
+    return method.system.sites.found
 
 
-def found(kernel):
+def found(hierarchy):
     """The groups by weight site, and the masses as arrays."""
-    hierarchy = kernel._hierarchy
     return {group.weights: group for group in hierarchy.groups}, hierarchy.masses
 
 
@@ -195,7 +194,7 @@ def test_local_latents_in_the_data_plate(lib, num_subsets):
     assert groups["u"].precision == "s"
     assert masses["s"] == pytest.approx(2 * NUM_ROWS)
     assert masses["tau"] == pytest.approx(2.5)
-    assert kernel._hierarchy.needs_data
+    assert kernel.needs_data
 
 
 @pytest.mark.parametrize("num_subsets", [1, 4])
@@ -218,13 +217,13 @@ def test_output_precision(lib, num_subsets):
     assert groups["y"].observed
     assert not groups["w"].observed
     assert masses["lam"] == pytest.approx(NUM_ROWS / 2 + 2)
-    assert kernel._hierarchy.needs_data
+    assert kernel.needs_data
     for options in ({"output_precision": False}, {"precision_sites": ["tau"]}):
         kernel = prepared(lib, model, num_subsets=num_subsets, **options)
         groups, masses = found(kernel)
         assert list(masses) == ["tau"]
         assert list(groups) == ["w"]
-        assert not kernel._hierarchy.needs_data
+        assert not kernel.needs_data
 
 
 @pyro_by_default
@@ -260,7 +259,7 @@ def test_precision_of_weights_and_output(lib):
         groups, masses = found(kernel)
         assert set(groups) == {"w", "y"}
         assert masses["tau"] == pytest.approx((DIM + NUM_ROWS) / 2 + 1)
-        assert kernel._hierarchy.needs_data
+        assert kernel.needs_data
 
 
 def two_layers(lib):

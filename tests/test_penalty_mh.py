@@ -311,8 +311,8 @@ class TestNumPyro:
         model, args = logistic(lib, ODD)
         kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=3, **options)
         state = kernel.init(jax.random.key(0), 100, None, args, {})
-        kernel, potential, _ = kernel._look_up(state, args, {})
-        compiled = jax.jit(kernel._transition).lower(potential, state).compile().as_text()
+        prepared, potential, _ = kernel._look_up(state, args, {})
+        compiled = jax.jit(prepared.method.step).lower(potential, state).compile().as_text()
         # instructions that make an array of so many rows, other than handing on the data themselves
         made = re.findall(rf"= \w+\[(?:\d+,)*{ODD}(?:,\d+)*\]\S* (\w[\w-]*)\(", compiled)
         assert set(made) <= {"parameter", "get-tuple-element", "bitcast"}, set(made)

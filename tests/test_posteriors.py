@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -180,26 +181,26 @@ def drop_subset(lib, target, num_subsets, in_gradient):
 def fix_order(lib, target, num_subsets):
     """The randomised schedule, one order of which is not reversible, always in the same order."""
 
-    class FixedOrder(lib.split.RandomisedSplitHMC):
-        @property
-        def _proposal(self):
-            return super()._proposal._replace(draws_order=False)
+    kernel = lib.split.RandomisedSplitHMC(target.model(lib), num_subsets=num_subsets, **control_options(lib, target))
+    trajectory = kernel._method.trajectory
 
-    return FixedOrder(target.model(lib), num_subsets=num_subsets, **control_options(lib, target))
+    class FixedOrder(type(trajectory)):
+        def draws_order(self, schedule):
+            return False
+
+    kernel._method = replace(kernel._method, trajectory=FixedOrder(trajectory.lengths))
+    return kernel
 
 
 def halve_kick(lib, target, num_subsets):
     """The last kick but one of the symmetric schedule is half of what it should be."""
 
-    class HalfKick(lib.split.SymmetricSplitHMC):
-        def _schedule(self, num_subsets):
-            schedule = super()._schedule(num_subsets)
-            *rows, row, last = schedule.rows
-            halved = (*rows, row._replace(kick=row.kick / 2), last)
-            object.__setattr__(schedule, "rows", halved)  # past the check, which would refuse it
-            return schedule
-
-    return HalfKick(target.model(lib), num_subsets=num_subsets, **control_options(lib, target))
+    kernel = lib.split.SymmetricSplitHMC(target.model(lib), num_subsets=num_subsets, **control_options(lib, target))
+    schedule = kernel._method.schedule.rows
+    *rows, row, last = schedule.rows
+    halved = (*rows, row._replace(kick=row.kick / 2), last)
+    object.__setattr__(schedule, "rows", halved)  # past the check, which would refuse it
+    return kernel
 
 
 CONTROLS = {

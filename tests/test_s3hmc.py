@@ -180,15 +180,15 @@ class Flow:
             precision_steps=case.precision_steps,
         )
         self.lib, self.case, self.shapes = lib, case, {k: s for k, s in SHAPES.items() if case.output or k != "lam"}
-        self.kernel, potential = lib.prepared(kernel, args)
+        self.method, potential = lib.prepared(kernel, args)
         self.potential = Counted(lib, potential)
         kinetic = importlib.import_module(
             f"{lib.split.__name__}.integrators.hierarchical_kinetic"
         ).HierarchicalKinetic.adapted_at
         adapted = lib.kinetic(coupled() if inverse_mass_matrix is None else inverse_mass_matrix)
         precisions = {name: lib.array(x) for name, x in REFERENCE.items()}
-        self.kinetic = kinetic(self.kernel._found, adapted, precisions)
-        self.integrator = self.kernel._integrator(self.potential, self.kinetic)
+        self.kinetic = kinetic(self.method.system.sites.found, adapted, precisions)
+        self.integrator = self.method.system.integrator(self.method.schedule.rows, self.potential, self.kinetic)
         self.dim = sum(int(np.prod(shape)) for shape in self.shapes.values())
         self._run, self._energy = lib.compiled(self._trajectory), lib.compiled(self._hamiltonian)
 
@@ -379,14 +379,14 @@ def test_a_dependence_that_is_flat_at_the_reference_is_found(backend, kind):
     lib = backend()
     model, args = flat_at_the_reference(lib, kind)
     kernel = lib.split.S3HMC(model, num_subsets=2)
-    kernel, potential = lib.prepared(kernel, args)
-    assert kernel._found.needs_data == (kind != "absent")
+    method, potential = lib.prepared(kernel, args)
+    assert method.system.sites.found.needs_data == (kind != "absent")
     hierarchy = importlib.import_module(f"{lib.split.__name__}.integrators.hierarchical_kinetic")
     start = {"tau": lib.array(np.log(5.5)), "w": lib.array([0.4, -0.3])}
     kinetic = hierarchy.HierarchicalKinetic.adapted_at(
-        kernel._found, lib.kinetic({("w",): np.ones(INPUTS)}), {"tau": start["tau"]}
+        method.system.sites.found, lib.kinetic({("w",): np.ones(INPUTS)}), {"tau": start["tau"]}
     )
-    integrator = kernel._integrator(potential, kinetic)
+    integrator = method.system.integrator(method.schedule.rows, potential, kinetic)
     order = lib.np.arange(2) if lib.name == "numpyro" else [0, 1]
     p = {"tau": lib.array(-0.5), "w": lib.array([0.5, 0.2])}
     end = integrator.step(integrator.start(start, p, order), 0.1, order)
@@ -479,10 +479,11 @@ def test_mass_of_a_weight_is_its_prior_precision_plus_what_the_data_add(lib):
 def test_chain_starts_at_the_prior_variance(lib, dense):
     f, word = flow(lib, WITHOUT_DATA), "dense_mass" if lib.name == "numpyro" else "full_mass"
     kernel = lib.split.S3HMC(network(lib, False)[0], **{word: dense})
-    kernel, _ = lib.prepared(kernel, network(lib, False)[1])
+    method, _ = lib.prepared(kernel, network(lib, False)[1])
+    hierarchy = method.system.sites.found
     z = f.unpack(f.start()[: f.dim])
-    variances = lib.kinetic(kernel._first_inverse_mass_matrix(z)).variances(kernel._found.shapes)
-    for name, log_scale in kernel._found.log_scales(z).items():
+    variances = lib.kinetic(method.system.first_inverse_mass_matrix(z, method.adaptation)).variances(hierarchy.shapes)
+    for name, log_scale in hierarchy.log_scales(z).items():
         np.testing.assert_allclose(lib.to_numpy(variances[name]), np.exp(2 * lib.to_numpy(log_scale)), rtol=1e-6)
     assert float(variances["shift"]) == 1.0
 

@@ -68,7 +68,7 @@ def test_trees_that_were_cut_off(length, is_fine):
     ],
 )
 def test_what_is_cut_short(lengths, step_size, is_cut):
-    assert LengthSettings(None, lengths, draws_order=False).is_cut_short(step_size) == is_cut
+    assert LengthSettings(None, lengths).is_cut_short(step_size) == is_cut
 
 
 @pytest.mark.parametrize(("longest", "is_cut"), [(400.0, False), (500.0, True)])
@@ -77,9 +77,9 @@ def test_each_chain_of_a_batch_has_a_length_of_its_own(longest, is_cut):
     import jax
     import jax.numpy as jnp
 
-    from numpyro_split.kernels.split_hmc import warn_if_cut_short
+    from numpyro_split.trajectories.fixed_length import warn_if_cut_short
 
-    proposal = LengthSettings(None, (0.0, jnp.array([5.0, longest])), draws_order=False)
+    proposal = LengthSettings(None, (0.0, jnp.array([5.0, longest])))
     adapted = SimpleNamespace(step_size=jnp.array([0.0125, 0.8]))
     state = SimpleNamespace(i=jnp.array([101, 101]), adapt_state=adapted)
     with warnings.catch_warnings(record=True) as caught:

@@ -299,9 +299,9 @@ def test_pickled_kernel(lib):
         unused_model, 7, step_size=polynomial_decay(4.0, 16.0, 1.0), preconditioner={"b": [2.0]}
     )
     loaded = pickle.loads(pickle.dumps(kernel))
-    assert loaded._dynamics == kernel._dynamics
-    assert loaded._step_size(48) == 0.0625
-    np.testing.assert_array_equal(loaded._preconditioner["b"], [2.0])
+    assert loaded._method.dynamics == kernel._method.dynamics
+    assert loaded._method.step_size(48) == 0.0625
+    np.testing.assert_array_equal(loaded._method.preconditioner["b"], [2.0])
 
 
 def local_latents(lib):
