@@ -503,15 +503,13 @@ def test_drawn_from_its_distribution(lib, name):
     """From τ = e^-6 to e^6 the prior's energy changes as the gamma distribution's; float64, no false alarms."""
     method, potential = kernel_for(lib, DRAWN[name])
     rng = np.random.default_rng(0)
-    sizes = method.system.sites.found.shapes
-    shapes = {**sizes, **{n: mass.shape for n, mass in method.system.sites.found.masses.items()}}
+    hierarchy = method.system.sites.found
+    masses = {n: mass.shape for n, mass in hierarchy.masses.items()}
+    shapes = {**hierarchy.shapes, **masses}
     for _ in range(2):
         z = {name: lib.array(rng.normal(size=shape)) for name, shape in shapes.items()}
         rates = method.system.conjugate.rates(z, potential.prior_energy_and_grad(z)[1])
-        far = [
-            {n: lib.array(rng.uniform(-6.0, 6.0, method.system.sites.found.masses[n].shape)) for n in rates}
-            for _ in range(4)
-        ]
+        far = [{n: lib.array(rng.uniform(-6.0, 6.0, masses[n])) for n in rates} for _ in range(4)]
         values = [float(potential.log_prior({**z, **u})) - conditional(method, lib, z, u, rates) for u in far]
         np.testing.assert_allclose(values, values[0], rtol=1e-9, atol=1e-7)
 

@@ -189,12 +189,12 @@ def test_local_latents_in_the_data_plate(lib, num_subsets):
     def weights(h):
         return normal(lib, "w", (DIM,), h[0] ** -0.5)
 
-    kernel = prepared(lib, regression(lib, hyper, weights, observe), num_subsets=num_subsets)
-    groups, masses = found(kernel)
+    hierarchy = prepared(lib, regression(lib, hyper, weights, observe), num_subsets=num_subsets)
+    groups, masses = found(hierarchy)
     assert groups["u"].precision == "s"
     assert masses["s"] == pytest.approx(2 * NUM_ROWS)
     assert masses["tau"] == pytest.approx(2.5)
-    assert kernel.needs_data
+    assert hierarchy.needs_data
 
 
 @pytest.mark.parametrize("num_subsets", [1, 4])
@@ -212,18 +212,18 @@ def test_output_precision(lib, num_subsets):
         return normal(lib, "w", (DIM,), h[0] ** -0.5)
 
     model = regression(lib, hyper, weights, observe)
-    kernel = prepared(lib, model, num_subsets=num_subsets)
-    groups, masses = found(kernel)
+    hierarchy = prepared(lib, model, num_subsets=num_subsets)
+    groups, masses = found(hierarchy)
     assert groups["y"].observed
     assert not groups["w"].observed
     assert masses["lam"] == pytest.approx(NUM_ROWS / 2 + 2)
-    assert kernel.needs_data
+    assert hierarchy.needs_data
     for options in ({"output_precision": False}, {"precision_sites": ["tau"]}):
-        kernel = prepared(lib, model, num_subsets=num_subsets, **options)
-        groups, masses = found(kernel)
+        hierarchy = prepared(lib, model, num_subsets=num_subsets, **options)
+        groups, masses = found(hierarchy)
         assert list(masses) == ["tau"]
         assert list(groups) == ["w"]
-        assert not kernel.needs_data
+        assert not hierarchy.needs_data
 
 
 @pyro_by_default
@@ -255,11 +255,11 @@ def test_precision_of_weights_and_output(lib):
 
     for output_precision in (True, False):
         model = regression(lib, lambda: gamma(lib), weights, observe)
-        kernel = prepared(lib, model, num_subsets=2, output_precision=output_precision)
-        groups, masses = found(kernel)
+        hierarchy = prepared(lib, model, num_subsets=2, output_precision=output_precision)
+        groups, masses = found(hierarchy)
         assert set(groups) == {"w", "y"}
         assert masses["tau"] == pytest.approx((DIM + NUM_ROWS) / 2 + 1)
-        assert kernel.needs_data
+        assert hierarchy.needs_data
 
 
 def two_layers(lib):
