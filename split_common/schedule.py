@@ -5,6 +5,9 @@ them from top to bottom, each row a kick by one subset and then a drift:
 
 .. math:: p \leftarrow p - \epsilon\, k\, \nabla U_m(z), \qquad z \leftarrow z + \epsilon\, d\, M^{-1} p .
 
+A kick of weight 0 costs no gradient: its drift is joined to the one before it, so that a row with such a kick at the
+top makes a step that opens with a drift.
+
 Every kick is a shear in p and every drift a shear in z, so every schedule preserves volume exactly. It
 approximates the flow of :math:`\sum_m U_m + K` when the kicks of each subset sum to 1 and the drifts sum to 1.
 It leaves the target invariant, after an accept-reject decision on the energy error, when reversing time gives
@@ -67,12 +70,16 @@ class Row(NamedTuple):
 class Schedule:
     """The rows of one step, checked when built.
 
-    Kicks of one subset that follow each other at one position are one gradient: they are merged.
+    Kicks of one subset that follow each other at one position are one gradient: they are merged. Kicks of weight 0 are
+    none.
 
     Args:
         name: what messages call the schedule.
         rows: the step, as :class:`Row` or plain ``(subset, kick, drift)`` triples of exact numbers.
         reversal: which of the two conditions for invariance the rows meet.
+
+    Attributes:
+        leading_drift: weight of the drift that opens the step, before all rows; 0 for none.
 
     Raises:
         ValueError: when the rows do not sum to one step, or are not what ``reversal`` says.
@@ -82,16 +89,23 @@ class Schedule:
         >>> leapfrog = Schedule("leapfrog", [(0, F(1, 2), 1), (0, F(1, 2), 0)], Reversal.PALINDROMIC)
         >>> leapfrog.num_subsets, leapfrog.grads_per_step
         (1, 1)
+        >>> rows = [(0, 0, F(1, 4)), (0, 1, F(1, 2)), (1, 1, F(1, 4))]  # each subset once, in an order that is drawn
+        >>> single_visit = Schedule("single visit", rows, Reversal.RANDOM_ORDER)
+        >>> single_visit.leading_drift, single_visit.grads_per_step
+        (Fraction(1, 4), 2)
     """
 
     name: str
     rows: tuple[Row, ...]
     reversal: Reversal
+    leading_drift: Fraction
 
     def __init__(self, name: str, rows: Iterable[tuple[int, Fraction | int, Fraction | int]], reversal: Reversal):
         exact = [Row(int(subset), Fraction(kick), Fraction(drift)) for subset, kick, drift in rows]
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "rows", _merge_neighbours(exact))
+        leading_drift, merged = _merge_neighbours(exact)
+        object.__setattr__(self, "rows", merged)
+        object.__setattr__(self, "leading_drift", leading_drift)
         object.__setattr__(self, "reversal", reversal)
         self._check()
 
@@ -103,13 +117,20 @@ class Schedule:
     @cached_property
     def opening(self) -> tuple[Row, ...]:
         """The rows whose kicks are made where the step starts; the last of them drifts away."""
+        if self.leading_drift:
+            return ()
         first_drift = next(i for i, row in enumerate(self.rows) if row.drift)
         return self.rows[: first_drift + 1]
 
     @property
     def keeps_opening(self) -> bool:
         """Whether a step opens with the kicks the last one closed with, so that they need no new gradients."""
-        return self.reversal is Reversal.PALINDROMIC
+        return self.reversal is Reversal.PALINDROMIC and not self.leading_drift
+
+    @property
+    def draws_order(self) -> bool:
+        """Whether an order of the subsets must be drawn for each trajectory."""
+        return self.reversal is Reversal.RANDOM_ORDER
 
     @cached_property
     def evaluated_rows(self) -> tuple[Row, ...]:
@@ -160,10 +181,11 @@ class Schedule:
                     f"schedule {self.name!r}: the kicks of each subset must sum to 1, "
                     f"got {kicks[subset]} for subset {subset}"
                 )
-        drifts = sum((row.drift for row in self.rows), ZERO)
+        drifts = sum((row.drift for row in self.rows), self.leading_drift)
         if drifts != 1:
             raise ValueError(f"schedule {self.name!r}: the drifts must sum to 1, got {drifts}")
-        forwards, backwards = _kicks_and_drifts(self.rows), _kicks_and_drifts(self.rows)[::-1]
+        forwards = _kicks_and_drifts(self.leading_drift, self.rows)
+        backwards = forwards[::-1]
         if self.reversal is Reversal.RANDOM_ORDER:
             last = self.num_subsets - 1
             backwards = [_relabel(group, last) for group in backwards]
@@ -349,7 +371,7 @@ class ChosenSchedule:
     @property
     def layout(self) -> str:
         """Text that tells it from others, without building what is not built yet."""
-        return str(self.rows.rows) if self._is_built_first else repr(self.choice)
+        return str((self.rows.leading_drift, self.rows.rows)) if self._is_built_first else repr(self.choice)
 
 
 def _checked_reversal(schedule: Schedule, got: str, palindromic: bool) -> Schedule:
@@ -365,19 +387,30 @@ def _not_palindromic(got: str) -> ValueError:
     )
 
 
-def _merge_neighbours(rows: list[Row]) -> tuple[Row, ...]:
-    """Join kicks of one subset that no drift separates."""
+def _merge_neighbours(rows: list[Row]) -> tuple[Fraction, tuple[Row, ...]]:
+    """Join kicks of one subset that no drift separates, and drifts that no kick separates.
+
+    Returns:
+        The drift before the first kick, and the rows.
+    """
+    leading_drift = ZERO
     merged: list[Row] = []
     for row in rows:
         if merged and merged[-1].subset == row.subset and not merged[-1].drift:
             row = Row(row.subset, merged.pop().kick + row.kick, row.drift)
-        merged.append(row)
-    return tuple(merged)
+        if row.kick:
+            merged.append(row)
+        elif merged:
+            last = merged.pop()
+            merged.append(last._replace(drift=last.drift + row.drift))
+        else:
+            leading_drift += row.drift
+    return leading_drift, tuple(merged)
 
 
-def _kicks_and_drifts(rows: Iterable[Row]) -> list[Kicks | Fraction]:
+def _kicks_and_drifts(leading_drift: Fraction, rows: Iterable[Row]) -> list[Kicks | Fraction]:
     """The step as kicks at one position (their order does not matter), drift, kicks, …, kicks."""
-    sequence: list[Kicks | Fraction] = []
+    sequence: list[Kicks | Fraction] = [{}, leading_drift] if leading_drift else []
     here: Kicks = {}
     for row in rows:
         here[row.subset] = here.get(row.subset, ZERO) + row.kick

@@ -94,3 +94,36 @@ def test_split_hmc_by_a_schedule_draws_as_the_kernel_of_that_name(lib, name, sch
     draws = [lib.run(kernel, *problem.args, num_warmup=5, num_samples=5).get_samples() for kernel in made]
     for site in draws[0]:
         np.testing.assert_array_equal(*(lib.to_numpy(found[site]) for found in draws))
+
+
+def single_visit(num_subsets):
+    """Half a drift, each subset once in an order that is drawn, half a drift."""
+    half = Fraction(1, 2 * num_subsets)
+    rows = [(m, 1, 2 * half if m < num_subsets - 1 else half) for m in range(num_subsets)]
+    return Schedule("single visit", [(0, 0, half), *rows], Reversal.RANDOM_ORDER)
+
+
+@pytest.mark.parametrize("num_subsets", SIZES)
+def test_a_step_that_opens_with_a_drift(num_subsets):
+    schedule = single_visit(num_subsets)
+    assert schedule.leading_drift == schedule.rows[-1].drift == Fraction(1, 2 * num_subsets)
+    assert (schedule.grads_per_step, schedule.opening_grads, schedule.closing_kick) == (num_subsets, 0, None)
+    assert schedule.draws_order
+    assert not schedule.keeps_opening
+    assert not any(schedule.closes)
+
+
+def test_kicks_of_weight_zero_are_none():
+    """Wherever they stand: at the top, between drifts, at the end, or as two that cancel."""
+    quarter = Fraction(1, 4)
+    rows = [(0, 0, quarter), (0, 0, quarter), (0, HALF, 0), (1, 0, 0), (0, HALF, quarter), (0, 1, 0), (0, -1, quarter)]
+    verlet = Schedule("position Verlet", rows, Reversal.PALINDROMIC)
+    assert verlet.leading_drift == HALF
+    assert verlet.rows == (Row(0, Fraction(1), HALF),)
+
+
+@pytest.mark.parametrize("reversal", Reversal)
+def test_a_leading_drift_counts_in_the_reversal(reversal):
+    rows = [(0, 0, HALF), (0, 1, Fraction(1, 4)), (1, 1, Fraction(1, 4))]
+    with pytest.raises(ValueError, match="backwards"):
+        Schedule("lopsided", rows, reversal)

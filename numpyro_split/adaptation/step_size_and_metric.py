@@ -30,13 +30,13 @@ SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 class AdaptationSettings(NamedTuple):
     """Settings of adaptation in warm-up, in the host's words (see :class:`numpyro.infer.HMC`)."""
 
-    step_size: float
-    inverse_mass_matrix: Any
-    adapt_step_size: bool
-    adapt_mass_matrix: bool
-    dense_mass: bool | list[tuple[str, ...]]
-    target_accept_prob: float
-    find_heuristic_step_size: bool
+    step_size: float = 1.0
+    inverse_mass_matrix: Any = None
+    adapt_step_size: bool = True
+    adapt_mass_matrix: bool = True
+    dense_mass: bool | list[tuple[str, ...]] = False
+    target_accept_prob: float = 0.8
+    find_heuristic_step_size: bool = True
     regularize_mass_matrix: bool = True
 
     @classmethod

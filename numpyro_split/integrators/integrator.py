@@ -152,7 +152,7 @@ class Integrator:
 
     def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
         """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
-        return add(opening_grad, subtract(new, old), self._opening_share)
+        return None if opening_grad is None else add(opening_grad, subtract(new, old), self._opening_share)
 
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
         """Advance by one step.
@@ -170,6 +170,8 @@ class Integrator:
             p = add(p, opening_grad, -step_size)
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             opening_grad = zeros(opening_grad)
+        elif self.schedule.leading_drift:
+            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
 
         def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
             z, p, opening_grad = point

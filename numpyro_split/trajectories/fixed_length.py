@@ -64,7 +64,7 @@ class FixedLength:
 
     def draws_order(self, schedule: Schedule) -> bool:
         """Whether the order of subsets is drawn for each trajectory; of a schedule that is no palindrome it must be."""
-        return not schedule.keeps_opening or self.subset_permutation == "per_trajectory"
+        return schedule.draws_order or self.subset_permutation == "per_trajectory"
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """The longest length, before one is learned."""

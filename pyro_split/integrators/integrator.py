@@ -166,6 +166,8 @@ class Integrator:
             p = add(p, opening_grad, -step_size)
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
             opening_grad = zeros(z)
+        elif self.schedule.leading_drift:
+            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
         closing: dict[int, tuple[Tensor, Tensor]] = {}
         for row, closes in self._rows:
             terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
