@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyro
 import torch
@@ -40,6 +40,61 @@ def is_functional(x: Any) -> bool:
 def writes(target: Any) -> bool:
     """Whether an operation of a graph writes into one of its operands."""
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+MATRICES = ("_inverse_mass_matrix", "_mass_matrix_sqrt", "_mass_matrix_sqrt_inverse")
+
+
+class AdaptState(NamedTuple):
+    """The state of the host's adapter of step size and mass matrix, as a value: the adapter itself changes in place.
+
+    Attributes:
+        step_size: step size of the next trajectory.
+        window: number of the window of warm-up.
+        averaging: what dual averaging remembers.
+        matrices: the mass matrix by block, its inverse and their roots.
+        covariances: what the estimator of each block remembers of the draws.
+    """
+
+    step_size: float
+    window: int
+    averaging: dict[str, Any]
+    matrices: tuple[dict[tuple[str, ...], torch.Tensor], ...]
+    covariances: dict[tuple[str, ...], dict[str, Any]]
+
+    @property
+    def inverse_mass_matrix(self) -> dict[tuple[str, ...], torch.Tensor]:
+        """Inverse mass matrix, by block of sites."""
+        return self.matrices[0]
+
+
+def store_adapter(adapter: Any) -> AdaptState:
+    """The state of an adapter, which stays as it is when the adapter goes on."""
+    mass = adapter.mass_matrix_adapter
+    return AdaptState(
+        step_size=float(adapter.step_size),
+        window=adapter._current_window,
+        averaging=dict(vars(adapter._step_size_adapt_scheme)) if adapter.adapt_step_size else {},
+        matrices=tuple(dict(getattr(mass, name)) for name in MATRICES),
+        covariances={sites: _own(vars(scheme)) for sites, scheme in mass._adapt_scheme.items()},
+    )
+
+
+def load_adapter(adapter: Any, state: AdaptState) -> None:
+    """Bring an adapter back to a state, which stays as it is when the adapter goes on."""
+    mass = adapter.mass_matrix_adapter
+    adapter.step_size, adapter._current_window = state.step_size, state.window
+    if adapter.adapt_step_size:
+        vars(adapter._step_size_adapt_scheme).update(state.averaging)
+    for name, blocks in zip(MATRICES, state.matrices, strict=True):
+        setattr(mass, name, dict(blocks))
+    for sites, remembered in state.covariances.items():
+        vars(mass._adapt_scheme[sites]).update(_own(remembered))
+
+
+def _own(remembered: dict[str, Any]) -> dict[str, Any]:
+    """What an estimator remembers, with sums of its own: it adds to them in place."""
+    return {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in remembered.items()}
 
 
 def covariances(adapter: Any) -> dict[tuple[str, ...], torch.Tensor]:
@@ -85,6 +140,7 @@ def _no_check(distribution: Any, value: Any) -> None:
 
 __all__ = [
     "FAKE_TENSOR_LOG",
+    "AdaptState",
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "FakeTensor",
@@ -99,9 +155,11 @@ __all__ = [
     "has_draws",
     "is_functional",
     "is_numerical",
+    "load_adapter",
     "log_average_step_size",
     "make_fx",
     "pytree",
+    "store_adapter",
     "unvalidated",
     "without_modes",
     "writes",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyro_split.adaptation.step_size_and_metric import Adapter
 from pyro_split.integrators.integrator import Integrator
 from pyro_split.trajectories.doubling import doubling
 from pyro_split.trajectories.path import draw_path
@@ -14,36 +13,27 @@ from pyro_split.trajectories.termination import U_TURN
 from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
 
 
-def explored(
-    state: Any,
-    integrator: Integrator,
-    adapter: Adapter,
-    exploration: Exploration,
-    t: int,
-    move: Callable[[Any], Any],
-) -> Any:
+def explored(state: Any, integrator: Integrator, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
     """One iteration: by a tree where warm-up explores, and then the length of trajectories is learned, or else a move.
 
     Args:
         state: where the chain is, with a field ``trajectory_length``.
-        integrator: the schedule on the target's potential, with the adapter's metric.
-        adapter: step size and metric.
+        integrator: the schedule on the target's potential, with the state's metric.
         exploration: which iterations are made by trees.
-        t: the iteration, counted from 1.
         move: one iteration of the kernel's own.
     """
-    if t > exploration.num_trees:
+    if state.i >= exploration.num_trees:
         return move(state)
-    moved = explore(state, integrator, adapter.step_size)
-    num_seen = t - exploration.num_before
+    moved = explore(state, integrator)
+    num_seen = state.i + 1 - exploration.num_before
     if num_seen < 1:
         return moved
     length = moved.num_steps * moved.step_size
     return moved._replace(trajectory_length=state.trajectory_length + (length - state.trajectory_length) / num_seen)
 
 
-def explore(state: Any, integrator: Integrator, step_size: float) -> Any:
-    """One iteration whose trajectory doubles until it turns back, at a step size and the integrator's metric.
+def explore(state: Any, integrator: Integrator) -> Any:
+    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
 
     A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its
     inverse: good enough for warm-up, and for nothing else.
@@ -52,7 +42,7 @@ def explore(state: Any, integrator: Integrator, step_size: float) -> Any:
     if opening_grad is None:
         opening_grad = integrator.opening_grad_at(state.z, range(integrator.schedule.num_subsets))
         opening_grads = integrator.schedule.opening_grads
-    path = draw_path(state._replace(opening_grad=opening_grad), integrator, step_size)
+    path = draw_path(state._replace(opening_grad=opening_grad), integrator, state.adapt_state.step_size)
     trajectory = doubling(path, U_TURN, MAX_EXPLORATION_DEPTH)
     moved = at_choice(state, path, trajectory.choice, trajectory.visits, trajectory.visits.num_states)
     return moved._replace(

@@ -1,4 +1,4 @@
-"""Warnings of a run's first draws: divergences and slowly explored energies.
+"""Warnings of a run's first draws, from sums in the state: divergences and slowly explored energies.
 
 The host calls nothing on a kernel when a run ends, so a word is said once, after the first draws; all of it is in the
 kernel's ``report``.
@@ -6,23 +6,52 @@ kernel's ``report``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
+from typing import Any, NamedTuple
 
 from split_common.health import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
 
 
-def warn_if_in_trouble(diverging: Sequence[bool], energies: Sequence[float]) -> None:
-    """Warn once, of each chain, where the first draws diverged or their energies were explored slowly.
+class Health(NamedTuple):
+    """Sums over the draws of one chain.
 
-    Args:
-        diverging: of each draw so far.
-        energies: likewise.
+    Attributes:
+        num_diverging: draws whose trajectory diverged.
+        mean: of the energies.
+        squares: sum of their squared distances from the mean.
+        changes: sum of their squared changes from draw to draw.
+        last: the last one.
     """
-    if len(energies) != DRAWS_BEFORE_WARNING:
+
+    num_diverging: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    changes: float = 0.0
+    last: float = 0.0
+
+    def with_draw(self, number: int, energy: float, diverging: bool) -> Health:
+        """With one more draw, the number of which is counted from 1 after warm-up; below 1 nothing is counted."""
+        if number < 1:
+            return self
+        distance = energy - self.mean
+        mean = self.mean + distance / number
+        change = energy - self.last if number > 1 else 0.0
+        return Health(
+            num_diverging=self.num_diverging + diverging,
+            mean=mean,
+            squares=self.squares + distance * (energy - mean),
+            changes=self.changes + change * change,
+            last=energy,
+        )
+
+    @property
+    def bfmi(self) -> float:
+        """The energy Bayesian fraction of missing information; undefined where the energies are all equal."""
+        return self.changes / self.squares if self.squares else float("nan")
+
+
+def warn_if_in_trouble(state: Any, warmup_steps: int) -> None:
+    """Warn once, of each chain, where the first draws diverged or their energies were explored slowly."""
+    if state.i - warmup_steps != DRAWS_BEFORE_WARNING:
         return
-    num_diverging, values = sum(diverging), torch.tensor(energies, dtype=torch.float64)
-    bfmi = float(values.diff().square().sum() / (values - values.mean()).square().sum())
-    if num_diverging or bfmi < LEAST_BFMI:
-        warn_of_first_draws(num_diverging, bfmi)
+    if state.health.num_diverging or state.health.bfmi < LEAST_BFMI:
+        warn_of_first_draws(state.health.num_diverging, state.health.bfmi)

@@ -7,18 +7,19 @@ steps of the split schedule instead of leapfrog steps on all the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
-from pyro_split.host import covariances, log_average_step_size
+from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import Integrator
 from pyro_split.potential.position import Position
-from split_common.mass import mass_blocks
+from split_common.checks import check_flag, check_positive_float, check_probability
+from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -49,41 +50,78 @@ def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
 class AdaptationSettings(NamedTuple):
     """Settings of adaptation in warm-up, in the host's words (see :class:`pyro.infer.HMC`)."""
 
-    step_size: float
-    inverse_mass_matrix: Any
-    adapt_step_size: bool
-    adapt_mass_matrix: bool
-    full_mass: bool | list[tuple[str, ...]]
-    target_accept_prob: float
-    find_heuristic_step_size: bool
+    step_size: float = 1.0
+    inverse_mass_matrix: Any = None
+    adapt_step_size: bool = True
+    adapt_mass_matrix: bool = True
+    full_mass: bool | list[tuple[str, ...]] = False
+    target_accept_prob: float = 0.8
+    find_heuristic_step_size: bool = True
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        step_size: float,
+        inverse_mass_matrix: Any,
+        adapt_step_size: bool,
+        adapt_mass_matrix: bool,
+        full_mass: bool | list[tuple[str, ...]],
+        target_accept_prob: float,
+        find_heuristic_step_size: bool,
+    ) -> AdaptationSettings:
+        """The settings that a kernel's arguments ask for.
+
+        Raises:
+            TypeError: for a flag that is no bool.
+            ValueError: for an argument out of range.
+        """
+        return cls(
+            step_size=check_positive_float("step_size", step_size),
+            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, Tensor),
+            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
+            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
+            full_mass=check_mass_blocks("full_mass", full_mass),
+            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
+            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
+        )
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the mass matrix that was given fits sites of these sizes."""
+        check_mass_blocks("full_mass", self.full_mass, sizes)
+        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, self.full_mass)
 
 
-class WindowMean:
+class WindowMean(NamedTuple):
     """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
 
-    Args:
-        x: that part, where the chain starts.
-
     Attributes:
-        adapted: mean over the window that the mass matrix comes from; where the chain starts before there is one.
+        adapted: over the window that the mass matrix comes from; where the chain starts before there is one.
+        running: over the window that is under way.
+        count: iterations of that window.
     """
 
-    def __init__(self, x: Position):
-        self.adapted, self._running, self._count = x, x, 0
+    adapted: Position
+    running: Position
+    count: int
 
-    def update(self, t: int, x: Position, window_ends: Sequence[int]) -> None:
+    @classmethod
+    def start(cls, x: Position) -> WindowMean:
+        """Before warm-up."""
+        return cls(x, x, 0)
+
+    def update(self, t: int, x: Position, window_ends: Sequence[int]) -> WindowMean:
         """After iteration ``t``, counted from 1 as the host does, which ended at ``x``."""
         ends = window_ends[:-1]  # the first window and the last adapt the step size alone
         if len(ends) < 2 or not ends[0] < t <= ends[-1]:
-            return
-        self._count += 1
-        self._running = {name: mean + (x[name] - mean) / self._count for name, mean in self._running.items()}
-        if t in ends:
-            self.adapted, self._count = self._running, 0
+            return self
+        count = self.count + 1
+        running = {name: mean + (x[name] - mean) / count for name, mean in self.running.items()}
+        return WindowMean(running, running, 0) if t in ends else WindowMean(self.adapted, running, count)
 
 
 class Adapter:
-    """The host's window adapter, its step-size search bound to one potential.
+    """The host's window adapter, with a step-size search of our own: a tool, into which a chain's state is loaded.
 
     Args:
         settings: what to adapt.
@@ -96,6 +134,7 @@ class Adapter:
 
     Attributes:
         last_window: of warm-up, in which what has been adapted is compared with itself.
+        state: what is loaded.
     """
 
     def __init__(
@@ -130,21 +169,18 @@ class Adapter:
             self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
         if settings.adapt_step_size:
             self._host.reset_step_size_adaptation(adapted)
+        self.state = store_adapter(self._host)
 
-    @property
-    def step_size(self) -> float:
-        """Step size of the next trajectory."""
-        return float(self._host.step_size)
+    def load(self, state: AdaptState) -> None:
+        """Go on from a chain's state."""
+        if state is not self.state:
+            load_adapter(self._host, state)
+            self.state = state
 
     @property
     def window_ends(self) -> list[int]:
         """Iterations that end a window of the mass matrix, counted from 1 as the host does."""
         return [window.end for window in self._host.adaptation_schedule]
-
-    @property
-    def inverse_mass_matrix(self) -> dict[tuple[str, ...], Tensor]:
-        """Inverse mass matrix, by block of sites."""
-        return self._host.mass_matrix_adapter.inverse_mass_matrix
 
     @property
     def variances(self) -> tuple[Tensor, Tensor]:
@@ -167,20 +203,28 @@ class Adapter:
         """The kinetic energy of the metric."""
         return EuclideanKinetic(self._host.mass_matrix_adapter)
 
-    def update(self, t: int, accept_prob: float, z: Position) -> None:
-        """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes."""
+    def update(self, t: int, accept_prob: float, z: Position, trial: Trial) -> None:
+        """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes.
+
+        Args:
+            t: the iteration.
+            accept_prob: its acceptance.
+            z: where it ended.
+            trial: what a search for a step size there tries.
+        """
         if t <= self._warmup_steps:
-            self._z = z
+            self._z, self._trial = z, trial
             self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
             if self.last_window.num_of_metric and t > self.last_window.start:
                 # the host's estimator of the metric, which has nothing to do in the last window
                 self._host.mass_matrix_adapter.update(self._coordinates(z), None)
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest_step)
+            self.state = store_adapter(self._host)
 
     def _search(self, adapted: Position) -> float:
         """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
-        step_size, z = self.step_size, self._z
+        step_size, z = float(self._host.step_size), self._z
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
         energy_change = self._trial(self.kinetic, z)

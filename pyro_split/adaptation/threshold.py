@@ -14,24 +14,31 @@ average.
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from pyro.ops.dual_averaging import DualAveraging
 from torch import Tensor
 
 from pyro_split.potential.position import Position, flatten
+from pyro_split.trajectories.termination import boundary_rate, mean_rate, rate_per_length
+from split_common.checks import check_choice
 from split_common.termination import (
+    CRITERIA,
     DRAWS_BEFORE_THRESHOLD,
     FIRST_THRESHOLD,
     SMALLEST_CHANGE,
     TARGET_CHANGE,
     THRESHOLD_GAMMA,
+    Rule,
+    resolve_threshold,
 )
 
 
-class Draws:
+class Draws(NamedTuple):
     """Sums over the draws of a window, coordinate by coordinate.
 
     Attributes:
@@ -41,17 +48,23 @@ class Draws:
         changes: sum of squared changes from draw to draw, shape (D,).
     """
 
-    def __init__(self, z: Tensor):
-        self.count = 0
-        self.mean, self.squares, self.changes = (torch.zeros_like(z) for _ in range(3))
+    count: int
+    mean: Tensor
+    squares: Tensor
+    changes: Tensor
 
-    def add(self, old: Tensor, new: Tensor) -> None:
+    @classmethod
+    def none(cls, z: Tensor) -> Draws:
+        """No draws yet of a position like ``z``."""
+        nothing = torch.zeros_like(z)
+        return cls(0, nothing, nothing, nothing)
+
+    def add(self, old: Tensor, new: Tensor) -> Draws:
         """One more draw, ``new`` after ``old``."""
-        self.count += 1
-        deviation = new - self.mean
-        self.mean = self.mean + deviation / self.count
-        self.squares = self.squares + deviation * (new - self.mean)
-        self.changes = self.changes + (new - old) ** 2
+        count, deviation = self.count + 1, new - self.mean
+        mean = self.mean + deviation / count
+        squares = self.squares + deviation * (new - mean)
+        return Draws(count, mean, squares, self.changes + (new - old) ** 2)
 
     def change_of_slowest(self, old: Tensor, new: Tensor) -> float:
         """(new - old)² over twice the variance, for the slowest coordinates; its mean is 1 - ρ."""
@@ -61,6 +74,23 @@ class Draws:
         return float((weights * (new - old) ** 2 / (2 * variance)).sum() / weights.sum())
 
 
+class ThresholdState(NamedTuple):
+    """The threshold, as it adapts.
+
+    Attributes:
+        threshold: of the next trajectory.
+        draws: those of the window; None where the threshold is fixed.
+        averaging: the host's dual averaging of the log of the threshold, replaced and not changed in place; None where
+            it is fixed.
+        averages: what dual averaging has averaged so far, if it adapts.
+    """
+
+    threshold: float
+    draws: Draws | None = None
+    averaging: Any = None
+    averages: dict[str, float] = {}  # noqa: RUF012
+
+
 class ThresholdAdapter:
     """Sets the threshold in warm-up.
 
@@ -68,21 +98,18 @@ class ThresholdAdapter:
         threshold: a fixed threshold, or None to adapt it.
         warmup_steps: number of warm-up iterations.
         restarts: iterations, counted from 1, after which a window starts.
-        z: starting point.
-
-    Attributes:
-        threshold: of the next trajectory.
-        averages: what dual averaging has averaged so far, if it adapts.
     """
 
-    def __init__(self, threshold: float | None, warmup_steps: int, restarts: list[int], z: Position):
-        self._adapts, self._warmup_steps, self._restarts = threshold is None, warmup_steps, restarts
-        self.threshold = FIRST_THRESHOLD if threshold is None else threshold
-        self.averages: dict[str, float] = {}
-        if self._adapts:
-            self._start_window(flatten(z, z))
+    def __init__(self, threshold: float | None, warmup_steps: int, restarts: list[int]):
+        self._given, self._warmup_steps, self._restarts = threshold, warmup_steps, restarts
 
-    def update(self, t: int, old: Position, new: Position, at_limit: bool) -> None:
+    def init(self, z: Position) -> ThresholdState:
+        """The first threshold."""
+        if self._given is not None:
+            return ThresholdState(self._given)
+        return ThresholdState(FIRST_THRESHOLD, Draws.none(flatten(z, z)), _averaging_from(FIRST_THRESHOLD))
+
+    def update(self, t: int, old: Position, new: Position, at_limit: bool, state: ThresholdState) -> ThresholdState:
         """Adapt after iteration ``t``; after warm-up nothing changes.
 
         Args:
@@ -90,22 +117,70 @@ class ThresholdAdapter:
             old: position before it.
             new: position after it.
             at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
+            state: the threshold so far.
         """
-        if not self._adapts or t > self._warmup_steps:
-            return
+        if state.draws is None or t > self._warmup_steps:
+            return state
         before, after = flatten(old, old), flatten(new, new)
-        self._draws.add(before, after)
-        enough = self._draws.count >= DRAWS_BEFORE_THRESHOLD
-        error = TARGET_CHANGE - self._draws.change_of_slowest(before, after) if enough else 0.0
-        self._averaging.step(min(error, 0.0) if at_limit else error)
-        latest, average = self._averaging.get_state()
-        self.averages = {"threshold": math.exp(average)}
-        settles = t in self._restarts or t == self._warmup_steps
-        self.threshold = math.exp(average if settles else latest)
-        if t in self._restarts:
-            self._start_window(after)
+        draws, averaging = state.draws.add(before, after), copy.copy(state.averaging)
+        enough = draws.count >= DRAWS_BEFORE_THRESHOLD
+        error = TARGET_CHANGE - draws.change_of_slowest(before, after) if enough else 0.0
+        averaging.step(min(error, 0.0) if at_limit else error)
+        latest, average = averaging.get_state()
+        restarts = t in self._restarts
+        threshold = math.exp(average if restarts or t == self._warmup_steps else latest)
+        if restarts:
+            draws, averaging = Draws.none(after), _averaging_from(threshold)
+        return ThresholdState(threshold, draws, averaging, {"threshold": math.exp(average)})
 
-    def _start_window(self, z: Tensor) -> None:
-        dual_averaging: Any = DualAveraging  # annotated for the simplest of the values it takes
-        self._draws = Draws(z)
-        self._averaging = dual_averaging(prox_center=math.log(self.threshold), gamma=THRESHOLD_GAMMA)
+
+def _averaging_from(threshold: float) -> Any:
+    """The host's dual averaging, started at the log of a threshold."""
+    dual_averaging: Any = DualAveraging  # annotated for the simplest of the values it takes
+    return dual_averaging(prox_center=math.log(threshold), gamma=THRESHOLD_GAMMA)
+
+
+@dataclass(frozen=True)
+class Exhaustion:
+    """The criterion that a trajectory has filled its energy level (:mod:`pyro_split.trajectories.termination`).
+
+    Attributes:
+        threshold: below which it holds; None for one that adapts in warm-up.
+        form: "per_length", "mean" or "boundary".
+    """
+
+    threshold: float | None
+    form: str = "per_length"
+    statistics = ("threshold",)
+
+    @classmethod
+    def checked(cls, threshold: Any, criterion: Any) -> Exhaustion:
+        """The criterion that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        return cls(resolve_threshold(threshold), check_choice("criterion", criterion, CRITERIA))
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """The first threshold."""
+        first = ThresholdAdapter(self.threshold, 0, []).init(z)
+        return {"threshold": first.threshold, "threshold_state": first}
+
+    def rule(self, state: Any) -> Rule:
+        """The rule at the threshold that the state has."""
+        threshold = state.threshold_state.threshold
+        if self.form == "boundary":
+            return boundary_rate(threshold, state.adapt_state.step_size)
+        return {"per_length": rate_per_length, "mean": mean_rate}[self.form](threshold)
+
+    def updated(self, state: Any, moved: Any, warmup_steps: int) -> Any:
+        """The state with the threshold of the last trajectory, and that of the next."""
+        adapter = ThresholdAdapter(self.threshold, warmup_steps, state.adapter.window_ends[:-2])
+        old = state.threshold_state
+        adapted = adapter.update(state.i + 1, state.z, moved.z, moved.reached_max_treedepth, old)
+        return moved._replace(threshold=old.threshold, threshold_state=adapted)
+
+    def learned(self, state: Any) -> dict[str, float]:
+        """The threshold, where it adapts."""
+        return state.threshold_state.averages

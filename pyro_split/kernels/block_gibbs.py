@@ -2,7 +2,7 @@ r"""Neal's hybrid Gibbs sampler: precisions drawn from their conjugate condition
 
 Target: the full posterior, exactly. An iteration draws every precision from its distribution given the weights, then
 moves everything else by a transition that leaves the posterior given the precisions invariant (:mod:`split_hmc`,
-:mod:`trees`); a composition of both leaves the joint posterior invariant.
+:mod:`split_nuts`); a composition of both leaves the joint posterior invariant.
 
 For Q weights under a precision τ ~ Gamma(α, β) the conditional is Gamma(α + Q/2, β'); a variance with an inverse gamma
 prior is one over such a τ. In the unconstrained u = log τ its energy is β' e^u - (α + Q/2) u, so that one gradient of
@@ -22,34 +22,37 @@ Reference:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
-from pyro_split.adaptation.exploration import explored
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import Integrator
 from pyro_split.integrators.wrappers import HeldPotential
-from pyro_split.kernels.dynamic_hmc import DynamicHMCState, count_depth_limit, first_state_of_trees, tree_transition
-from pyro_split.kernels.hierarchical import HierarchicalKernel
-from pyro_split.kernels.split_hmc import SplitHMCState, first_state_of_lengths, transition, warn_if_cut_short
+from pyro_split.kernels.hamiltonian import Hamiltonian
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from pyro_split.kernels.state import ChainState
+from pyro_split.kernels.system import PrecisionSites
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.conjugacy import read_terms
-from pyro_split.splitting.model_split import ModelSplit
-from pyro_split.trajectories.termination import U_TURN
+from pyro_split.trajectories.doubling import Doubling
+from pyro_split.trajectories.fixed_length import FixedLength
+from pyro_split.trajectories.termination import U_TURN, FixedRule
+from pyro_split.trajectories.trajectory import Trajectory
 from split_common.checks import check_choice
 from split_common.conjugacy import check_conjugacy
-from split_common.fixed_length import LengthSettings, resolve_length, resolve_step_size_jitter
-from split_common.health import STATISTICS
+from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import TRAJECTORIES, check_priors_only, conjugate_shapes
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.termination import TREE_STATISTICS, check_max_tree_depth
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 
 
 class Conjugate(NamedTuple):
@@ -84,8 +87,8 @@ class Conjugate(NamedTuple):
         return torch.tensor(self.shapes[name]).to(u)
 
 
-def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate) -> Any:
-    """``state`` with the precisions drawn given everything else, its energies and its opening_grad brought up to date.
+def draw_precisions(state: ChainState, integrator: Integrator, conjugate: Conjugate) -> ChainState:
+    """``state`` with the precisions drawn given everything else, energies and opening gradient brought up to date.
 
     Args:
         state: where the chain is.
@@ -94,6 +97,7 @@ def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate) ->
     """
     held = integrator.potential
     assert isinstance(held, HeldPotential)
+    assert state.energies is not None
     _, old = held.whole.prior_energy_and_grad(state.z)
     z = conjugate.draw(state.z, old)
     prior, new = held.whole.prior_energy_and_grad(z)
@@ -106,7 +110,83 @@ def draw_precisions(state: Any, integrator: Integrator, conjugate: Conjugate) ->
     )
 
 
-class BlockGibbsHMC(HierarchicalKernel):
+@dataclass(frozen=True)
+class ConjugatePrecisions:
+    """Precisions that are drawn before each trajectory and stand still in it, a system.
+
+    Attributes:
+        sites: which sites are precisions.
+        conjugate: their distributions given everything else, once they are found.
+    """
+
+    sites: PrecisionSites
+    conjugate: Conjugate | None = None
+    statistics = ()
+
+    @property
+    def details(self) -> list[str]:
+        """The groups, once they are found."""
+        return self.sites.details
+
+    def check_trajectory(self, trajectory: Trajectory) -> None:
+        """Any will do."""
+
+    def find(self, setup: Setup) -> ConjugatePrecisions:
+        """With the groups of the model, and the distributions of their precisions.
+
+        Raises:
+            ValueError: for a precision that is not known to have a gamma distribution given the rest.
+        """
+        sites = self.sites.find(setup)
+        found, split = sites.found, setup.split
+        assert split is not None  # there is a model
+        conjugate = Conjugate(*conjugate_shapes(found.groups, found.concentrations))
+        check_conjugacy(read_terms(split, setup.args, setup.kwargs, found.precisions), found.groups)
+        check_priors_only(found.needs_data, found.precisions)
+        return replace(self, sites=sites, conjugate=conjugate)
+
+    def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
+        """All but the precisions."""
+        return self.sites.found.without_precisions(z)
+
+    def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
+        """What was given."""
+        return adaptation.inverse_mass_matrix
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def potential(self, potential: SplitPotential) -> HeldPotential:
+        """The target's, in which the precisions stand still."""
+        return HeldPotential(potential, self.sites.found.precisions)
+
+    def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> EuclideanKinetic:
+        """That of the adapted mass matrix, in which the precisions stand still."""
+        return adapted._replace(held=self.sites.found.precisions)
+
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+        """Kicks and drifts of everything else."""
+        return Integrator(schedule, self.potential(potential), kinetic)
+
+    def early_integrator(self, integrator: Integrator) -> None:
+        """The same."""
+
+    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+        """Draw the precisions given everything else."""
+        assert self.conjugate is not None
+        return draw_precisions(state, integrator, self.conjugate)
+
+    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+        """No statistics."""
+        return state
+
+    def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
+        """Nothing besides."""
+        return moved
+
+
+class BlockGibbsHMC(SplitKernel):
     """Conjugate draws of precisions, HMC or NUTS on everything else (Neal 1995).
 
     Args:
@@ -155,6 +235,7 @@ class BlockGibbsHMC(HierarchicalKernel):
         BlockGibbsHMC(model=model, num_subsets=4, plate=None, schedule='naive', precisions are found when it runs)
     """
 
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any],
@@ -166,79 +247,13 @@ class BlockGibbsHMC(HierarchicalKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        step_size: float = 1.0,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
         schedule: ScheduleChoice = "symmetric",
+        **options: Unpack[Options],
     ):
-        self._is_nuts = check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts"
-        self._statistic_names = (*STATISTICS, *TREE_STATISTICS) if self._is_nuts else STATISTICS
-        self._max_tree_depth = check_max_tree_depth(max_tree_depth)
-        lengths = resolve_length(num_steps, trajectory_length)
-        jitter = resolve_step_size_jitter(step_size_jitter, lengths[0])
-        self._proposal = LengthSettings(*lengths, draws_order=False, step_size_jitter=jitter)
-        self._schedule_name = check_schedule(schedule, palindromic=True)
-        super().__init__(
-            model,
-            num_subsets,
-            precision_sites=precision_sites,
-            output_precision=False,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-        )
-
-    @property
-    def _longest_step(self) -> float:
-        return math.inf if self._is_nuts else self._proposal.longest_step
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        super()._study_split(split, args, kwargs)
-        self._conjugate = Conjugate(*conjugate_shapes(self._found.groups, self._found.concentrations))
-        check_conjugacy(read_terms(split, args, kwargs, self._found.precisions), self._found.groups)
-        check_priors_only(self._found.needs_data, self._found.precisions)
-
-    def _moving_potential(self, potential: SplitPotential) -> HeldPotential:
-        return HeldPotential(potential, self._found.precisions)
-
-    def _kinetic(self, adapted: EuclideanKinetic) -> EuclideanKinetic:
-        return adapted._replace(held=self._found.precisions)
-
-    def _first_state(self, **common: Any) -> SplitHMCState | DynamicHMCState:
-        return first_state_of_trees(**common) if self._is_nuts else first_state_of_lengths(**common)
-
-    def _learned(self, state: Any) -> dict[str, float]:
-        learns = not self._is_nuts and self._proposal.learns_length
-        return {"trajectory_length": state.trajectory_length} if learns else {}
-
-    def _move(self, integrator: Integrator, state: Any) -> Any:
-        state = draw_precisions(state, integrator, self._conjugate)
-        if self._is_nuts:
-            moved = tree_transition(state, integrator, self._adapter, U_TURN, self._max_tree_depth)
-            return count_depth_limit(moved, self._t - self._warmup_steps, self._max_tree_depth)
-        proposal = self._proposal.at(state.trajectory_length)
-        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
-
-        def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._adapter, proposal)[0]
-
-        exploration = self._exploration(self._proposal.learns_length)
-        return explored(state, integrator, self._adapter, exploration, self._t, move)
+        system = ConjugatePrecisions(PrecisionSites.checked(model, precision_sites, output_precision=False))
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trees = Doubling(FixedRule(U_TURN), max_tree_depth)
+        lengths = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
+        moves = trees if check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts" else lengths
+        chosen = ChosenSchedule(schedule, splitting.num_subsets)
+        super().__init__(model, splitting, Hamiltonian(chosen, moves, adaptation, system))

@@ -1,126 +1,95 @@
-"""Base of the kernels that follow Hamilton's equations over subsets: schedule, metric, step size, bookkeeping.
+"""The method that follows Hamilton's equations over subsets: schedule, trajectory, adaptation and system, composed.
 
-A concrete kernel says which schedule it integrates by (:meth:`HamiltonianKernel._schedule`), by which kinetic energy
-(:meth:`HamiltonianKernel._kinetic`), and how one iteration moves (:meth:`HamiltonianKernel._move`) at a step size and a
-metric that stay as they are; what adapts does so between iterations.
+Which gradients make a step is the schedule's to say (:mod:`split_common.schedule`), where a trajectory ends and which
+state is taken the trajectory's (:mod:`pyro_split.trajectories`), what moves by which kinetic energy the system's
+(:mod:`pyro_split.kernels.system`). Here they are put together: one iteration moves at a step size and a metric that
+stay as they are, and what adapts does so between iterations.
 """
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyro_split.adaptation.health import warn_if_in_trouble
+from pyro_split.adaptation.exploration import explored
+from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
-from pyro_split.adaptation.step_size_and_metric import Adapter, one_step
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial, one_step
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.integrators.integrator import Integrator, Kinetic, Potential
-from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.integrators.integrator import Integrator
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.state import ChainState
+from pyro_split.kernels.system import Euclidean, System
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.trajectories.trajectory import Trajectory
 from split_common.exploration import Exploration
-from split_common.schedule import MAX_CHECKED_SUBSETS, Schedule, ScheduleChoice, build_schedule
+from split_common.health import STATISTICS
+from split_common.schedule import ChosenSchedule
 from split_common.settling import Settled
-from split_common.values import name_of
 
 
-class HamiltonianKernel(SplitKernel):
-    """Base of the kernels that integrate a schedule; for the arguments see :class:`~pyro_split.SplitHMC`."""
+@dataclass(frozen=True)
+class Hamiltonian:
+    """Hamiltonian Monte Carlo over subsets, a :class:`~pyro_split.kernels.method.Method`.
 
-    _schedule_name: ScheduleChoice  # set by each kernel before this class's constructor
-    _runs_backwards = True  # whether trajectories also run backwards in time, so that a schedule must be palindromic
+    Attributes:
+        schedule: the kicks and drifts of one step.
+        trajectory: where a trajectory ends, and which state is taken.
+        adaptation: of step size and mass matrix.
+        system: what moves, and its kinetic energy.
+        warmup_steps: number of warm-up iterations, once it is known.
 
-    def __init__(self, model: Any, num_subsets: int, **options: Any):
-        super().__init__(model, num_subsets, **options)
-        if self._has_checked_rows:
-            self._rows = self._schedule(self._num_subsets)
+    Raises:
+        ValueError: for a trajectory that runs backwards in time by a schedule that is not palindromic, and for a system
+            that cannot move by the trajectory.
+    """
 
-    @property
-    def _is_own_schedule(self) -> bool:
-        """Whether the rows are the user's own."""
-        is_named = isinstance(self._schedule_name, str)
-        return not is_named or type(self)._schedule is not HamiltonianKernel._schedule
+    schedule: ChosenSchedule
+    trajectory: Trajectory
+    adaptation: AdaptationSettings
+    system: System = field(default_factory=Euclidean)
+    warmup_steps: int = 0
 
-    @property
-    def _has_checked_rows(self) -> bool:
-        """Whether the rows are the user's own and few enough to be built, and so checked, with the kernel."""
-        return self._is_own_schedule and self._num_subsets <= MAX_CHECKED_SUBSETS
-
-    @cached_property
-    def _rows(self) -> Schedule:
-        """The schedule, built when a run first asks for it: by then M was compared with the number of rows."""
-        return self._schedule(self._num_subsets)
+    def __post_init__(self) -> None:
+        self.schedule.check_direction(self.trajectory.runs_backwards)
+        self.system.check_trajectory(self.trajectory)
 
     @property
-    def _details(self) -> list[str]:
-        if not self._is_own_schedule:
-            return [f"schedule={self._schedule_name!r}"]
-        if callable(self._schedule_name):
-            return [f"schedule={name_of(self._schedule_name)}"]
-        return [f"schedule={self._rows.name!r}"] if self._has_checked_rows else []
-
-    def _schedule(self, num_subsets: int) -> Schedule:
-        """The rows of one step."""
-        return build_schedule(self._schedule_name, num_subsets, palindromic=self._runs_backwards)
-
-    @abstractmethod
-    def _first_state(self, **common: Any) -> Any:
-        """The state of a chain that has not moved, from the fields that every kernel's state has."""
-
-    @abstractmethod
-    def _move(self, integrator: Integrator, state: Any) -> Any:
-        """One iteration at the adapter's step size and metric."""
+    def statistics(self) -> tuple[str, ...]:
+        """Those of every kernel, the trajectory's and the system's."""
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics)
 
     @property
-    def _draws_order(self) -> bool:
-        """Whether the order of subsets is drawn for each trajectory."""
-        return False
+    def details(self) -> list[str]:
+        """Schedule and system."""
+        return [*self.schedule.details, *self.system.details]
 
-    @property
-    def _longest_step(self) -> float:
-        """Upper limit of the adapted step size."""
-        return math.inf
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """None besides a subset's."""
+        return ()
 
-    def _exploration(self, learns_length: bool) -> Exploration:
-        """Which iterations of warm-up are made by trees."""
-        settings, ends = self._settings, self._adapter.window_ends
-        return Exploration.of(ends, self._warmup_steps, learns_length, settings.adapt_mass_matrix)
+    def check_warmup(self, warmup_steps: int) -> None:
+        """Any number will do."""
 
-    def _learned(self, state: Any) -> dict[str, float]:
-        """Values besides the step size that warm-up learns, by field of :class:`split_common.settling.Settled`."""
-        return {}
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given mass matrix fits the sites that adapt one."""
+        self.adaptation.check_sizes(self.system.coordinates(sizes))
 
-    def _coordinates(self, z: Position) -> Position:
-        """Coordinates that the mass matrix adapts to."""
-        return z
+    def prepare(self, setup: Setup) -> Hamiltonian:
+        """With the system of the model."""
+        return replace(self, system=self.system.find(setup), warmup_steps=setup.warmup_steps)
 
-    def _first_inverse_mass_matrix(self, z: Position) -> Any:
-        """Inverse mass matrix of a chain that starts at ``z``; None for the identity."""
-        return self._settings.inverse_mass_matrix
+    def find_start(self) -> None:
+        """The host's strategy."""
 
-    def _moving_potential(self, potential: SplitPotential) -> Potential:
-        """The potential that trajectories follow."""
-        return potential
-
-    def _kinetic(self, adapted: EuclideanKinetic) -> Kinetic:
-        """The kinetic energy at the adapted mass matrix."""
-        return adapted
-
-    def _integrator(self, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
-        return Integrator(self._rows, self._moving_potential(potential), kinetic)
-
-    def _start(self, potential: SplitPotential, z: Position) -> Any:
-        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
-            return self._integrator(potential, self._kinetic(adapted))
-
+    def start(self, potential: SplitPotential, z: Position) -> ChainState:
+        """The state of a chain at its starting point, with a step size that was looked for there."""
         energies = potential.energies(z)
-        settings = self._settings._replace(inverse_mass_matrix=self._first_inverse_mass_matrix(z))
-        trial = one_step(integrator_for)
-        self._adapter = Adapter(settings, self._warmup_steps, self._coordinates, z, trial, self._longest_step)
         energy = float(energies.sum())
-        return self._first_state(
+        state = ChainState(
+            i=0,
             z=z,
             opening_grad=self._kept_grad(potential, z),
             energies=energies,
@@ -129,21 +98,47 @@ class HamiltonianKernel(SplitKernel):
             num_steps=0,
             num_grads=0,
             accept_prob=0.0,
+            mean_accept_prob=0.0,
             diverging=False,
-            step_size=self._adapter.step_size,
+            step_size=0.0,
+            health=Health(),
             settled=Settled(),
+            **self.trajectory.first_fields(z),
+            **self.system.first_fields(z),
+        )
+        inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
+        adapter = Adapter(
+            self.adaptation._replace(inverse_mass_matrix=inverse_mass_matrix),
+            self.warmup_steps,
+            self.system.coordinates,
+            z,
+            self._trial(potential, state),
+            self.trajectory.longest_step,
+        )
+        return state._replace(adapter=adapter, adapt_state=adapter.state, step_size=adapter.state.step_size)
+
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration: a move at the state's step size and metric, then both adapt."""
+        adapter, t = state.adapter, state.i + 1
+        assert adapter is not None
+        assert state.health is not None
+        assert state.adapt_state is not None
+        assert state.settled is not None
+        adapter.load(state.adapt_state)
+        kinetic = self.system.kinetic(adapter.kinetic, state)
+        moved = self._move(self.system.integrator(self.schedule.rows, potential, kinetic), state)
+        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved))
+        n = t - self.warmup_steps if t > self.warmup_steps else t
+        return moved._replace(
+            i=t,
+            adapt_state=adapter.state,
+            mean_accept_prob=state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n,
+            health=state.health.with_draw(t - self.warmup_steps, moved.energy, moved.diverging),
+            settled=settle(state.settled, t, adapter, self.trajectory.learned(moved)),
         )
 
-    def _transition(self, potential: SplitPotential, state: Any) -> Any:
-        integrator = self._integrator(potential, self._kinetic(self._adapter.kinetic))
-        state = self._move(integrator, state)
-        self._adapter.update(self._t, state.accept_prob, state.z)
-        return state._replace(settled=settle(state.settled, self._t, self._adapter, self._learned(state)))
-
-    def _watch(self) -> None:
-        warn_if_in_trouble(self._statistics["diverging"], self._statistics["energy"])
-
-    def _recompute(self, potential: SplitPotential, state: Any, z: Position) -> Any:
+    def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
+        """The state moved to ``z``, with energies and opening gradients there."""
         energies = potential.energies(z)
         return state._replace(
             z=z,
@@ -152,9 +147,54 @@ class HamiltonianKernel(SplitKernel):
             opening_grad=self._kept_grad(potential, z),
         )
 
+    def watch(self, state: ChainState) -> None:
+        """Warn of divergences and slow energies, and of what the trajectory knows."""
+        warn_if_in_trouble(state, self.warmup_steps)
+        self.trajectory.watch(state, self.warmup_steps)
+
+    def _move(self, integrator: Integrator, state: ChainState) -> ChainState:
+        """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
+        state = self.system.before(state, integrator)
+
+        def move(state: ChainState) -> ChainState:
+            moved, p = self.trajectory.move(state, integrator, self.warmup_steps)
+            return self.system.noted(moved, p, integrator)
+
+        def move_by_metric(state: ChainState) -> ChainState:
+            return explored(state, integrator, exploration, move) if self.trajectory.learns_length else move(state)
+
+        exploration, early = self._exploration(state), self.system.early_integrator(integrator)
+        if early is None:
+            moved = explored(state, integrator, exploration, move)
+        else:
+            moved = explored(state, early, exploration.before, move_by_metric)
+        return self.system.adapted(state, moved) if self.adaptation.adapt_mass_matrix else moved
+
+    def diagnostics(self, state: ChainState) -> dict[str, Any]:
+        """What warm-up settled on."""
+        return {"settled": state.settled}
+
+    def _exploration(self, state: ChainState) -> Exploration:
+        """Which iterations of warm-up are made by trees."""
+        if not self.trajectory.explores:
+            return Exploration(0, 0)
+        assert state.adapter is not None
+        ends, learns_length = state.adapter.window_ends, self.trajectory.learns_length
+        return Exploration.of(ends, self.warmup_steps, learns_length, self.adaptation.adapt_mass_matrix)
+
+    def _trial(self, potential: SplitPotential, state: ChainState) -> Trial:
+        """What a search for a step size tries: one step of the schedule."""
+
+        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+            return self.system.integrator(self.schedule.rows, potential, self.system.kinetic(adapted, state))
+
+        return one_step(integrator_for)
+
     def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
-        if self._draws_order:
+        """The gradients that open a trajectory at ``z``; None where an order of subsets is drawn for it."""
+        schedule = self.schedule.rows
+        if self.trajectory.draws_order(schedule):
             return None
         # the opening kicks do not involve the metric, so any will do
-        integrator = Integrator(self._rows, self._moving_potential(potential), self._adapter.kinetic)
-        return integrator.opening_grad_at(z, range(self._num_subsets))
+        integrator = Integrator(schedule, self.system.potential(potential), EuclideanKinetic(None))
+        return integrator.opening_grad_at(z, range(schedule.num_subsets))

@@ -22,19 +22,23 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from pyro.infer import MCMC
-from pyro.infer.autoguide.initialization import init_to_uniform
+from torch import Tensor
 
 from pyro_split.adaptation.settling import settle
-from pyro_split.adaptation.step_size_and_metric import Adapter
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorState
-from pyro_split.kernels.minibatch_kernel import MinibatchKernel
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.options import COMMON_DEFAULTS, CommonOptions, Options, resolve_options
+from pyro_split.kernels.state import ChainState
 from pyro_split.potential.expansion import Reference, expand, find_reference
 from pyro_split.potential.position import Position, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
@@ -47,10 +51,10 @@ from pyro_split.trajectories.fixed_length import Decision, metropolis
 from split_common.audit import Audit
 from split_common.checks import check_sites
 from split_common.health import STATISTICS
-from split_common.minibatches import resolve_num_subsets
+from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.options import with_options
 from split_common.penalty import (
     PENALTY_STATISTICS,
-    Batches,
     PenaltySettings,
     check_given_reference,
     check_hessian_size,
@@ -59,41 +63,7 @@ from split_common.penalty import (
 )
 from split_common.settling import Settled
 
-
-class PenaltyMHState(NamedTuple):
-    """State of the chain.
-
-    Attributes:
-        z: the draw, a dict of unconstrained values by site.
-        potential_energy: estimate of the target's -log density at ``z``, from this iteration's rows.
-        energy: that plus the kinetic energy.
-        num_steps: leapfrog steps of the last proposal.
-        num_grads: gradients of its minibatch; 0 where the proposal reads no row.
-        accept_prob: acceptance probability of the last proposal.
-        diverging: whether the last proposal's energy error was above 1000, infinite or undefined.
-        step_size: step size of the last proposal.
-        chi2: χ², variance of the estimate that it was accepted by.
-        num_batches: K of that estimate.
-        tail_error: estimate, from its rows, of how far single rows may put the log-density off.
-        rows_touched: rows read in this iteration.
-        noise: what is remembered of the noise.
-        settled: what warm-up settled on, and how far it still moved.
-    """
-
-    z: Position
-    potential_energy: float
-    energy: float
-    num_steps: int
-    num_grads: int
-    accept_prob: float
-    diverging: bool
-    step_size: float
-    chi2: float
-    num_batches: int
-    tail_error: float
-    rows_touched: int
-    noise: NoiseState
-    settled: Settled
+NOTHING_FOUND = Reference(None, None, None)
 
 
 def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool) -> float:
@@ -101,7 +71,7 @@ def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool)
     return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
-def transition(
+def decide(
     start: IntegratorState, end: IntegratorState, estimate: Estimate, kinetic: EuclideanKinetic, corrected: bool
 ) -> tuple[IntegratorState, float, Decision]:
     """The end of a proposal, its start where it is refused; the estimated energy there, and the decision.
@@ -119,7 +89,229 @@ def transition(
     return chosen, estimate.energies[int(decision.accepted)], decision
 
 
-class PenaltyMH(MinibatchKernel):
+@dataclass(frozen=True)
+class Penalty:
+    """Metropolis-Hastings with a penalty for noise, a :class:`~pyro_split.kernels.method.Method`.
+
+    Attributes:
+        settings: of the estimates and the proposals.
+        adaptation: of step size and mass matrix.
+        given_start: the reference that was given, constrained values by site; None to look for the mode.
+        warmup_steps: number of warm-up iterations, once it is known.
+        reference: where the expansion is, the expansion, and the rows of great influence, once they are found.
+    """
+
+    settings: PenaltySettings
+    adaptation: AdaptationSettings
+    given_start: Position | None = None
+    warmup_steps: int = 0
+    reference: Reference = NOTHING_FOUND
+    statistics = (*STATISTICS, *PENALTY_STATISTICS)
+
+    @property
+    def details(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """Rows of an estimate, and of the gradient that moves a proposal."""
+        batches = self.settings.batches(num_rows)
+        sizes = batches.batch_size * batches.num_batches, self.settings.gradient_batch_size
+        return [min(size, num_rows) for size in sizes]
+
+    def check_warmup(self, warmup_steps: int) -> None:
+        """Any number will do."""
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given mass matrix fits."""
+        self.adaptation.check_sizes(sizes)
+
+    def prepare(self, setup: Setup) -> Penalty:
+        """With reference and expansion found: the only passes over all the data."""
+        split, potential = setup.split, setup.potential
+        if split is not None:
+            check_no_local_latents("PenaltyMH", split.local_sites)
+        batches = self.settings.batches(potential.plate_size)
+        likelihood_power = batches.likelihood_power(self.settings.target)
+        given = setup.initial_params or self.given_start or {}
+        sizes = {name: torch.as_tensor(u).numel() for name, u in given.items()}
+        if split is not None:
+            sizes = split.site_sizes
+        if sizes:
+            check_hessian_size(sum(sizes.values()), self.settings)
+        reference = self.reference
+        if self.settings.control_variate or self.given_start is not None or setup.initial_params is None:
+            z = self._find_reference(setup, likelihood_power)
+            found = expand(potential, z, likelihood_power, self.settings)
+            rows = find_certainty_rows(potential, found, batches, likelihood_power)
+            reference = found._replace(certainty_rows=rows)
+        return replace(self, warmup_steps=setup.warmup_steps, reference=reference)
+
+    def find_start(self) -> Position:
+        """A draw from the normal approximation at the reference, or the reference."""
+        assert self.reference.z is not None  # found, since no other start was given
+        flat, covariance = flatten(self.reference.z), self.reference.covariance
+        if covariance is not None:
+            flat = flat + torch.as_tensor(np.linalg.cholesky(covariance)).to(flat) @ torch.randn_like(flat)
+        return unflatten(flat, self.reference.z)
+
+    def tools(self, potential: SplitPotential, sites: Sequence[str]) -> tuple[Estimator, Forces]:
+        """What estimates changes of energy, and what draws the forces of proposals, of sites in this order."""
+        batches, known = self.settings.batches(potential.plate_size), self.reference
+        rows = torch.as_tensor([] if known.certainty_rows is None else known.certainty_rows, dtype=torch.int64)
+        estimator = Estimator(potential, batches, self.settings.target, known.taylor, rows, sites)
+        return estimator, Forces(self.settings, batches, potential, known.taylor, sites)
+
+    def start(self, potential: SplitPotential, z: Position) -> ChainState:
+        """The state of the chain at its starting point."""
+        batches = self.settings.batches(potential.plate_size)
+        estimator, forces = self.tools(potential, list(z))
+        adapter = self._adapter(z, self._trial(estimator, forces))
+        energies = potential.energies(z)
+        energy = float(energies[0] + batches.likelihood_power(self.settings.target) * energies[1:].sum())
+        return ChainState(
+            i=0,
+            z=z,
+            potential_energy=energy,
+            energy=energy,
+            num_steps=0,
+            num_grads=0,
+            accept_prob=0.0,
+            mean_accept_prob=0.0,
+            diverging=False,
+            step_size=adapter.state.step_size,
+            adapter=adapter,
+            adapt_state=adapter.state,
+            chi2=0.0,
+            num_batches=0,
+            tail_error=0.0,
+            rows_touched=0,
+            noise=NoiseState(),
+            settled=Settled(),
+            taylor=self.reference.taylor,
+            estimator=estimator,
+            forces=forces,
+        )
+
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration: a proposal by a few rows, the noisy decision, then step size, metric and noise adapt."""
+        adapter, estimator, forces, noise, t = state.adapter, state.estimator, state.forces, state.noise, state.i + 1
+        assert adapter is not None
+        assert estimator is not None
+        assert forces is not None
+        assert noise is not None
+        assert state.adapt_state is not None
+        assert state.settled is not None
+        adapter.load(state.adapt_state)
+        settings, batches = self.settings, estimator.batches
+        kinetic, step_size = adapter.kinetic, state.adapt_state.step_size
+        start, end, estimate = self._propose(estimator, forces, kinetic, state.z, step_size, noise.num_groups)
+        chosen, energy, decision = decide(start, end, estimate, kinetic, settings.variance_correction)
+        reads = settings.gradient == "minibatch"
+        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
+        energy_of_momentum = kinetic.energy(chosen.z, chosen.p)
+        adapter.update(t, decision.accept_prob, chosen.z, self._trial(estimator, forces))
+        n = t - self.warmup_steps if t > self.warmup_steps else t
+        return state._replace(
+            i=t,
+            z=chosen.z,
+            potential_energy=energy,
+            energy=energy + energy_of_momentum,
+            num_steps=settings.num_steps,
+            num_grads=reads * (settings.num_steps + 1),
+            accept_prob=decision.accept_prob,
+            mean_accept_prob=state.mean_accept_prob + (decision.accept_prob - state.mean_accept_prob) / n,
+            diverging=decision.diverging,
+            step_size=step_size,
+            adapt_state=adapter.state,
+            chi2=estimate.chi2,
+            num_batches=estimate.num_batches,
+            tail_error=estimate.tail_error,
+            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
+            noise=NoiseAdapter(settings.target_noise, batches, self.warmup_steps).update(t, estimate, noise),
+            settled=settle(state.settled, t, adapter),
+        )
+
+    def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
+        """The state moved to ``z``, where nothing is kept of the position."""
+        return state._replace(z=z)
+
+    def watch(self, state: ChainState) -> None:
+        """Warn of noise that cannot be trusted."""
+        assert state.num_batches is not None
+        assert state.noise is not None
+        warn_if_noisy(state.i - self.warmup_steps, state.num_batches, state.noise)
+
+    def diagnostics(self, state: ChainState) -> dict[str, Any]:
+        """What warm-up settled on, and the inverse mass matrix by block."""
+        assert state.adapt_state is not None
+        found = state.adapt_state.inverse_mass_matrix
+        return {"settled": state.settled, "inverse_mass_matrix": {sites: x.clone() for sites, x in found.items()}}
+
+    def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
+        """The reference that was given, or the mode."""
+        potential, split, initial_params = setup.potential, setup.split, setup.initial_params
+        if self.given_start is not None:
+            dtype = torch.get_default_dtype()
+            given = {name: torch.as_tensor(x, dtype=dtype) for name, x in self.given_start.items()}
+            if split is None:
+                return given
+            check_reference(given, split.site_sizes)
+            reference = split.unconstrain(given)
+            check_sites("reference", {name: u.numel() for name, u in reference.items()}, split.site_sizes)
+            return reference
+        if split is not None:
+            return find_reference(potential, split.reference_position(setup.args, setup.kwargs), likelihood_power)
+        if initial_params is None:
+            raise ValueError(
+                "reference or initial_params must be given for a kernel made from a SplitPotential, got None"
+            )
+        return find_reference(potential, initial_params, likelihood_power)
+
+    @property
+    def _has_laplace_metric(self) -> bool:
+        """Whether the mass matrix is that of the expansion, which nothing adapts."""
+        return self.reference.covariance is not None and self.adaptation.inverse_mass_matrix is None
+
+    def _adapter(self, z: Position, trial: Trial) -> Adapter:
+        adaptation = self.adaptation
+        if self._has_laplace_metric:
+            # in this metric the posterior is about a standard normal: no step size needs to be looked for
+            adaptation = adaptation._replace(
+                inverse_mass_matrix=torch.as_tensor(self.reference.covariance),
+                full_mass=True,
+                adapt_mass_matrix=False,
+                find_heuristic_step_size=False,
+            )
+        return Adapter(adaptation, self.warmup_steps, lambda z: z, z, trial, self.settings.longest_step)
+
+    def _trial(self, estimator: Estimator, forces: Forces) -> Trial:
+        """What a search for a step size tries: a proposal."""
+
+        def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
+            def energy_change(step_size: float) -> float:
+                start, end, estimate = self._propose(estimator, forces, kinetic, z, step_size, 1)
+                return penalised_change(estimate, kinetic.change(end, start), self.settings.variance_correction)
+
+            return energy_change
+
+        return trial
+
+    def _propose(
+        self,
+        estimator: Estimator,
+        forces: Forces,
+        kinetic: EuclideanKinetic,
+        z: Position,
+        step_size: float,
+        num_groups: int,
+    ) -> tuple[IntegratorState, IntegratorState, Estimate]:
+        """Start and end of a proposal, and the estimated change of energy between them."""
+        start, end = propose(self.settings, forces.draw(), kinetic, z, step_size)
+        return start, end, estimator(end.z, start.z, num_groups)
+
+
+class PenaltyMH(SplitKernel):
     """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
 
     The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows; where the search for a
@@ -190,8 +382,7 @@ class PenaltyMH(MinibatchKernel):
         200
     """
 
-    _statistic_names = (*STATISTICS, *PENALTY_STATISTICS)
-
+    @with_options(COMMON_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -206,22 +397,13 @@ class PenaltyMH(MinibatchKernel):
         gradient_batch_size: int | None = None,
         reference: Position | None = None,
         variance_correction: bool = True,
-        step_size: float = 1.0,
         num_steps: int | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
         target_accept_prob: float | None = None,
         target_noise: float | None = None,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
         num_subsets: int = 2,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        jit_compile: bool = True,
+        **options: Unpack[CommonOptions],
     ):
-        self._penalty = PenaltySettings.checked(
+        settings = PenaltySettings.checked(
             batch_size=batch_size,
             num_batches=num_batches,
             proposal=proposal,
@@ -235,192 +417,11 @@ class PenaltyMH(MinibatchKernel):
             target_accept_prob=target_accept_prob,
             target_noise=target_noise,
         )
-        self._given_reference = check_given_reference(reference, torch.Tensor)
-        super().__init__(
-            model,
-            resolve_num_subsets(num_subsets),
-            plate=plate,
-            data_axes=data_axes,
-            step_size=step_size,
-            inverse_mass_matrix=inverse_mass_matrix,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=self._penalty.target_accept_prob,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            jit_compile=jit_compile,
-        )
-        self._forget_reference()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``setup`` finds again; traced functions do not pickle."""
-        state = {**super().__getstate__(), "_reference": Reference(None, None, None)}
-        return {**state, "_estimator": None, "_forces": None}
-
-    def _forget_reference(self) -> None:
-        self._reference = Reference(None, None, None)
-        self._estimator: Estimator | None = None
-        self._forces: Forces | None = None
-
-    def diagnostics(self) -> dict[str, Any]:
-        """The host's, every statistic as a list with one entry per draw, and the inverse mass matrix by block."""
-        found = self._adapter.inverse_mass_matrix if self._adapter else {}
-        return {**super().diagnostics(), "inverse_mass_matrix": {sites: x.clone() for sites, x in found.items()}}
+        start = check_given_reference(reference, Tensor)
+        whole: Options = {**options, "target_accept_prob": settings.target_accept_prob}
+        splitting, adaptation = resolve_options(model, resolve_num_subsets(num_subsets), whole)
+        super().__init__(model, splitting, Penalty(settings, adaptation, start))
 
     def audit(self, mcmc: MCMC, **options: int) -> Audit:
         """Compare a finished run's noisy decisions with exact ones: see :func:`~pyro_split.audit`."""
         return audit(mcmc, **options)
-
-    def _set_up(
-        self, potential: SplitPotential, init_params: Position | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Find the reference and the expansion about it: the only passes over all the data."""
-        self._forget_reference()
-        likelihood_power = self._batches(potential.plate_size).likelihood_power(self._penalty.target)
-        given = init_params or self._given_reference or {}
-        sizes = {name: torch.as_tensor(u).numel() for name, u in given.items()}
-        if self._split is not None:
-            sizes = self._split.site_sizes
-        if sizes:
-            check_hessian_size(sum(sizes.values()), self._penalty)
-        if self._penalty.control_variate or self._given_reference is not None or init_params is None:
-            z = self._find_reference(potential, init_params, likelihood_power, args, kwargs)
-            found = expand(potential, z, likelihood_power, self._penalty)
-            rows = find_certainty_rows(potential, found, self._batches(potential.plate_size), likelihood_power)
-            self._reference = found._replace(certainty_rows=rows)
-
-    def _find_reference(
-        self,
-        potential: SplitPotential,
-        init_params: Position | None,
-        likelihood_power: float,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Position:
-        """The reference that was given, or the mode."""
-        if self._given_reference is not None:
-            dtype = torch.get_default_dtype()
-            given = {name: torch.as_tensor(x, dtype=dtype) for name, x in self._given_reference.items()}
-            if self._split is None:
-                return given
-            check_reference(given, self._split.site_sizes)
-            reference = self._split.unconstrain(given)
-            check_sites("reference", {name: u.numel() for name, u in reference.items()}, self._split.site_sizes)
-            return reference
-        if self._split is not None:
-            return find_reference(potential, self._split.reference_position(args, kwargs), likelihood_power)
-        if init_params is None:
-            raise ValueError(
-                "reference or initial_params must be given for a kernel made from a SplitPotential, got None"
-            )
-        return find_reference(potential, init_params, likelihood_power)
-
-    @property
-    def _has_laplace_metric(self) -> bool:
-        """Whether the mass matrix is that of the expansion, which nothing adapts."""
-        return self._reference.covariance is not None and self._settings.inverse_mass_matrix is None
-
-    def _batches(self, num_rows: int) -> Batches:
-        settings = self._penalty
-        adapts = settings.target_noise is not None
-        return Batches.of(num_rows, settings.batch_size, settings.num_batches, adapts)
-
-    def _find_start(self, potential: SplitPotential, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
-        """A draw from the normal approximation at the reference, or the reference."""
-        assert self._reference.z is not None  # found, since no other start was given
-        flat, covariance = flatten(self._reference.z), self._reference.covariance
-        if covariance is not None:
-            flat = flat + torch.as_tensor(np.linalg.cholesky(covariance)).to(flat) @ torch.randn_like(flat)
-        return unflatten(flat, self._reference.z)
-
-    def _new_estimator(self, potential: SplitPotential, sites: Sequence[str]) -> Estimator:
-        batches, known = self._batches(potential.plate_size), self._reference
-        rows = torch.as_tensor([] if known.certainty_rows is None else known.certainty_rows, dtype=torch.int64)
-        return Estimator(potential, batches, self._penalty.target, known.taylor, rows, sites)
-
-    def _new_adapter(self, potential: SplitPotential, z: Position) -> Adapter:
-        settings = self._settings
-        if self._has_laplace_metric:
-            # in this metric the posterior is about a standard normal: no step size needs to be looked for
-            settings = settings._replace(
-                inverse_mass_matrix=torch.as_tensor(self._reference.covariance),
-                full_mass=True,
-                adapt_mass_matrix=False,
-                find_heuristic_step_size=False,
-            )
-
-        def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
-            def energy_change(step_size: float) -> float:
-                start, end, estimate = self._propose(kinetic, z, step_size, 1)
-                return penalised_change(estimate, kinetic.change(end, start), self._penalty.variance_correction)
-
-            return energy_change
-
-        return Adapter(settings, self._warmup_steps, lambda z: z, z, trial, self._penalty.longest_step)
-
-    def _start(self, potential: SplitPotential, z: Position) -> PenaltyMHState:
-        batches, taylor = self._batches(potential.plate_size), self._reference.taylor
-        self._estimator = self._new_estimator(potential, list(z))
-        self._forces = Forces(self._penalty, batches, potential, taylor, list(z))
-        self._adapter = self._new_adapter(potential, z)
-        energies = potential.energies(z)
-        energy = float(energies[0] + batches.likelihood_power(self._penalty.target) * energies[1:].sum())
-        return PenaltyMHState(
-            z=z,
-            potential_energy=energy,
-            energy=energy,
-            num_steps=0,
-            num_grads=0,
-            accept_prob=0.0,
-            diverging=False,
-            step_size=self._adapter.step_size,
-            chi2=0.0,
-            num_batches=0,
-            tail_error=0.0,
-            rows_touched=0,
-            noise=NoiseState(),
-            settled=Settled(),
-        )
-
-    def _propose(
-        self, kinetic: EuclideanKinetic, z: Position, step_size: float, num_groups: int
-    ) -> tuple[IntegratorState, IntegratorState, Estimate]:
-        """Start and end of a proposal, and the estimated change of energy between them."""
-        assert self._forces is not None
-        assert self._estimator is not None
-        start, end = propose(self._penalty, self._forces.draw(), kinetic, z, step_size)
-        return start, end, self._estimator(end.z, start.z, num_groups)
-
-    def _transition(self, potential: SplitPotential, state: PenaltyMHState) -> PenaltyMHState:
-        assert self._estimator is not None
-        settings, batches = self._penalty, self._estimator.batches
-        kinetic, step_size = self._adapter.kinetic, self._adapter.step_size
-        start, end, estimate = self._propose(kinetic, state.z, step_size, state.noise.num_groups)
-        chosen, energy, decision = transition(start, end, estimate, kinetic, settings.variance_correction)
-        reads = settings.gradient == "minibatch"
-        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
-        self._adapter.update(self._t, decision.accept_prob, chosen.z)
-        moved = PenaltyMHState(
-            z=chosen.z,
-            potential_energy=energy,
-            energy=energy + kinetic.energy(chosen.z, chosen.p),
-            num_steps=settings.num_steps,
-            num_grads=reads * (settings.num_steps + 1),
-            accept_prob=decision.accept_prob,
-            diverging=decision.diverging,
-            step_size=step_size,
-            chi2=estimate.chi2,
-            num_batches=estimate.num_batches,
-            tail_error=estimate.tail_error,
-            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
-            noise=NoiseAdapter(settings.target_noise, batches, self._warmup_steps).update(
-                self._t, estimate, state.noise
-            ),
-            settled=settle(state.settled, self._t, self._adapter),
-        )
-        warn_if_noisy(self._t - self._warmup_steps, moved.num_batches, moved.noise)
-        return moved
-
-    def _recompute(self, potential: SplitPotential, state: PenaltyMHState, z: Position) -> PenaltyMHState:
-        return state._replace(z=z)

@@ -31,63 +31,130 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import torch
-from pyro.infer.autoguide.initialization import init_to_uniform
-from torch import Tensor
 
-from pyro_split.adaptation.exploration import explored
-from pyro_split.adaptation.step_size_and_metric import WindowMean
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, WindowMean
 from pyro_split.integrators.alternating import AlternatingIntegrator
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
 from pyro_split.integrators.integrator import Integrator
-from pyro_split.kernels.hierarchical import HierarchicalKernel
-from pyro_split.kernels.split_hmc import transition, warn_if_cut_short
+from pyro_split.kernels.hamiltonian import Hamiltonian
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from pyro_split.kernels.state import ChainState
+from pyro_split.kernels.system import PrecisionSites
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.trajectories.fixed_length import FixedLength
+from pyro_split.trajectories.trajectory import Trajectory
 from split_common.checks import MAX_COUNT, check_positive_int
-from split_common.exploration import FIRST_LENGTH
-from split_common.fixed_length import LengthSettings, resolve_length, resolve_step_size_jitter
-from split_common.health import STATISTICS
+from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import BLOCK_STATISTICS
 from split_common.mass import mass_blocks
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.settling import Settled
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 
 
-class S3HMCState(NamedTuple):
-    """State of the chain.
-
-    The first fields are those of :class:`~pyro_split.kernels.split_hmc.SplitHMCState`.
+@dataclass(frozen=True)
+class SemiSeparable:
+    """Weights whose mass follows their precisions, a :class:`~pyro_split.kernels.system.System`.
 
     Attributes:
-        weight_energy: the first block's part of ``energy``: minus the log-likelihood, plus the kinetic energy of
-            everything but the precisions.
-        precision_energy: the second block's: the rest of ``energy``, minus the log-prior, ½ log|G| and the kinetic
-            energy of the precisions. Both are 0 while warm-up moves by trees.
-        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
+        sites: which sites are precisions.
+        weight_steps: steps of the weights in each half of a step.
+        precision_steps: leapfrog steps of the precisions in a step.
     """
 
-    z: Position
-    opening_grad: Position | None
-    energies: Tensor
-    potential_energy: float
-    energy: float
-    num_steps: int
-    num_grads: int
-    accept_prob: float
-    diverging: bool
-    step_size: float
-    settled: Settled
-    weight_energy: float
-    precision_energy: float
-    trajectory_length: float
+    sites: PrecisionSites
+    weight_steps: int = 1
+    precision_steps: int = 1
+    statistics = BLOCK_STATISTICS
+
+    def __post_init__(self) -> None:
+        for name in ("weight_steps", "precision_steps"):
+            object.__setattr__(self, name, check_positive_int(name, getattr(self, name), MAX_COUNT))
+
+    @property
+    def details(self) -> list[str]:
+        """The groups, once they are found."""
+        return self.sites.details
+
+    def check_trajectory(self, trajectory: Trajectory) -> None:
+        """Raise for trajectories whose ends would be compared by a momentum that the system has not."""
+        if not isinstance(trajectory, FixedLength):
+            raise ValueError(
+                f"trajectory must be FixedLength for a SemiSeparable system, got {type(trajectory).__name__}"
+            )
+
+    def find(self, setup: Setup) -> SemiSeparable:
+        """With the groups of the model."""
+        return replace(self, sites=self.sites.find(setup))
+
+    def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
+        """All but the precisions."""
+        return self.sites.found.without_precisions(z)
+
+    def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
+        """What was given, or the prior's where the chain starts, in the blocks of the host's matrix."""
+        given, hierarchy = adaptation.inverse_mass_matrix, self.sites.found
+        if given is not None:
+            return given
+        variances = {name: torch.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
+        variances |= {name: (2 * log_scale).exp() for name, log_scale in hierarchy.log_scales(z).items()}
+        blocks = mass_blocks(adaptation.full_mass, variances)
+        flat = {sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in blocks}
+        return {sites: flat[sites].diag() if dense else flat[sites] for sites, dense in blocks.items()}
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """No energies of blocks yet, and the mean of the precisions where the chain starts."""
+        mean = WindowMean.start(self.sites.found.of_precisions(z))
+        return {"weight_energy": 0.0, "precision_energy": 0.0, "precision_mean": mean}
+
+    def potential(self, potential: SplitPotential) -> SplitPotential:
+        """The target's."""
+        return potential
+
+    def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> HierarchicalKinetic:
+        """That of the adapted mass matrix, following the precisions."""
+        assert state.precision_mean is not None
+        return HierarchicalKinetic.adapted_at(self.sites.found, adapted, state.precision_mean.adapted)
+
+    def integrator(
+        self, schedule: Schedule, potential: SplitPotential, kinetic: HierarchicalKinetic
+    ) -> AlternatingIntegrator:
+        """Half a step of the weights, a step of the precisions, half a step of the weights."""
+        return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
+
+    def early_integrator(self, integrator: AlternatingIntegrator) -> Integrator:
+        """Plain leapfrog steps, with the constant mass of the metric."""
+        return Integrator(integrator.schedule, integrator.potential, integrator.kinetic.constant())
+
+    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+        """Nothing."""
+        return state
+
+    def noted(self, state: ChainState, p: Position | None, integrator: AlternatingIntegrator) -> ChainState:
+        """The energies of the two blocks."""
+        assert state.energies is not None
+        assert p is not None  # a trajectory of a fixed length ends with one
+        weight_energy = float(state.energies[1:].sum()) + integrator.kinetic.weight_energy(state.z, p)
+        return state._replace(weight_energy=weight_energy, precision_energy=state.energy - weight_energy)
+
+    def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
+        """The mean of the precisions, over the window that the mass matrix comes from."""
+        assert state.precision_mean is not None
+        assert state.adapter is not None
+        return moved._replace(
+            precision_mean=state.precision_mean.update(state.i + 1, moved.z, state.adapter.window_ends)
+        )
 
 
-class S3HMC(HierarchicalKernel):
+class S3HMC(SplitKernel):
     """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
 
     For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
@@ -156,8 +223,7 @@ class S3HMC(HierarchicalKernel):
         S3HMC(model=model, num_subsets=2, plate=None, schedule='symmetric', precision tau -> w (Q = 3, mass 2.5))
     """
 
-    _statistic_names = (*STATISTICS, *BLOCK_STATISTICS)
-
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any],
@@ -165,95 +231,17 @@ class S3HMC(HierarchicalKernel):
         *,
         precision_sites: list[str] | None = None,
         output_precision: bool = True,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
         weight_steps: int = 1,
         precision_steps: int = 1,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
         schedule: ScheduleChoice = "symmetric",
+        **options: Unpack[Options],
     ):
-        num_steps, length = resolve_length(num_steps, trajectory_length)
-        jitter = resolve_step_size_jitter(step_size_jitter, num_steps)
-        self._proposal = LengthSettings(num_steps, length, draws_order=False, step_size_jitter=jitter)
-        self._weight_steps = check_positive_int("weight_steps", weight_steps, MAX_COUNT)
-        self._precision_steps = check_positive_int("precision_steps", precision_steps, MAX_COUNT)
-        self._schedule_name = check_schedule(schedule, palindromic=True)
-        super().__init__(
-            model,
-            num_subsets,
-            precision_sites=precision_sites,
-            output_precision=output_precision,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-        )
-
-    @property
-    def _longest_step(self) -> float:
-        return self._proposal.longest_step
-
-    def _first_inverse_mass_matrix(self, z: Position) -> Any:
-        given, hierarchy = self._settings.inverse_mass_matrix, self._found
-        if given is not None:
-            return given
-        # the prior's, where the chain starts, in the blocks of the host's matrix
-        variances = {name: torch.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
-        variances |= {name: (2 * log_scale).exp() for name, log_scale in hierarchy.log_scales(z).items()}
-        blocks = mass_blocks(self._settings.full_mass, variances)
-        flat = {sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in blocks}
-        return {sites: flat[sites].diag() if dense else flat[sites] for sites, dense in blocks.items()}
-
-    def _kinetic(self, adapted: EuclideanKinetic) -> HierarchicalKinetic:
-        return HierarchicalKinetic.adapted_at(self._found, adapted, self._precision_mean.adapted)
-
-    def _integrator(self, potential: SplitPotential, kinetic: HierarchicalKinetic) -> AlternatingIntegrator:
-        return AlternatingIntegrator(self._rows, potential, kinetic, self._weight_steps, self._precision_steps)
-
-    def _start(self, potential: SplitPotential, z: Position) -> S3HMCState:
-        self._precision_mean = WindowMean(self._found.of_precisions(z))
-        return super()._start(potential, z)
-
-    def _first_state(self, **common: Any) -> S3HMCState:
-        return S3HMCState(**common, weight_energy=0.0, precision_energy=0.0, trajectory_length=FIRST_LENGTH)
-
-    def _learned(self, state: S3HMCState) -> dict[str, float]:
-        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
-
-    def _move(self, integrator: AlternatingIntegrator, state: S3HMCState) -> S3HMCState:
-        proposal = self._proposal.at(state.trajectory_length)
-        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
-
-        def move(state: S3HMCState) -> S3HMCState:
-            moved, p = transition(state, integrator, self._adapter, proposal)
-            weight_energy = float(moved.energies[1:].sum()) + integrator.kinetic.weight_energy(moved.z, p)
-            return moved._replace(weight_energy=weight_energy, precision_energy=moved.energy - weight_energy)
-
-        exploration = self._exploration(self._proposal.learns_length)
-        explorer: Integrator = integrator
-        if self._t <= exploration.before.num_trees:
-            explorer = Integrator(self._rows, integrator.potential, integrator.kinetic.constant())
-        moved = explored(state, explorer, self._adapter, exploration, self._t, move)
-        if self._settings.adapt_mass_matrix:
-            self._precision_mean.update(self._t, moved.z, self._adapter.window_ends)
-        return moved
+        sites = PrecisionSites.checked(model, precision_sites, output_precision)
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
+        system = SemiSeparable(sites, weight_steps, precision_steps)
+        chosen = ChosenSchedule(schedule, splitting.num_subsets)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation, system))

@@ -18,133 +18,19 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Unpack
 
-import torch
-from pyro.infer.autoguide.initialization import init_to_uniform
-from torch import Tensor
-
-from pyro_split.adaptation.exploration import explored
-from pyro_split.adaptation.step_size_and_metric import Adapter
-from pyro_split.integrators.integrator import Integrator, make_steps
-from pyro_split.kernels.hamiltonian import HamiltonianKernel
-from pyro_split.potential.position import Position
+from pyro_split.kernels.hamiltonian import Hamiltonian
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.trajectories.fixed_length import draw_length, jittered, metropolis, steps_of_length
-from split_common.checks import check_choice
-from split_common.exploration import FIRST_LENGTH
-from split_common.fixed_length import (
-    SUBSET_PERMUTATIONS,
-    LengthSettings,
-    resolve_length,
-    resolve_step_size_jitter,
-    warn_of_cut_trajectories,
-)
-from split_common.schedule import ScheduleChoice, check_schedule
-from split_common.settling import Settled
+from pyro_split.trajectories.fixed_length import FixedLength
+from split_common.fixed_length import LengthSettings
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
-class SplitHMCState(NamedTuple):
-    """State of the chain.
-
-    Attributes:
-        z: the draw, a dict of unconstrained values by site.
-        opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
-        energies: the terms of the potential at ``z`` in float64, shape (M + 1,).
-        potential_energy: U(z).
-        energy: H at the end of the transition.
-        num_steps: steps of the last trajectory.
-        num_grads: subset gradients of the last trajectory.
-        accept_prob: acceptance probability of the last trajectory.
-        diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
-        step_size: step size of the last trajectory.
-        settled: what warm-up settled on, and how far it still moved.
-        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
-    """
-
-    z: Position
-    opening_grad: Position | None
-    energies: Tensor
-    potential_energy: float
-    energy: float
-    num_steps: int
-    num_grads: int
-    accept_prob: float
-    diverging: bool
-    step_size: float
-    settled: Settled
-    trajectory_length: float
-
-
-def first_state_of_lengths(**common: Any) -> SplitHMCState:
-    """The state of a chain that has not moved, from the fields that every kernel's state has."""
-    return SplitHMCState(**common, trajectory_length=FIRST_LENGTH)
-
-
-def transition(
-    state: Any,
-    integrator: Integrator,
-    adapter: Adapter,
-    proposal: LengthSettings,
-) -> tuple[Any, Position]:
-    """One iteration of split HMC at the adapter's step size and metric, which it leaves as they are.
-
-    Args:
-        state: where the chain is, a :class:`SplitHMCState` or one with more fields.
-        integrator: the schedule on the target's potential, with the adapter's metric.
-        adapter: step size and metric.
-        proposal: length and order of the trajectory, and by how much its steps are longer or shorter.
-
-    Returns:
-        The next state, and the momentum there.
-    """
-    schedule = integrator.schedule
-    p = integrator.kinetic.draw(state.z)
-    order, opening_grad = list(range(schedule.num_subsets)), state.opening_grad
-    if proposal.draws_order:
-        order = torch.randperm(schedule.num_subsets).tolist()
-        opening_grad = integrator.opening_grad_at(state.z, order)
-    if proposal.trajectory_length is not None:
-        num_steps, step_size = steps_of_length(draw_length(*proposal.trajectory_length), adapter.step_size)
-    else:
-        num_steps, step_size = proposal.num_steps or 0, adapter.step_size
-    step_size = jittered(step_size, proposal.step_size_jitter)
-
-    start = integrator.known(state.z, p, opening_grad, state.energies)
-    end = make_steps(integrator, start, step_size, num_steps, order)
-    energies = integrator.energies(end)
-    energy_change = float((energies - state.energies).sum()) + integrator.kinetic.change(end, start)
-    decision = metropolis(energy_change, lambda: float(torch.rand(())))
-
-    z, opening_grad, p = state.z, state.opening_grad, p
-    if decision.accepted:
-        z, p, opening_grad = end.z, end.p, end.opening_grad if state.opening_grad is not None else None
-    else:
-        energies = state.energies
-    potential_energy = float(energies.sum())
-    moved = state._replace(
-        z=z,
-        opening_grad=opening_grad,
-        energies=energies,
-        potential_energy=potential_energy,
-        energy=potential_energy + integrator.kinetic.energy(z, p),
-        num_steps=num_steps,
-        num_grads=num_steps * integrator.grads_per_step + proposal.draws_order * schedule.opening_grads,
-        accept_prob=decision.accept_prob,
-        diverging=decision.diverging,
-        step_size=step_size,
-    )
-    return moved, p
-
-
-def warn_if_cut_short(num_draws: int, step_size: float, proposal: LengthSettings) -> None:
-    """Warn once, of each chain, where trajectories are longer than can be made at the step size of its draws."""
-    if num_draws == 1 and proposal.is_cut_short(step_size):
-        assert proposal.trajectory_length is not None  # nothing else is cut
-        warn_of_cut_trajectories(step_size, proposal.trajectory_length)
-
-
-class SplitHMC(HamiltonianKernel):
+class SplitHMC(SplitKernel):
     """Split HMC by any schedule: the three named kernels, or one of your own.
 
     Args:
@@ -152,7 +38,6 @@ class SplitHMC(HamiltonianKernel):
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
-        step_size: step size, or where its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
             double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
@@ -160,6 +45,11 @@ class SplitHMC(HamiltonianKernel):
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
             period could be made otherwise, at which a chain stands still; else 0.
+        schedule: "symmetric", "naive" or "randomised", a :class:`~split_common.schedule.Schedule` of M subsets, or a
+            function from M to one. Of a schedule that is not palindromic an order is drawn for each trajectory.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
+            trajectory, at the cost of its opening gradients.
+        step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
@@ -169,17 +59,13 @@ class SplitHMC(HamiltonianKernel):
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
             sorted data.
-        schedule: "symmetric", "naive" or "randomised", a :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one. Of a schedule that is not palindromic an order is drawn for each trajectory.
-        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
-            trajectory, at the cost of its opening gradients.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
@@ -193,93 +79,71 @@ class SplitHMC(HamiltonianKernel):
         SplitHMC(model=print, num_subsets=4, plate=None, schedule='naive')
     """
 
-    _runs_backwards = False
-
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
         schedule: ScheduleChoice = "symmetric",
         subset_permutation: str = "fixed",
+        **options: Unpack[Options],
     ):
-        self._num_steps, self._trajectory_length = resolve_length(num_steps, trajectory_length)
-        self._step_size_jitter = resolve_step_size_jitter(step_size_jitter, self._num_steps)
-        self._schedule_name = check_schedule(schedule, palindromic=False)
-        self._subset_permutation = check_choice("subset_permutation", subset_permutation, SUBSET_PERMUTATIONS)
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(
+            LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
         )
-
-    @property
-    def _proposal(self) -> LengthSettings:
-        drawn = not self._rows.keeps_opening or self._subset_permutation == "per_trajectory"
-        return LengthSettings(self._num_steps, self._trajectory_length, drawn, self._step_size_jitter)
-
-    @property
-    def _draws_order(self) -> bool:
-        return self._proposal.draws_order
-
-    @property
-    def _longest_step(self) -> float:
-        return self._proposal.longest_step
-
-    def _first_state(self, **common: Any) -> SplitHMCState:
-        return first_state_of_lengths(**common)
-
-    def _learned(self, state: SplitHMCState) -> dict[str, float]:
-        return {"trajectory_length": state.trajectory_length} if self._proposal.learns_length else {}
-
-    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
-        proposal = self._proposal.at(state.trajectory_length)
-        warn_if_cut_short(self._t - self._warmup_steps, self._adapter.step_size, proposal)
-
-        def move(state: SplitHMCState) -> SplitHMCState:
-            return transition(state, integrator, self._adapter, proposal)[0]
-
-        exploration = self._exploration(self._proposal.learns_length)
-        return explored(state, integrator, self._adapter, exploration, self._t, move)
+        chosen = ChosenSchedule(schedule, splitting.num_subsets, palindromic=False)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
-class SymmetricSplitHMC(SplitHMC):
+class SymmetricSplitHMC(SplitKernel):
     """Symmetric split HMC: up through the subsets and back down, with a drift between any two.
 
     Second order, and the best acceptance of the three at one step size. A trajectory of L steps costs
     L(2M - 2) subset gradients: two data passes a step for large M, one for M = 2. M = 1 is plain HMC.
 
     Args:
-        model: see :class:`SplitHMC`, also for every argument not listed here.
-        num_subsets: M.
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
+            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
+            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
+            period could be made otherwise, at which a chain stands still; else 0.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
-            trajectory, at the cost of one more subset gradient.
+            trajectory, at the cost of its opening gradients.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
+            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
         >>> import torch, pyro, pyro.distributions as dist
@@ -294,56 +158,68 @@ class SymmetricSplitHMC(SplitHMC):
         torch.Size([50])
     """
 
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
         subset_permutation: str = "fixed",
+        **options: Unpack[Options],
     ):
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            num_steps=num_steps,
-            trajectory_length=trajectory_length,
-            step_size_jitter=step_size_jitter,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-            schedule="symmetric",
-            subset_permutation=subset_permutation,
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(
+            LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
         )
+        chosen = ChosenSchedule("symmetric", splitting.num_subsets, palindromic=False)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
-class NaiveSplitHMC(SplitHMC):
+class NaiveSplitHMC(SplitKernel):
     """Plain HMC in the memory of one subset: leapfrog, its gradient summed subset by subset.
 
     The same draws as plain HMC up to rounding. A trajectory of L steps costs LM subset gradients, L data
-    passes. For the arguments see :class:`SplitHMC`.
+    passes.
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
+            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
+            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
+            period could be made otherwise, at which a chain stands still; else 0.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
+            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
         >>> kernel = NaiveSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
@@ -351,54 +227,65 @@ class NaiveSplitHMC(SplitHMC):
         4
     """
 
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
+        **options: Unpack[Options],
     ):
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            num_steps=num_steps,
-            trajectory_length=trajectory_length,
-            step_size_jitter=step_size_jitter,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-            schedule="naive",
-        )
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
+        chosen = ChosenSchedule("naive", splitting.num_subsets, palindromic=False)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
-class RandomisedSplitHMC(SplitHMC):
+class RandomisedSplitHMC(SplitKernel):
     """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
 
     First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
-    subset gradients, two data passes a step. For the arguments see :class:`SplitHMC`.
+    subset gradients, two data passes a step.
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
+        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
+            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
+            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
+        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
+            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
+            period could be made otherwise, at which a chain stands still; else 0.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
+            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
         >>> kernel = RandomisedSplitHMC(lambda y: None, num_subsets=4, num_steps=10)
@@ -406,44 +293,18 @@ class RandomisedSplitHMC(SplitHMC):
         4
     """
 
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
         num_subsets: int = 1,
         *,
-        step_size: float = 1.0,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
+        **options: Unpack[Options],
     ):
-        super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            num_steps=num_steps,
-            trajectory_length=trajectory_length,
-            step_size_jitter=step_size_jitter,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
-            schedule="randomised",
-        )
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
+        chosen = ChosenSchedule("randomised", splitting.num_subsets, palindromic=False)
+        super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))

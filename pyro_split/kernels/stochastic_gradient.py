@@ -34,20 +34,23 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
-from pyro_split.kernels.minibatch_kernel import MinibatchKernel
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.state import ChainState
 from pyro_split.potential.position import Position, zeros
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.settings import Splitting
 from pyro_split.subsampling.rows import draw_minibatch
 from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
-from split_common.minibatches import resolve_num_subsets
+from split_common.minibatches import check_no_local_latents, resolve_num_subsets
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
@@ -64,36 +67,6 @@ from split_common.stochastic_gradient import (
     site_diagonals,
     step_size_at,
 )
-
-
-class StochasticGradientState(NamedTuple):
-    """State of the chain.
-
-    Attributes:
-        z: the draw, a dict of unconstrained values by site.
-        momentum: r after the last iteration, a dict like ``z``.
-        mean_square: of gradients divided by N, a dict like ``z``; None where no preconditioner adapts.
-        potential_energy: estimate of U where the last gradient was taken, one step before the draw; from all rows, U.
-        energy: that plus, for SGHMC, the kinetic energy ½ rᵀr of the step to the draw.
-        num_steps: L.
-        num_grads: gradients of the last iteration: of a minibatch each, or of a subset where all rows are used.
-        rows_touched: rows read in the last iteration, a row as often as it was read.
-        accept_prob: 1, since nothing is ever refused.
-        diverging: whether the last iteration met a number that is not finite; the chain then stayed where it was.
-        step_size: of the last iteration.
-    """
-
-    z: Position
-    momentum: Position
-    mean_square: Position | None
-    potential_energy: float
-    energy: float
-    num_steps: int
-    num_grads: int
-    rows_touched: int
-    accept_prob: float
-    diverging: bool
-    step_size: float
 
 
 class Point(NamedTuple):
@@ -114,15 +87,15 @@ class Point(NamedTuple):
     is_finite: bool
 
 
-def transition(
-    state: StochasticGradientState,
+def noisy_steps(
+    state: ChainState,
     potential: SplitPotential,
     dynamics: Dynamics,
     preconditioner: Any,
     step_size: float,
     i: int,
     in_warmup: bool,
-) -> StochasticGradientState:
+) -> ChainState:
     """One iteration: L steps, each with a gradient of its own rows.
 
     Args:
@@ -139,6 +112,7 @@ def transition(
         The next state.
     """
     momentum = draw_momentum(state.z, dynamics.temperature) if dynamics.draws_momentum else state.momentum
+    assert momentum is not None
     start = point = Point(state.z, momentum, state.mean_square, state.potential_energy, True)
     for t, kick in enumerate(dynamics.kicks, start=i * dynamics.num_steps):
         energy, grad = estimate(potential, point.z, dynamics.batch_size)
@@ -179,7 +153,7 @@ def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) ->
     return {name: torch.as_tensor(x, dtype=z[name].dtype, device=z[name].device) for name, x in given.items()}
 
 
-def _arrived(state: StochasticGradientState, start: Point, end: Point, dynamics: Dynamics) -> StochasticGradientState:
+def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) -> ChainState:
     """``state`` at the end of a trajectory, or, where that is not finite, where it was."""
     moved: list[Tensor] = [x for part in (end.z, end.momentum, end.mean_square or {}) for x in part.values()]
     is_finite = end.is_finite and all(bool(torch.isfinite(x).all()) for x in moved)
@@ -197,72 +171,108 @@ def _arrived(state: StochasticGradientState, start: Point, end: Point, dynamics:
     )
 
 
-class StochasticGradientKernel(MinibatchKernel):
-    """Base of the kernels that follow a noisy gradient and never refuse; for the arguments see :class:`SGLD`."""
+@dataclass(frozen=True)
+class StochasticGradient:
+    """Steps by noisy gradients that are never refused, a :class:`~pyro_split.kernels.method.Method`.
 
-    _statistic_names = STATISTICS
+    Attributes:
+        name: of the kernel, for messages.
+        dynamics: what the steps are.
+        step_size: η, or a function of the iteration number.
+        preconditioner: None, "rmsprop", or a diagonal.
+        warmup_steps: number of warm-up iterations, once it is known.
+    """
 
-    def __init__(
-        self,
-        model: Callable[..., Any] | SplitPotential,
-        dynamics: Dynamics,
-        step_size: float | StepSizes,
-        preconditioner: Any,
-        num_subsets: int,
-        **options: Any,
-    ):
-        self._dynamics = dynamics
-        self._step_size = check_step_size(step_size)
-        self._preconditioner = check_preconditioner(preconditioner)
-        if dynamics.batch_size is not None:
-            num_subsets = resolve_num_subsets(num_subsets)
-        super().__init__(model, num_subsets, **options)
+    name: str
+    dynamics: Dynamics
+    step_size: float | StepSizes
+    preconditioner: Any
+    warmup_steps: int = 0
+    statistics = STATISTICS
 
-    def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:
-        """As every kernel's, and refuses to adapt a preconditioner in no warm-up."""
-        check_can_adapt(self._preconditioner, "warmup_steps", warmup_steps)
-        super().setup(warmup_steps, *args, **kwargs)
+    @classmethod
+    def checked(cls, name: str, dynamics: Dynamics, step_size: Any, preconditioner: Any) -> StochasticGradient:
+        """The method that a kernel's arguments ask for.
 
-    def _start(self, potential: SplitPotential, z: Position) -> StochasticGradientState:
-        check_batch_size(self._dynamics.batch_size, potential.plate_size)
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        return cls(name, dynamics, check_step_size(step_size), check_preconditioner(preconditioner))
+
+    @property
+    def details(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def batch_sizes(self, num_rows: int) -> Iterable[int]:
+        """Rows of a gradient."""
+        size = check_batch_size(self.dynamics.batch_size, num_rows)
+        return [] if size is None else [size]
+
+    def check_warmup(self, warmup_steps: int) -> None:
+        """Raise for a preconditioner that would adapt in no warm-up."""
+        check_can_adapt(self.preconditioner, "warmup_steps", warmup_steps)
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless the given preconditioner fits."""
+        check_preconditioner_sizes(self.preconditioner, sizes)
+
+    def prepare(self, setup: Setup) -> StochasticGradient:
+        """With the length of warm-up.
+
+        Raises:
+            ValueError: for latent sites with an entry for each row, unless all rows are read.
+        """
+        if setup.split is not None and self.dynamics.batch_size is not None:
+            check_no_local_latents(self.name, setup.split.local_sites)
+        return replace(self, warmup_steps=setup.warmup_steps)
+
+    def find_start(self) -> None:
+        """The host's strategy."""
+
+    def start(self, potential: SplitPotential, z: Position) -> ChainState:
+        """The state of the chain at its starting point."""
+        check_batch_size(self.dynamics.batch_size, potential.plate_size)
         energy = float(potential.energies(z).sum())
-        num_grads, rows_touched = self._dynamics.cost(potential.plate_size, potential.num_subsets)
-        return StochasticGradientState(
+        num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets)
+        return ChainState(
+            i=0,
             z=z,
-            momentum=draw_momentum(z, self._dynamics.temperature),
-            mean_square=zeros(z) if adapts(self._preconditioner) else None,
+            momentum=draw_momentum(z, self.dynamics.temperature),
+            mean_square=zeros(z) if adapts(self.preconditioner) else None,
             potential_energy=energy,
             energy=energy,
-            num_steps=self._dynamics.num_steps,
+            num_steps=self.dynamics.num_steps,
             num_grads=num_grads,
             rows_touched=rows_touched,
             accept_prob=1.0,
+            mean_accept_prob=1.0,
             diverging=False,
             step_size=self._step_size_at(0),
         )
 
-    def _transition(self, potential: SplitPotential, state: StochasticGradientState) -> StochasticGradientState:
-        i, in_warmup = self._t - 1, self._t <= self._warmup_steps
-        step_size = self._step_size_at(i)
-        return transition(state, potential, self._dynamics, self._preconditioner, step_size, i, in_warmup)
+    def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
+        """One iteration."""
+        step_size, in_warmup = self._step_size_at(state.i), state.i < self.warmup_steps
+        moved = noisy_steps(state, potential, self.dynamics, self.preconditioner, step_size, state.i, in_warmup)
+        return moved._replace(i=state.i + 1)
 
-    def _recompute(
-        self, potential: SplitPotential, state: StochasticGradientState, z: Position
-    ) -> StochasticGradientState:
+    def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
+        """The state moved to ``z``, where nothing is kept of the position."""
         return state._replace(z=z)
 
+    def watch(self, state: ChainState) -> None:
+        """Nothing to warn of: the report says that draws are approximate."""
+
+    def diagnostics(self, state: ChainState) -> dict[str, Any]:
+        """Nothing besides the statistics."""
+        return {}
+
     def _step_size_at(self, i: int) -> float:
-        return float(step_size_at(self._step_size, i))
-
-    def _check_mass(self, sizes: dict[str, int]) -> None:
-        check_preconditioner_sizes(self._preconditioner, sizes)
-
-    def _study_split(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._dynamics.batch_size is not None:
-            super()._study_split(split, args, kwargs)
+        return float(step_size_at(self.step_size, i))
 
 
-class SGLD(StochasticGradientKernel):
+class SGLD(SplitKernel):
     """Approximate: stochastic-gradient Langevin dynamics (Welling and Teh 2011).
 
     An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` rows drawn afresh. Nothing is
@@ -334,6 +344,15 @@ class SGLD(StochasticGradientKernel):
         init_strategy: Callable[..., Any] = init_to_uniform,
         jit_compile: bool = True,
     ):
+        splitting = Splitting.checked(
+            model,
+            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            jit_compile=jit_compile,
+        )
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
             num_steps=1,
@@ -343,21 +362,10 @@ class SGLD(StochasticGradientKernel):
             noise_estimate=0.0,
             has_kinetic_energy=False,
         )
-        super().__init__(
-            model,
-            dynamics,
-            step_size,
-            preconditioner,
-            num_subsets,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-            jit_compile=jit_compile,
-        )
+        super().__init__(model, splitting, StochasticGradient.checked("SGLD", dynamics, step_size, preconditioner))
 
 
-class SGHMC(StochasticGradientKernel):
+class SGHMC(SplitKernel):
     """Approximate: stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
 
     A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` rows drawn afresh; an
@@ -373,7 +381,8 @@ class SGHMC(StochasticGradientKernel):
     Statistics: as :class:`SGLD`'s; ``energy`` has the kinetic energy ½ vᵀ(ηG)⁻¹v too, as it was in the last step.
 
     Args:
-        model: see :class:`SGLD`, also for every argument not listed here.
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         batch_size: n, rows of a gradient; None for all.
         step_size: η, the square of a leapfrog step size, or a function of the iteration number.
         friction: α, above 0 and at most 1.
@@ -382,6 +391,26 @@ class SGHMC(StochasticGradientKernel):
         resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then leapfrog's,
             with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size. False
             carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
+        temperature: T; the target is p(z|y)^(1/T).
+        preconditioner: diagonal of G: None for the identity; a tensor over all sites (sorted by name), shape (D,); a
+            dict of tensors by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
+            gradients of U/N. V adapts in warm-up only. Li et al. adapt it all along and leave out the term Γ(z) that
+            a G which depends on z asks for, which adds a bias; a G that stays as it is needs no such term.
+        num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
+            a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
+            make: 1 counts as 2, and ``kernel.num_subsets`` says so.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed.
+        init_strategy: the host's initialisation strategy.
+        jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, a
+            preconditioner of the wrong size or one that adapts in no warm-up, latent sites inside the data plate unless
+            all rows are used, and the faults of model or data that :func:`~pyro_split.split_model` lists.
 
     Example:
         >>> kernel = SGHMC(lambda y: None, batch_size=10, step_size=1e-4, num_steps=5)
@@ -408,6 +437,15 @@ class SGHMC(StochasticGradientKernel):
         init_strategy: Callable[..., Any] = init_to_uniform,
         jit_compile: bool = True,
     ):
+        splitting = Splitting.checked(
+            model,
+            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            plate=plate,
+            data_axes=data_axes,
+            subset_order=subset_order,
+            init_strategy=init_strategy,
+            jit_compile=jit_compile,
+        )
         friction, noise_estimate = check_friction(friction, noise_estimate)
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
@@ -418,15 +456,4 @@ class SGHMC(StochasticGradientKernel):
             noise_estimate=noise_estimate,
             has_kinetic_energy=True,
         )
-        super().__init__(
-            model,
-            dynamics,
-            step_size,
-            preconditioner,
-            num_subsets,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-            jit_compile=jit_compile,
-        )
+        super().__init__(model, splitting, StochasticGradient.checked("SGHMC", dynamics, step_size, preconditioner))

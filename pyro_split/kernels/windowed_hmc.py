@@ -16,53 +16,19 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
-from pyro.infer.autoguide.initialization import init_to_uniform
-
-from pyro_split.adaptation.exploration import explored
-from pyro_split.adaptation.step_size_and_metric import Adapter
-from pyro_split.integrators.integrator import Integrator
-from pyro_split.kernels.hamiltonian import HamiltonianKernel
-from pyro_split.kernels.split_hmc import SplitHMCState, first_state_of_lengths
+from pyro_split.kernels.hamiltonian import Hamiltonian
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.trajectories.fixed_length import jittered
-from pyro_split.trajectories.path import draw_path
-from pyro_split.trajectories.selection import at_choice
-from pyro_split.trajectories.windows import windowed
-from split_common.checks import MAX_COUNT, check_fraction, check_positive_int
-from split_common.fixed_length import DEFAULT_JITTER, check_window_size
-from split_common.schedule import ScheduleChoice, check_schedule
+from pyro_split.trajectories.windows import Windowed
+from split_common.fixed_length import DEFAULT_JITTER
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
-def windowed_transition(
-    state: SplitHMCState,
-    integrator: Integrator,
-    adapter: Adapter,
-    num_steps: int,
-    window_size: int,
-    step_size_jitter: float,
-) -> SplitHMCState:
-    """One iteration of ``num_steps`` steps, accepted by windows, at the adapter's step size and metric.
-
-    Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the adapter's metric.
-        adapter: step size and metric.
-        num_steps: steps of the trajectory.
-        window_size: states in a window.
-        step_size_jitter: j; all steps are u times as long, u drawn from U(1 - j, 1 + j).
-
-    Returns:
-        The next state.
-    """
-    path = draw_path(state, integrator, adapter.step_size)
-    path = path._replace(step_size=jittered(path.step_size, step_size_jitter))
-    choice, visits = windowed(path, num_steps, window_size)
-    return at_choice(state, path, choice, visits, num_steps)
-
-
-class WindowedHMC(HamiltonianKernel):
+class WindowedHMC(SplitKernel):
     """Hamiltonian Monte Carlo with windows of acceptance (Neal 1994).
 
     Of the ``num_steps`` + 1 states of a trajectory that contains the start among its first W, the last W are accepted
@@ -70,12 +36,40 @@ class WindowedHMC(HamiltonianKernel):
     HMC. Statistics ``accept_prob`` and ``diverging`` are over the states of both windows but the start.
 
     Args:
-        model: see :class:`~pyro_split.SplitNUTS`, also for every argument not listed here.
-        num_subsets: M.
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: L, steps of a trajectory.
         window_size: W, from 1 to L + 1.
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1.
+        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
+            function from M to one.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: acceptance that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at ``run``
+            for faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
         >>> kernel = WindowedHMC(lambda y: None, num_subsets=4, num_steps=20, window_size=5)
@@ -83,6 +77,7 @@ class WindowedHMC(HamiltonianKernel):
         4
     """
 
+    @with_options(DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -91,48 +86,11 @@ class WindowedHMC(HamiltonianKernel):
         num_steps: int = 16,
         window_size: int = 4,
         step_size_jitter: float = DEFAULT_JITTER,
-        step_size: float = 1.0,
-        adapt_step_size: bool = True,
-        adapt_mass_matrix: bool = True,
-        full_mass: bool | list[tuple[str, ...]] = False,
-        target_accept_prob: float = 0.8,
-        inverse_mass_matrix: Any = None,
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        find_heuristic_step_size: bool = True,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        jit_compile: bool = True,
         schedule: ScheduleChoice = "symmetric",
+        **options: Unpack[Options],
     ):
-        self._num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
-        self._window_size = check_window_size(window_size, self._num_steps)
-        self._step_size_jitter = check_fraction("step_size_jitter", step_size_jitter)
-        self._schedule_name = check_schedule(schedule, palindromic=True)
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = Windowed.checked(num_steps, window_size, step_size_jitter)
         super().__init__(
-            model,
-            num_subsets,
-            step_size=step_size,
-            adapt_step_size=adapt_step_size,
-            adapt_mass_matrix=adapt_mass_matrix,
-            full_mass=full_mass,
-            target_accept_prob=target_accept_prob,
-            inverse_mass_matrix=inverse_mass_matrix,
-            init_strategy=init_strategy,
-            find_heuristic_step_size=find_heuristic_step_size,
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            jit_compile=jit_compile,
+            model, splitting, Hamiltonian(ChosenSchedule(schedule, splitting.num_subsets), trajectory, adaptation)
         )
-
-    def _first_state(self, **common: Any) -> SplitHMCState:
-        return first_state_of_lengths(**common)
-
-    def _move(self, integrator: Integrator, state: SplitHMCState) -> SplitHMCState:
-        def move(state: SplitHMCState) -> SplitHMCState:
-            window = self._num_steps, self._window_size
-            return windowed_transition(state, integrator, self._adapter, *window, self._step_size_jitter)
-
-        exploration = self._exploration(learns_length=False)
-        return explored(state, integrator, self._adapter, exploration, self._t, move)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import torch
 from pyro.infer import MCMC
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.subsampling.proposals import Forces, propose
+from pyro_split.subsampling.proposals import propose
 from split_common.audit import Audit, check_audited, summarise
 from split_common.checks import check_positive_int
 
@@ -44,18 +42,17 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     by_chain, draws = diagnostics_by_chain(mcmc), mcmc.get_samples(group_by_chain=True)
     first = {name: x[0, 0] for name, x in draws.items()} if kernel._potential is not None else None
     args, kwargs = kernel._open(*arguments_of_run(mcmc))
-    kernel, potential = copy.copy(kernel)._prepare(args, kwargs, first)
-    settings, batches, taylor = kernel._penalty, kernel._batches(potential.plate_size), kernel._reference.taylor
-    sites = list(draws) if kernel._split is None else list(kernel._split.site_sizes)
-    estimator = kernel._new_estimator(potential, sites)
-    forces = Forces(settings, batches, potential, taylor, sites)
+    split, potential, method = kernel._prepare(0, args, kwargs, first)
+    settings, batches = method.settings, method.settings.batches(potential.plate_size)
+    sites = list(draws) if split is None else list(split.site_sizes)
+    estimator, forces = method.tools(potential, sites)
     rng, looked = np.random.default_rng(seed), []
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for _ in range(num_pairs):
             chain, draw = (int(rng.integers(size)) for size in next(iter(draws.values())).shape[:2])
             values = {name: draws[name][chain, draw] for name in sites}
-            z = values if kernel._split is None else kernel._split.unconstrain(values)
+            z = values if split is None else split.unconstrain(values)
             found = by_chain[chain]
             kinetic = EuclideanKinetic.of_inverse(found["inverse_mass_matrix"])
             start, end = propose(settings, forces.draw(), kinetic, z, found["step_size"][-1])

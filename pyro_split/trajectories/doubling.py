@@ -25,14 +25,66 @@ References:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 
-from pyro_split.integrators.integrator import IntegratorState
-from pyro_split.trajectories.path import Path
-from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, choose, only
-from split_common.termination import Rule, Span
+from pyro_split.integrators.integrator import Integrator, IntegratorState
+from pyro_split.potential.position import Position
+from pyro_split.trajectories.path import Path, draw_path
+from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
+from pyro_split.trajectories.termination import Criterion, Virial, mean_rate_in_time
+from split_common.health import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
+from split_common.schedule import Schedule
+from split_common.termination import TREE_STATISTICS, Rule, Span, check_max_tree_depth, warn_of_depth_limit
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """Trajectories that double until a criterion says that they have gone far enough.
+
+    Attributes:
+        criterion: that says so.
+        max_tree_depth: most doublings.
+    """
+
+    criterion: Criterion
+    max_tree_depth: int = 10
+    explores = False
+    learns_length = False
+    runs_backwards = True
+    longest_step = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_tree_depth", check_max_tree_depth(self.max_tree_depth))
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Those of a tree, and the criterion's."""
+        return (*TREE_STATISTICS, *self.criterion.statistics)
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Never: steps back in time must undo steps forwards."""
+        return False
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """Statistics of no tree, and the criterion's fields."""
+        none = {"tree_depth": 0, "reached_max_treedepth": False, "virial_average": 0.0, "share_at_limit": 0.0}
+        return {**none, **self.criterion.first_fields(z)}
+
+    def learned(self, state: Any) -> dict[str, float]:
+        """What the criterion learns."""
+        return self.criterion.learned(state)
+
+    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, None]:
+        """One iteration."""
+        moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
+        return self.criterion.updated(state, count_depth_limit(moved, warmup_steps), warmup_steps), None
+
+    def watch(self, state: Any, warmup_steps: int) -> None:
+        """Warn where many of the first draws ended at the depth limit."""
+        warn_if_often_at_limit(state, warmup_steps, self.max_tree_depth)
 
 
 class Trajectory(NamedTuple):
@@ -161,3 +213,54 @@ def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]
         energies, grad = path.integrator.energies(state), None
     change = path.energy_change(state, energies)
     return only(state, energies, change), rule.span.of(path, state, -change, grad)
+
+
+def tree_transition(state: Any, integrator: Integrator, rule: Rule, max_tree_depth: int) -> Any:
+    """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the state's metric.
+        rule: when the trajectory stops.
+        max_tree_depth: most doublings.
+
+    Returns:
+        The next state.
+    """
+    path = draw_path(state, integrator, state.adapt_state.step_size)
+    trajectory = doubling(path, rule, max_tree_depth)
+    num_states = trajectory.visits.num_states
+    moved = at_choice(state, path, trajectory.choice, trajectory.visits, num_states)
+    takes_whole_gradients = rule.takes_gradients and integrator.schedule.closing_kick is None
+    return moved._replace(
+        num_grads=moved.num_grads + takes_whole_gradients * integrator.schedule.num_subsets * (num_states + 1),
+        tree_depth=trajectory.depth,
+        reached_max_treedepth=trajectory.grows,
+        virial_average=_virial_average(trajectory, path.step_size),
+    )
+
+
+def _virial_average(trajectory: Trajectory, step_size: float) -> float:
+    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    span = trajectory.span
+    if isinstance(span, Virial) and span.mean_rate is not None:
+        return span.mean_rate
+    first, last = (
+        sum(float((state.z[name] * state.p[name]).sum()) for name in state.z)
+        for state in (trajectory.first, trajectory.last)
+    )
+    return mean_rate_in_time(last - first, trajectory.num_states, step_size)
+
+
+def count_depth_limit(moved: Any, warmup_steps: int) -> Any:
+    """``moved`` with its iteration counted in the share of draws that ended at the depth limit."""
+    num_draws, share = moved.i + 1 - warmup_steps, moved.share_at_limit
+    if num_draws < 1:
+        return moved
+    return moved._replace(share_at_limit=share + (moved.reached_max_treedepth - share) / num_draws)
+
+
+def warn_if_often_at_limit(state: Any, warmup_steps: int, max_tree_depth: int) -> None:
+    """Warn once, of each chain, where many of the first draws ended at the depth limit."""
+    if state.i - warmup_steps == DRAWS_BEFORE_WARNING and state.share_at_limit > WARN_ABOVE_SHARE:
+        warn_of_depth_limit(max_tree_depth, state.share_at_limit)

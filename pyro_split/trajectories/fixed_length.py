@@ -16,12 +16,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 
-from split_common.fixed_length import MAX_STEPS
+from pyro_split.integrators.integrator import Integrator, make_steps
+from pyro_split.potential.position import Position
+from split_common.checks import check_choice
+from split_common.exploration import FIRST_LENGTH
+from split_common.fixed_length import MAX_STEPS, SUBSET_PERMUTATIONS, LengthSettings, warn_of_cut_trajectories
 from split_common.health import MAX_ENERGY_CHANGE
+from split_common.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FixedLength:
+    """Trajectories of a number of steps, or of a length, that rests on no state; the end point is accepted or not.
+
+    Attributes:
+        lengths: how long they are.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws one for each trajectory.
+    """
+
+    lengths: LengthSettings
+    subset_permutation: str = "fixed"
+    explores = True
+    runs_backwards = False
+    statistics = ()
+
+    def __post_init__(self) -> None:
+        check_choice("subset_permutation", self.subset_permutation, SUBSET_PERMUTATIONS)
+
+    @property
+    def learns_length(self) -> bool:
+        """Whether lengths are learned in warm-up."""
+        return self.lengths.learns_length
+
+    @property
+    def longest_step(self) -> float:
+        """Upper limit of the adapted step size."""
+        return self.lengths.longest_step
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether the order of subsets is drawn for each trajectory; of a schedule that is no palindrome it must be."""
+        return schedule.draws_order or self.subset_permutation == "per_trajectory"
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """The longest length, before one is learned."""
+        return {"trajectory_length": FIRST_LENGTH}
+
+    def learned(self, state: Any) -> dict[str, float]:
+        """The longest length, where that is learned."""
+        return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
+
+    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, Position]:
+        """One iteration, at the longest length that the state has."""
+        lengths = self.lengths.at(state.trajectory_length)
+        return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
+
+    def watch(self, state: Any, warmup_steps: int) -> None:
+        """Warn where trajectories are longer than can be made at the draws' step size."""
+        warn_if_cut_short(state, warmup_steps, self.lengths.at(state.trajectory_length))
 
 
 def draw_length(shortest: float, longest: float) -> float:
@@ -68,3 +124,64 @@ def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
     energy_change = energy_change if math.isfinite(energy_change) else math.inf
     accept_prob = math.exp(-max(energy_change, 0.0))
     return Decision(uniform() < accept_prob, accept_prob, energy_change > MAX_ENERGY_CHANGE)
+
+
+def fixed_length_transition(
+    state: Any, integrator: Integrator, lengths: LengthSettings, draws_order: bool
+) -> tuple[Any, Position]:
+    """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the state's metric.
+        lengths: length of the trajectory, and by how much its steps are longer or shorter.
+        draws_order: whether the order of subsets is drawn.
+
+    Returns:
+        The next state, and the momentum there.
+    """
+    schedule, adapted = integrator.schedule, state.adapt_state
+    p = integrator.kinetic.draw(state.z)
+    order, opening_grad = list(range(schedule.num_subsets)), state.opening_grad
+    if draws_order:
+        order = torch.randperm(schedule.num_subsets).tolist()
+        opening_grad = integrator.opening_grad_at(state.z, order)
+    if lengths.trajectory_length is not None:
+        num_steps, step_size = steps_of_length(draw_length(*lengths.trajectory_length), adapted.step_size)
+    else:
+        num_steps, step_size = lengths.num_steps or 0, adapted.step_size
+    step_size = jittered(step_size, lengths.step_size_jitter)
+
+    start = integrator.known(state.z, p, opening_grad, state.energies)
+    end = make_steps(integrator, start, step_size, num_steps, order)
+    energies = integrator.energies(end)
+    energy_change = float((energies - state.energies).sum()) + integrator.kinetic.change(end, start)
+    decision = metropolis(energy_change, lambda: float(torch.rand(())))
+
+    z, opening_grad, p = state.z, state.opening_grad, p
+    if decision.accepted:
+        z, p, opening_grad = end.z, end.p, end.opening_grad if state.opening_grad is not None else None
+    else:
+        energies = state.energies
+    potential_energy = float(energies.sum())
+    moved = state._replace(
+        z=z,
+        opening_grad=opening_grad,
+        energies=energies,
+        potential_energy=potential_energy,
+        energy=potential_energy + integrator.kinetic.energy(z, p),
+        num_steps=num_steps,
+        num_grads=num_steps * integrator.grads_per_step + draws_order * schedule.opening_grads,
+        accept_prob=decision.accept_prob,
+        diverging=decision.diverging,
+        step_size=step_size,
+    )
+    return moved, p
+
+
+def warn_if_cut_short(state: Any, warmup_steps: int, lengths: LengthSettings) -> None:
+    """Warn once, of each chain, where trajectories are longer than can be made at the step size of its draws."""
+    step_size = state.adapt_state.step_size
+    if state.i - warmup_steps == 1 and lengths.is_cut_short(step_size):
+        assert lengths.trajectory_length is not None  # nothing else is cut
+        warn_of_cut_trajectories(step_size, lengths.trajectory_length)

@@ -14,11 +14,91 @@ Reference:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from pyro_split.trajectories.path import Path
-from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, choose, only
+from pyro_split.integrators.integrator import Integrator
+from pyro_split.potential.position import Position
+from pyro_split.trajectories.fixed_length import jittered
+from pyro_split.trajectories.path import Path, draw_path
+from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
+from split_common.checks import MAX_COUNT, check_fraction, check_positive_int
+from split_common.exploration import FIRST_LENGTH
+from split_common.fixed_length import check_window_size
+from split_common.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Trajectories of a fixed number of steps, accepted by windows of states at their two ends.
+
+    Attributes:
+        num_steps: L, steps of a trajectory.
+        window_size: W, states in a window, from 1 to L + 1.
+        step_size_jitter: j; steps are u times as long, u drawn from U(1 - j, 1 + j) for each trajectory.
+    """
+
+    num_steps: int
+    window_size: int
+    step_size_jitter: float
+    explores = True
+    learns_length = False
+    runs_backwards = True
+    statistics = ()
+    longest_step = math.inf
+
+    @classmethod
+    def checked(cls, num_steps: Any, window_size: Any, step_size_jitter: Any) -> Windowed:
+        """The trajectories that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
+        window_size = check_window_size(window_size, num_steps)
+        return cls(num_steps, window_size, check_fraction("step_size_jitter", step_size_jitter))
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Never: steps back in time must undo steps forwards."""
+        return False
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """A length that the trees of warm-up write down and nothing reads."""
+        return {"trajectory_length": FIRST_LENGTH}
+
+    def learned(self, state: Any) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
+    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, None]:
+        """One iteration."""
+        return windowed_transition(state, integrator, self.num_steps, self.window_size, self.step_size_jitter), None
+
+    def watch(self, state: Any, warmup_steps: int) -> None:
+        """Nothing to warn of."""
+
+
+def windowed_transition(
+    state: Any, integrator: Integrator, num_steps: int, window_size: int, step_size_jitter: float
+) -> Any:
+    """One iteration of ``num_steps`` steps, accepted by windows, at the state's step size and metric.
+
+    Args:
+        state: where the chain is.
+        integrator: the schedule on the target's potential, with the state's metric.
+        num_steps: steps of the trajectory.
+        window_size: states in a window.
+        step_size_jitter: j; all steps are u times as long, u drawn from U(1 - j, 1 + j).
+
+    Returns:
+        The next state.
+    """
+    path = draw_path(state, integrator, state.adapt_state.step_size)
+    path = path._replace(step_size=jittered(path.step_size, step_size_jitter))
+    choice, visits = windowed(path, num_steps, window_size)
+    return at_choice(state, path, choice, visits, num_steps)
 
 
 def windowed(path: Path, num_steps: int, window_size: int) -> tuple[Choice, Visits]:

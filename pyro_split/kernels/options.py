@@ -1,0 +1,67 @@
+"""Options that every kernel of a Hamiltonian has: names, types and defaults, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from pyro.infer.autoguide.initialization import init_to_uniform
+
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
+from pyro_split.splitting.settings import Splitting
+
+OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile")
+
+
+class CommonOptions(TypedDict, total=False):
+    """Names and types of the options that PenaltyMH has too; what they mean stands with every kernel."""
+
+    step_size: float
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    full_mass: bool | list[tuple[str, ...]]
+    inverse_mass_matrix: Any
+    init_strategy: Callable[..., Any]
+    find_heuristic_step_size: bool
+    jit_compile: bool
+    plate: str | None
+    data_axes: dict[str, int | None] | None
+
+
+class Options(CommonOptions, total=False):
+    """Those, and two more."""
+
+    target_accept_prob: float
+    subset_order: str
+
+
+COMMON_DEFAULTS: CommonOptions = {
+    "step_size": 1.0,
+    "adapt_step_size": True,
+    "adapt_mass_matrix": True,
+    "full_mass": False,
+    "inverse_mass_matrix": None,
+    "init_strategy": init_to_uniform,
+    "find_heuristic_step_size": True,
+    "jit_compile": True,
+    "plate": None,
+    "data_axes": None,
+}
+DEFAULTS: Options = {**COMMON_DEFAULTS, "target_accept_prob": 0.8, "subset_order": "sequential"}
+
+
+def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
+    """How a kernel divides its model, and what it adapts in warm-up.
+
+    Args:
+        model: the model, or a potential, which brings its own number of subsets.
+        num_subsets: M.
+        options: as the constructor was given them, with defaults.
+
+    Raises:
+        TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: for an argument out of range.
+    """
+    of_splitting: dict[str, Any] = {name: x for name, x in options.items() if name in OF_SPLITTING}
+    adapted: dict[str, Any] = {name: x for name, x in options.items() if name not in OF_SPLITTING}
+    return Splitting.checked(model, num_subsets, **of_splitting), AdaptationSettings.checked(**adapted)

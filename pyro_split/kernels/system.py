@@ -1,0 +1,202 @@
+"""What moves: coordinates, kinetic energy and the integrator that belongs to them.
+
+A system is a frozen value. Most models are :class:`Euclidean`: every site moves, with the momentum of a constant mass
+matrix. Systems of hierarchical models find in the model which precision scales which weights (:class:`PrecisionSites`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
+from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.hierarchical_kinetic import Hierarchy, find_hierarchy
+from pyro_split.integrators.integrator import Integrator, Kinetic, Potential
+from pyro_split.kernels.method import Setup
+from pyro_split.kernels.state import ChainState
+from pyro_split.potential.position import Position
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.trajectories.trajectory import Trajectory
+from split_common.checks import check_flag, check_site_names
+from split_common.hierarchy import describe_groups
+from split_common.schedule import Schedule
+from split_common.values import shown
+
+
+class System(Protocol):
+    """Protocol of a system, as :class:`~pyro_split.kernels.hamiltonian.Hamiltonian` is composed of one."""
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the fields of the state that it adds to the statistics."""
+        ...
+
+    @property
+    def details(self) -> list[str]:
+        """What the repr of a kernel says of it."""
+        ...
+
+    def check_trajectory(self, trajectory: Trajectory) -> None:
+        """Raise unless it can move by such trajectories."""
+        ...
+
+    def find(self, setup: Setup) -> System:
+        """The system that knows the model."""
+        ...
+
+    def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of a dict by site that the mass matrix adapts to."""
+        ...
+
+    def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
+        """Inverse mass matrix of a chain that starts at ``z``; None for the identity."""
+        ...
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """Its own fields of the state of a chain that starts at ``z``."""
+        ...
+
+    def potential(self, potential: SplitPotential) -> Potential:
+        """The potential that trajectories follow."""
+        ...
+
+    def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> Kinetic:
+        """The kinetic energy at the adapted mass matrix."""
+        ...
+
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Any) -> Integrator:
+        """The integrator of a schedule."""
+        ...
+
+    def early_integrator(self, integrator: Integrator) -> Integrator | None:
+        """What warm-up moves by before there is a metric; None for the same."""
+        ...
+
+    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+        """What is done before a trajectory, leaving the target invariant."""
+        ...
+
+    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+        """The state after a trajectory that ended with momentum ``p``, with the system's statistics."""
+        ...
+
+    def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
+        """The state ``moved``, which came after ``state``, with what the system adapts beside the mass matrix."""
+        ...
+
+
+@dataclass(frozen=True)
+class Euclidean:
+    """Every site moves, with the momentum of a constant mass matrix.
+
+    Attributes:
+        kinetic_energy: from the kinetic energy of the adapted mass matrix to that of the momenta; None for the same.
+    """
+
+    kinetic_energy: Callable[[EuclideanKinetic], Kinetic] | None = None
+    statistics = ()
+
+    @property
+    def details(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def check_trajectory(self, trajectory: Trajectory) -> None:
+        """Any will do."""
+
+    def find(self, setup: Setup) -> Euclidean:
+        """The same: there is nothing to be found."""
+        return self
+
+    def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
+        """All of them."""
+        return dict(z)
+
+    def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
+        """What was given."""
+        return adaptation.inverse_mass_matrix
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def potential(self, potential: SplitPotential) -> Potential:
+        """The target's."""
+        return potential
+
+    def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> Kinetic:
+        """That of the adapted mass matrix."""
+        return adapted if self.kinetic_energy is None else self.kinetic_energy(adapted)
+
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
+        """Kicks and drifts, as the schedule has them."""
+        return Integrator(schedule, potential, kinetic)
+
+    def early_integrator(self, integrator: Integrator) -> None:
+        """The same."""
+
+    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+        """Nothing."""
+        return state
+
+    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+        """No statistics."""
+        return state
+
+    def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
+        """Nothing besides."""
+        return moved
+
+
+@dataclass(frozen=True)
+class PrecisionSites:
+    """Which sites of a model are precisions, and which weights they scale.
+
+    Attributes:
+        names: of the precision sites; None for all that are found.
+        output_precision: whether the precision of Normal observations is one of them.
+        hierarchy: what was found; None before.
+    """
+
+    names: list[str] | None
+    output_precision: bool
+    hierarchy: Hierarchy | None = None
+
+    @classmethod
+    def checked(cls, model: Any, precision_sites: Any, output_precision: Any) -> PrecisionSites:
+        """The sites that a kernel's arguments ask for.
+
+        Raises:
+            TypeError: for a flag that is no bool.
+            ValueError: for a potential instead of a model, and for names that are none.
+        """
+        if isinstance(model, SplitPotential):
+            raise ValueError(
+                f"model must be a model, from whose trace precisions are found, got a SplitPotential, {shown(model)}"
+            )
+        names = check_site_names("precision_sites", precision_sites)
+        return cls(names, check_flag("output_precision", output_precision))
+
+    @property
+    def found(self) -> Hierarchy:
+        """The groups, once they are found."""
+        assert self.hierarchy is not None
+        return self.hierarchy
+
+    @property
+    def details(self) -> list[str]:
+        """The groups, once they are found."""
+        if self.hierarchy is None:
+            return ["precisions are found when it runs"]
+        return [describe_groups(self.hierarchy.groups, self.hierarchy.masses)]
+
+    def find(self, setup: Setup) -> PrecisionSites:
+        """The groups of a model."""
+        split = setup.split
+        assert split is not None  # there is a model
+        hierarchy = find_hierarchy(
+            split, split.bind(setup.args, setup.kwargs), setup.args, setup.kwargs, self.names, self.output_precision
+        )
+        return PrecisionSites(self.names, self.output_precision, hierarchy)

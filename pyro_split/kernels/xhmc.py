@@ -1,0 +1,92 @@
+"""Exhaustive Hamiltonian Monte Carlo: trees of :mod:`pyro_split.kernels.split_nuts` that fill their energy level.
+
+The target and its proof are those of every tree (:mod:`pyro_split.trajectories.doubling`); the criterion and its
+forms are in :mod:`pyro_split.trajectories.termination`, how its threshold adapts in
+:mod:`pyro_split.adaptation.threshold`.
+
+Reference:
+    Betancourt (2016), Identifying the Optimal Integration Time in Hamiltonian Monte Carlo. Lau (2018), chapter 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+from pyro_split.adaptation.threshold import Exhaustion
+from pyro_split.kernels.hamiltonian import Hamiltonian
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.trajectories.doubling import Doubling
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, ScheduleChoice
+
+
+class XHMC(SplitKernel):
+    """Exhaustive Hamiltonian Monte Carlo (Betancourt 2016): trajectories double until they fill their energy level.
+
+    With G = zᵀp, the mean of dG/dt = pᵀM⁻¹p - zᵀ∇U along a trajectory tends to zero as the trajectory comes to visit
+    all its energy level; it stops when the mean, in the form of ``criterion``, is below ``threshold``.
+
+    Args:
+        model: Pyro model whose likelihood sits in a plate over the data rows; or a
+            :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
+        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+            One subset takes any model that the host's HMC takes, also where none divides it.
+        threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension;
+            "adapt" sets it in warm-up (:mod:`pyro_split.adaptation.threshold`).
+        criterion: "per_length", |mean of dG/dt by weight| over the number of states; "mean", the same without the
+            division; "boundary", |G(end) - G(start)| over the time between, which needs no gradient. Under the
+            symmetric schedule with M > 1 the first two take M more subset gradients a state, counted in ``num_grads``.
+        max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
+        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
+            function from M to one.
+        step_size: step size, or where its adaptation starts.
+        adapt_step_size: adapt the step size in warm-up, by dual averaging.
+        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
+        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
+            each a dense block.
+        target_accept_prob: mean acceptance over a trajectory's states that the step size is adapted to.
+        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
+            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
+        init_strategy: the host's initialisation strategy.
+        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
+            replayed, with a warning); False replays it at every gradient, which is slower.
+        plate: name of the data plate; None takes the only plate with observations.
+        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
+            axis 0 has length N.
+        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
+            sorted data.
+
+    Raises:
+        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
+        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at ``run``
+            for faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
+            or a start where the density is not finite.
+        ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
+
+    Example:
+        >>> kernel = XHMC(lambda y: None, num_subsets=4, threshold=0.05, criterion="boundary")
+        >>> kernel.num_subsets
+        4
+    """
+
+    @with_options(DEFAULTS)
+    def __init__(
+        self,
+        model: Callable[..., Any] | SplitPotential,
+        num_subsets: int = 1,
+        *,
+        threshold: float | str = 0.1,
+        criterion: str = "per_length",
+        max_tree_depth: int = 10,
+        schedule: ScheduleChoice = "symmetric",
+        **options: Unpack[Options],
+    ):
+        splitting, adaptation = resolve_options(model, num_subsets, options)
+        trajectory = Doubling(Exhaustion.checked(threshold, criterion), max_tree_depth)
+        super().__init__(
+            model, splitting, Hamiltonian(ChosenSchedule(schedule, splitting.num_subsets), trajectory, adaptation)
+        )

@@ -1,0 +1,67 @@
+"""What a trajectory is: how long it goes on, and which of its states is taken."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pyro_split.integrators.integrator import Integrator
+from pyro_split.potential.position import Position
+from split_common.schedule import Schedule
+
+
+class Trajectory(Protocol):
+    """Protocol of a trajectory, as :class:`~pyro_split.kernels.hamiltonian.Hamiltonian` is composed of one."""
+
+    @property
+    def explores(self) -> bool:
+        """Whether warm-up moves by trees until a metric is there."""
+        ...
+
+    @property
+    def learns_length(self) -> bool:
+        """Whether lengths are learned from these trees."""
+        ...
+
+    @property
+    def runs_backwards(self) -> bool:
+        """Whether it also runs backwards in time, so that a schedule must be palindromic."""
+        ...
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the fields of the state that it adds to the statistics."""
+        ...
+
+    @property
+    def longest_step(self) -> float:
+        """Upper limit of the adapted step size."""
+        ...
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether the order of subsets is drawn for each trajectory."""
+        ...
+
+    def first_fields(self, z: Position) -> dict[str, Any]:
+        """Its own fields of the state of a chain that starts at ``z``."""
+        ...
+
+    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, Position | None]:
+        """One iteration at the state's step size and metric, which it leaves as they are.
+
+        Args:
+            state: where the chain is.
+            integrator: the schedule on the target's potential, with the state's metric.
+            warmup_steps: number of warm-up iterations.
+
+        Returns:
+            The next state, and the momentum there; None where it is not known.
+        """
+        ...
+
+    def learned(self, state: Any) -> dict[str, float]:
+        """Values that warm-up learns, by field of :class:`split_common.settling.Settled`."""
+        ...
+
+    def watch(self, state: Any, warmup_steps: int) -> None:
+        """Warn of what the state, of one chain or of a batch, says of the run."""
+        ...
