@@ -126,11 +126,7 @@ class KeepState:
         self.states = states
 
     def __call__(self, kernel, params, stage, i):
-        from types import SimpleNamespace
-
-        state, reference = kernel._state, getattr(kernel, "_reference", None)
-        taylor = None if reference is None else reference.taylor
-        self.states[:] = [SimpleNamespace(z=state.z, potential_energy=state.potential_energy, taylor=taylor)]
+        self.states[:] = [kernel._chain.state]
 
 
 class NumPyroBackend:
@@ -417,7 +413,7 @@ class PyroBackend:
         return contextlib.nullcontext()
 
     def statistics(self, mcmc):
-        names = mcmc.kernel._statistic_names
+        names = mcmc.kernel._method.statistics
         return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in names}
 
     def integrator(self, schedule, subset_grad, inverse_mass):
@@ -436,7 +432,8 @@ class PyroBackend:
         return Integrator(schedule, potential, EuclideanKinetic.of_inverse(inverse))
 
     def prepared(self, kernel, args):
-        return kernel._prepare(args, {})
+        kernel._prepared = prepared = kernel._prepare(0, args, {})
+        return prepared.method, prepared.potential
 
     def kinetic(self, inverse_mass_matrix):
         from pyro_split.integrators.euclidean import EuclideanKinetic
@@ -448,10 +445,10 @@ class PyroBackend:
 
         from pyro_split.adaptation.step_size_and_metric import WindowMean
 
-        host, mean = WarmupAdapter(1.0, adapt_mass_matrix=True), WindowMean({"x": self.np.zeros(())})
+        host, mean = WarmupAdapter(1.0, adapt_mass_matrix=True), WindowMean.start({"x": self.np.zeros(())})
         host.configure(num_warmup, mass_matrix_shape={("x",): (1,)})
         for t in range(1, num_warmup + 1):
-            mean.update(t, {"x": self.array(float(t))}, [window.end for window in host.adaptation_schedule])
+            mean = mean.update(t, {"x": self.array(float(t))}, [window.end for window in host.adaptation_schedule])
         return float(mean.adapted["x"])
 
     def draw_momenta(self, kinetic, z, num, seed=0):
@@ -484,7 +481,7 @@ class PyroBackend:
 
     def noisy_chains(self, settings, variance, known_variance, num_draws, step_size, seed=0):
         from pyro_split.integrators.euclidean import EuclideanKinetic
-        from pyro_split.kernels.penalty_mh import transition
+        from pyro_split.kernels.penalty_mh import decide
         from pyro_split.subsampling.estimates import Estimate
         from pyro_split.subsampling.proposals import Force, propose
 
@@ -498,7 +495,7 @@ class PyroBackend:
             change = 0.5 * float((end.z["x"] ** 2).sum() - (z["x"] ** 2).sum())
             noise = variance**0.5 * float(self.np.randn(()))
             estimate = Estimate(change + noise, known_variance, 2, (0.0, 0.0), 0.0)
-            z = transition(start, end, estimate, kinetic, False)[0].z
+            z = decide(start, end, estimate, kinetic, False)[0].z
             draws.append(z["x"].numpy())
         return np.array(draws)[None]
 

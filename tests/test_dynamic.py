@@ -295,10 +295,10 @@ def test_draws_of_a_window_agree_between_packages():
 
     numpyro, pyro = NumPyroBackend(), PyroBackend()
     path = np.random.default_rng(0).normal(size=(20, 3)).cumsum(0) * [1.0, 0.1, 3.0]
-    one, other = NumPyroDraws.none(numpyro.array(path[0])), PyroDraws(pyro.array(path[0]))
+    one, other = NumPyroDraws.none(numpyro.array(path[0])), PyroDraws.none(pyro.array(path[0]))
     for old, new in itertools.pairwise(path):
         one = one.add(numpyro.array(old), numpyro.array(new))
-        other.add(pyro.array(old), pyro.array(new))
+        other = other.add(pyro.array(old), pyro.array(new))
     changes = np.mean(np.diff(path, axis=0) ** 2, axis=0) / (2 * path[1:].var(0))
     weights = changes**-4.0
     expected = np.sum(weights * (path[-1] - path[-2]) ** 2 / (2 * path[1:].var(0))) / weights.sum()

@@ -183,7 +183,12 @@ def test_without_warmup_the_step_size_stays():
     """Nothing adapts then, so nothing bounds it either."""
     sizes = []
     kernel = SymmetricSplitHMC(model, num_subsets=4, step_size=1.0)
-    run(kernel, warmup_steps=0, num_samples=3, hook_fn=lambda kernel, *_: sizes.append(kernel._adapter.step_size))
+    run(
+        kernel,
+        warmup_steps=0,
+        num_samples=3,
+        hook_fn=lambda kernel, *_: sizes.append(kernel._chain.state.adapt_state.step_size),
+    )
     assert sizes == [1.0] * 3
 
 
@@ -212,11 +217,11 @@ def test_gradients_are_counted(kernel, per_step, jit_compile):
     )
     kernel.setup(0, torch.arange(10.0))
     z = kernel.sample(kernel.initial_params)
-    counted, inner = [], kernel._bound.subset_energies_and_grad
-    kernel._bound.subset_energies_and_grad = lambda z, m: counted.append(m) or inner(z, m)
+    counted, inner = [], kernel._chain.prepared.potential.subset_energies_and_grad
+    kernel._chain.prepared.potential.subset_energies_and_grad = lambda z, m: counted.append(m) or inner(z, m)
     calls.clear()
     kernel.sample(z)
-    assert len(counted) == kernel._state.num_grads == 5 * per_step
+    assert len(counted) == kernel._chain.state.num_grads == 5 * per_step
     if not jit_compile:  # the model itself: its rows once, and one row for the prior, at each gradient
         assert sum(size > 1 for size in calls) == 5 * per_step
     else:
@@ -242,7 +247,7 @@ def test_mass_matrices_adapt(full_mass):
         kernel,
         warmup_steps=150,
         num_samples=1,
-        hook_fn=lambda k, z, s, i: matrices.append(k._adapter.inverse_mass_matrix),
+        hook_fn=lambda k, z, s, i: matrices.append(k._chain.state.adapt_state.inverse_mass_matrix),
     )
     adapted = matrices[-1].values()
     assert max(float((m - (torch.eye(len(m)) if m.dim() == 2 else 1)).abs().max()) for m in adapted) > 0.5
@@ -260,7 +265,11 @@ def test_given_mass_matrix_and_step_size_stay():
         adapt_mass_matrix=False,
     )
     matrices = []
-    mcmc = run(kernel, num_samples=5, hook_fn=lambda k, z, s, i: matrices.append(k._adapter.inverse_mass_matrix))
+    mcmc = run(
+        kernel,
+        num_samples=5,
+        hook_fn=lambda k, z, s, i: matrices.append(k._chain.state.adapt_state.inverse_mass_matrix),
+    )
     assert set(mcmc.diagnostics()["step_size"]["chain 0"]) == {0.05}
     torch.testing.assert_close(matrices[-1][("b", "s")], torch.tensor([1.0, 2.0, 3.0]))
 

@@ -1,7 +1,10 @@
 """The two packages have the same rooms and names, stand alone, and depend downwards only."""
 
 import ast
+import importlib
 import inspect
+import pkgutil
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -103,6 +106,55 @@ def test_every_kernel_is_compared():
     kernels = {x.__name__ for x in public if isinstance(x, type) and issubclass(x, SplitKernel)}
     mark = next(mark for mark in test_same_arguments_and_defaults.pytestmark if mark.name == "parametrize")
     assert kernels <= set(mark.args[1])
+
+
+def kernels_of(package):
+    """The public kernels of a package, and the class that they are made from."""
+    base = importlib.import_module(f"{package}.kernels.host_kernel").SplitKernel
+    public = vars(importlib.import_module(package))
+    return base, [x for x in public.values() if isinstance(x, type) and issubclass(x, base)]
+
+
+def classes_of(package):
+    """Every class that a package defines."""
+    modules = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    for module in modules:
+        for found in vars(importlib.import_module(module.name)).values():
+            if isinstance(found, type) and found.__module__ == module.name:
+                yield found
+
+
+@pytest.mark.both_packages
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_a_kernel_is_one_class_below_the_hosts(package):
+    base, kernels = kernels_of(package)
+    assert len(kernels) == 12
+    (host,) = base.__bases__
+    assert not host.__module__.startswith(package)
+    assert all(kernel.__bases__ == (base,) for kernel in kernels)
+
+
+@pytest.mark.both_packages
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_no_method_of_ours_is_overridden(package):
+    """But constructors; what a protocol asks for has no body."""
+    overridden = []
+    for found in classes_of(package):
+        bases = [b for b in found.__mro__[1:] if b.__module__.startswith(package) and not getattr(b, "_is_protocol", 0)]
+        own = {name for name, x in vars(found).items() if inspect.isfunction(x) or isinstance(x, property)}
+        names = {name for base in bases for name, x in vars(base).items() if callable(x) or isinstance(x, property)}
+        overridden += [f"{found.__name__}.{name}" for name in own & names - {"__init__"}]
+    assert not overridden
+
+
+@pytest.mark.both_packages
+@pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
+def test_every_argument_of_a_kernel_is_documented(package):
+    for kernel in kernels_of(package)[1]:
+        asked = list(inspect.signature(kernel).parameters)
+        text = kernel.__doc__.partition("    Args:\n")[2].partition("\n\n")[0]
+        told = re.findall(r"^        (\w+): ", text, re.MULTILINE)
+        assert sorted(told) == sorted(asked), kernel.__name__
 
 
 @pytest.mark.parametrize(

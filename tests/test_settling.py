@@ -188,7 +188,8 @@ def warmed_up(lib, kernel, y, num_warmup):
         seen = []
 
         def keep(kernel, z, stage, i):
-            seen.append((z["x"].numpy(), kernel._adapter.inverse_mass_matrix, kernel._state.settled.metric_change))
+            state = kernel._chain.state
+            seen.append((z["x"].numpy(), state.adapt_state.inverse_mass_matrix, state.settled.metric_change))
 
         lib.run(kernel, y, num_warmup=num_warmup, num_samples=1, hook_fn=keep)
         draws = np.stack([x for x, _, _ in seen[:num_warmup]])

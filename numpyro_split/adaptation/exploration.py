@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.trajectories.doubling import doubling
 from numpyro_split.trajectories.path import draw_path
 from numpyro_split.trajectories.selection import at_choice
@@ -16,7 +16,7 @@ from numpyro_split.trajectories.termination import U_TURN
 from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
 
 
-def explored(state: Any, integrator: Integrator, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
+def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
     """One iteration: by a tree where warm-up explores, and then the length of trajectories is learned, or else a move.
 
     Args:
@@ -38,7 +38,7 @@ def explored(state: Any, integrator: Integrator, exploration: Exploration, move:
     return lax.cond(state.i < exploration.num_trees, by_tree, move, state)
 
 
-def explore(state: Any, integrator: Integrator) -> Any:
+def explore(state: Any, integrator: IntegratorBase) -> Any:
     """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
 
     A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its

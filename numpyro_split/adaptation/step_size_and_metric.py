@@ -16,7 +16,7 @@ from jax import lax, random
 from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
 
 from numpyro_split.integrators.euclidean import EuclideanKinetic
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, zeros
 from split_common.checks import check_flag, check_positive_float, check_probability
@@ -96,7 +96,7 @@ class SearchPoint(NamedTuple):
 Trial = Callable[[EuclideanKinetic, SearchPoint], Callable[[jax.Array, jax.Array], jax.Array]]
 
 
-def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+def one_step(integrator_for: Callable[[EuclideanKinetic], IntegratorBase]) -> Trial:
     """The trial that makes one step of the integrator of a given metric."""
 
     def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:

@@ -29,13 +29,13 @@ import jax
 from jax import lax
 
 from numpyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
-from numpyro_split.integrators.integrator import Integrator, IntegratorState, make_steps
+from numpyro_split.integrators.integrator import Integrator, IntegratorBase, IntegratorState, make_steps
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.schedule import Schedule
 
 
-class AlternatingIntegrator(Integrator):
+class AlternatingIntegrator(IntegratorBase):
     """Runs the steps of S3HMC.
 
     Args:

@@ -15,6 +15,7 @@ with M.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -86,8 +87,8 @@ class IntegratorState(NamedTuple):
     energies: Compensated | None
 
 
-class Integrator:
-    """Runs the steps of one schedule.
+class IntegratorBase(ABC):
+    """What every integrator knows of the points between its steps; which steps, a subclass says.
 
     Args:
         schedule: the rows of a step.
@@ -96,27 +97,26 @@ class Integrator:
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from numpyro_split import SplitPotential
-        >>> from numpyro_split.integrators.euclidean import EuclideanKinetic
-        >>> from split_common.schedule import symmetric
-        >>> flat, normal = lambda z: 0.0, lambda z, y: -0.25 * y * z["x"] ** 2
-        >>> potential = SplitPotential.from_functions(flat, normal, jnp.ones(2), num_subsets=2)
-        >>> integrator = Integrator(symmetric(2), potential, EuclideanKinetic(jnp.ones(1)))
-        >>> order = jnp.arange(2)
-        >>> start = integrator.start({"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}, order)
-        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
-        0.995
     """
 
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
         self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
         self.grads_per_step = schedule.grads_per_step
         self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
-        self._rows = _columns(schedule.evaluated_rows, schedule.closes)
         self._keeps_energies = schedule.closing_kick is not None
+
+    @abstractmethod
+    def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
+        """Advance by one step.
+
+        Args:
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size, a scalar; negative to go back in time, for a palindromic schedule.
+            order: which subset stands at each place of the schedule, shape (M,).
+
+        Returns:
+            Where the step ends, its ``opening_grad`` opening the next.
+        """
 
     def start(self, z: Position, p: Position, order: jax.Array) -> IntegratorState:
         """The state that begins a trajectory at a point of which nothing is known.
@@ -154,17 +154,49 @@ class Integrator:
         """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
         return None if opening_grad is None else add(opening_grad, subtract(new, old), self._opening_share)
 
+    def energies(self, state: IntegratorState) -> Compensated:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if not kick or state.energies is None or state.opening_grad is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, jax.tree.map(lambda opening_grad: opening_grad / float(kick), state.opening_grad)
+
+
+class Integrator(IntegratorBase):
+    """Runs the steps of one schedule.
+
+    Args:
+        schedule: the rows of a step.
+        potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from numpyro_split import SplitPotential
+        >>> from numpyro_split.integrators.euclidean import EuclideanKinetic
+        >>> from split_common.schedule import symmetric
+        >>> flat, normal = lambda z: 0.0, lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, jnp.ones(2), num_subsets=2)
+        >>> integrator = Integrator(symmetric(2), potential, EuclideanKinetic(jnp.ones(1)))
+        >>> order = jnp.arange(2)
+        >>> start = integrator.start({"x": jnp.array(1.0)}, {"x": jnp.array(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
+        0.995
+    """
+
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        super().__init__(schedule, potential, kinetic)
+        self._rows = _columns(schedule.evaluated_rows, schedule.closes)
+
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
-        """Advance by one step.
-
-        Args:
-            state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size, a scalar; negative to go back in time, for a palindromic schedule.
-            order: which subset stands at each place of the schedule, shape (M,).
-
-        Returns:
-            Where the step ends, its ``opening_grad`` opening the next.
-        """
+        """Advance by one step of the schedule; the arguments are those of every integrator's."""
         z, p, opening_grad, _ = state
         if opening_grad is not None:
             p = add(p, opening_grad, -step_size)
@@ -190,17 +222,6 @@ class Integrator:
 
         (z, p, opening_grad), by_row = lax.scan(one_row, (z, p, opening_grad), self._rows)
         return IntegratorState(z, p, opening_grad, None if by_row is None else self._closing_energies(by_row, order))
-
-    def energies(self, state: IntegratorState) -> Compensated:
-        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
-        return self.potential.energies(state.z) if state.energies is None else state.energies
-
-    def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
-        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
-        kick = self.schedule.closing_kick
-        if not kick or state.energies is None or state.opening_grad is None:
-            return self.potential.energies_and_grad(state.z)
-        return state.energies, jax.tree.map(lambda opening_grad: opening_grad / float(kick), state.opening_grad)
 
     def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
         """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
@@ -229,7 +250,11 @@ def _columns(rows: Sequence[Row], closes: Sequence[bool]) -> dict[str, jax.Array
 
 
 def make_steps(
-    integrator: Integrator, start: IntegratorState, step_size: jax.Array, num_steps: jax.Array | int, order: jax.Array
+    integrator: IntegratorBase,
+    start: IntegratorState,
+    step_size: jax.Array,
+    num_steps: jax.Array | int,
+    order: jax.Array,
 ) -> IntegratorState:
     """State after ``num_steps`` steps, whose number may be traced."""
     return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)

@@ -34,7 +34,7 @@ from jax import random
 from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.hierarchical_kinetic import like
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import Integrator, IntegratorBase
 from numpyro_split.integrators.wrappers import HeldPotential
 from numpyro_split.kernels.hamiltonian import Hamiltonian
 from numpyro_split.kernels.host_kernel import SplitKernel
@@ -86,7 +86,9 @@ class Conjugate(NamedTuple):
         return {**z, **drawn}
 
 
-def draw_precisions(state: ChainState, integrator: Integrator, conjugate: Conjugate, rng_key: jax.Array) -> ChainState:
+def draw_precisions(
+    state: ChainState, integrator: IntegratorBase, conjugate: Conjugate, rng_key: jax.Array
+) -> ChainState:
     """``state`` with the precisions drawn given everything else, energies and opening gradient brought up to date.
 
     Args:
@@ -174,20 +176,20 @@ class ConjugatePrecisions:
         """That of the adapted mass matrix, in which the precisions stand still."""
         return adapted._replace(held=self.sites.found.precisions)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> IntegratorBase:
         """Kicks and drifts of everything else."""
         return Integrator(schedule, self.potential(potential), kinetic)
 
-    def early_integrator(self, integrator: Integrator) -> None:
+    def early_integrator(self, integrator: IntegratorBase) -> None:
         """The same."""
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Draw the precisions given everything else."""
         assert self.conjugate is not None
         rng_key, key_precisions = random.split(state.rng_key)
         return draw_precisions(state._replace(rng_key=rng_key), integrator, self.conjugate, key_precisions)
 
-    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+    def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
         """No statistics."""
         return state
 

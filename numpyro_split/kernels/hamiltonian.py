@@ -22,7 +22,7 @@ from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, one_step
 from numpyro_split.integrators.euclidean import EuclideanKinetic
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import Integrator, IntegratorBase
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.kernels.system import Euclidean, System
@@ -177,7 +177,7 @@ class Hamiltonian:
         warn_if_in_trouble(state, self.num_warmup)
         self.trajectory.watch(state, self.num_warmup)
 
-    def _move(self, integrator: Integrator, state: ChainState) -> ChainState:
+    def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
         """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
         state = self.system.before(state, integrator)
 
@@ -204,7 +204,7 @@ class Hamiltonian:
         return Exploration.of(ends, self.num_warmup, self.trajectory.learns_length, self.adaptation.adapt_mass_matrix)
 
     def _adapter(self, potential: SplitPotential, state: ChainState) -> Adapter:
-        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+        def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
             kinetic = self.system.kinetic(adapted, state)
             return self.system.integrator(self.schedule.rows, potential, kinetic)
 

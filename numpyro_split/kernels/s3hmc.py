@@ -41,7 +41,7 @@ from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Wi
 from numpyro_split.integrators.alternating import AlternatingIntegrator
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import Integrator, IntegratorBase
 from numpyro_split.kernels.hamiltonian import Hamiltonian
 from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.kernels.method import Setup
@@ -139,11 +139,11 @@ class SemiSeparable:
         """Half a step of the weights, a step of the precisions, half a step of the weights."""
         return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
 
-    def early_integrator(self, integrator: AlternatingIntegrator) -> Integrator:
+    def early_integrator(self, integrator: AlternatingIntegrator) -> IntegratorBase:
         """Plain leapfrog steps, with the constant mass of the metric."""
         return Integrator(integrator.schedule, integrator.potential, integrator.kinetic.constant())
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Nothing."""
         return state
 

@@ -33,16 +33,21 @@ WHOLE = "whole"
 WITHOUT_KWARG = "_without_terms_of_sites"
 
 
-class WholeModel(RowSelectableModel):
+def whole_model(model: Callable[..., Any], readings: Readings | None = None) -> RowSelectableModel:
     """The user's model, on all of its arguments, with a reserved keyword for sites whose terms are left out."""
+    return RowSelectableModel(_ModelWithoutTerms(model), "", readings)  # as no plate is called
 
-    def __init__(self, model: Callable[..., Any], readings: Readings | None = None):
-        super().__init__(model, "", readings)  # as no plate is called
+
+class _ModelWithoutTerms:
+    """A model with that keyword; a class at module level, so that kernels pickle."""
+
+    def __init__(self, model: Callable[..., Any]):
+        self.model = model
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
         with _WithoutTerms(kwargs.pop(WITHOUT_KWARG, frozenset())):
-            return super().__call__(*args, **kwargs)
+            return self.model(*args, **kwargs)
 
 
 class _WithoutTerms(Messenger):

@@ -34,7 +34,7 @@ from numpyro_split.potential.content import program_of_model
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
-from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, WholeModel
+from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
 from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
@@ -308,7 +308,7 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, model=model)
         program = program_of_model(model, arguments) if program is None else program
         sites, readings = _describe(model, arguments)
-        whole = WholeModel(model, readings)
+        whole = whole_model(model, readings)
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, program, forward_mode)
         split.sites = [site._replace(value=None) for site in sites.sites]
         with eagerly():

@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.integrators.integrator import Integrator, IntegratorState
+from numpyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from numpyro_split.potential.position import Position, where
 from numpyro_split.trajectories.path import Path, draw_path
 from numpyro_split.trajectories.selection import Choice, Uniforms, Visits, add_by_weight, at_choice, choose, only
@@ -86,7 +86,7 @@ class Doubling:
         """What the criterion learns."""
         return self.criterion.learned(state)
 
-    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, None]:
+    def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, None]:
         """One iteration."""
         moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
         return self.criterion.updated(state, count_depth_limit(moved, num_warmup), num_warmup), None
@@ -276,7 +276,7 @@ def _without_energies(state: IntegratorState) -> IntegratorState:
     return state._replace(energies=None)
 
 
-def tree_transition(state: Any, integrator: Integrator, rule: Rule, max_tree_depth: int) -> Any:
+def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree_depth: int) -> Any:
     """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
 
     Args:

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.integrators.integrator import Integrator, make_steps
+from numpyro_split.integrators.integrator import IntegratorBase, make_steps
 from numpyro_split.potential.compensated import difference
 from numpyro_split.potential.position import Position, where
 from split_common.checks import check_choice
@@ -74,7 +74,7 @@ class FixedLength:
         """The longest length, where that is learned."""
         return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
 
-    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, Position]:
+    def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, Position]:
         """One iteration, at the longest length that the state has."""
         lengths = self.lengths.at(state.trajectory_length)
         return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
@@ -131,7 +131,7 @@ def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> De
 
 
 def fixed_length_transition(
-    state: Any, integrator: Integrator, lengths: LengthSettings, draws_order: bool
+    state: Any, integrator: IntegratorBase, lengths: LengthSettings, draws_order: bool
 ) -> tuple[Any, Position]:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from numpyro_split.integrators.integrator import Integrator, IntegratorState
+from numpyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position
 
@@ -25,7 +25,7 @@ class Path(NamedTuple):
         energies: terms of the potential at the start, shape (M + 1,).
     """
 
-    integrator: Integrator
+    integrator: IntegratorBase
     unscale: Callable[[Position, Position], Position]
     step_size: jax.Array
     order: jax.Array
@@ -42,7 +42,7 @@ class Path(NamedTuple):
         return jnp.where(jnp.isfinite(change), change, jnp.inf)
 
 
-def draw_path(state: Any, integrator: Integrator, step_size: jax.Array, rng_key: jax.Array) -> Path:
+def draw_path(state: Any, integrator: IntegratorBase, step_size: jax.Array, rng_key: jax.Array) -> Path:
     """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
     start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.opening_grad, state.energies)

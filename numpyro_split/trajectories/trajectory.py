@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import jax
 
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.position import Position
 from split_common.schedule import Schedule
 
@@ -47,7 +47,7 @@ class Trajectory(Protocol):
         """Its own fields of the state of a chain that starts at ``z``."""
         ...
 
-    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, Position | None]:
+    def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, Position | None]:
         """One iteration at the state's step size and metric, which it leaves as they are.
 
         Args:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from numpyro_split.integrators.integrator import Integrator
+from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.position import Position, where
 from numpyro_split.trajectories.fixed_length import jittered
 from numpyro_split.trajectories.path import Path, draw_path
@@ -74,7 +74,7 @@ class Windowed:
         """Nothing."""
         return {}
 
-    def move(self, state: Any, integrator: Integrator, num_warmup: int) -> tuple[Any, None]:
+    def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, None]:
         """One iteration."""
         return windowed_transition(state, integrator, self.num_steps, self.window_size, self.step_size_jitter), None
 
@@ -83,7 +83,7 @@ class Windowed:
 
 
 def windowed_transition(
-    state: Any, integrator: Integrator, num_steps: int, window_size: int, step_size_jitter: float
+    state: Any, integrator: IntegratorBase, num_steps: int, window_size: int, step_size_jitter: float
 ) -> Any:
     """One iteration of ``num_steps`` steps, accepted by windows, at the state's step size and metric.
 

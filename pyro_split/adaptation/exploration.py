@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.trajectories.doubling import doubling
 from pyro_split.trajectories.path import draw_path
 from pyro_split.trajectories.selection import at_choice
@@ -13,7 +13,7 @@ from pyro_split.trajectories.termination import U_TURN
 from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
 
 
-def explored(state: Any, integrator: Integrator, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
+def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
     """One iteration: by a tree where warm-up explores, and then the length of trajectories is learned, or else a move.
 
     Args:
@@ -32,7 +32,7 @@ def explored(state: Any, integrator: Integrator, exploration: Exploration, move:
     return moved._replace(trajectory_length=state.trajectory_length + (length - state.trajectory_length) / num_seen)
 
 
-def explore(state: Any, integrator: Integrator) -> Any:
+def explore(state: Any, integrator: IntegratorBase) -> Any:
     """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
 
     A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
@@ -29,7 +29,7 @@ SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 Trial = Callable[[EuclideanKinetic, Position], Callable[[float], float]]
 
 
-def one_step(integrator_for: Callable[[EuclideanKinetic], Integrator]) -> Trial:
+def one_step(integrator_for: Callable[[EuclideanKinetic], IntegratorBase]) -> Trial:
     """The trial that makes one step of the integrator of a given metric."""
 
     def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:

@@ -28,13 +28,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
-from pyro_split.integrators.integrator import Integrator, IntegratorState, make_steps
+from pyro_split.integrators.integrator import Integrator, IntegratorBase, IntegratorState, make_steps
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.schedule import Schedule
 
 
-class AlternatingIntegrator(Integrator):
+class AlternatingIntegrator(IntegratorBase):
     """Runs the steps of S3HMC.
 
     Args:

@@ -12,6 +12,7 @@ whole potential there: its terms are kept as well (``energies``), and a decision
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -81,8 +82,8 @@ class IntegratorState(NamedTuple):
     energies: Tensor | None
 
 
-class Integrator:
-    """Runs the steps of one schedule.
+class IntegratorBase(ABC):
+    """What every integrator knows of the points between its steps; which steps, a subclass says.
 
     Args:
         schedule: the rows of a step.
@@ -91,27 +92,26 @@ class Integrator:
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
-
-    Example:
-        >>> import torch
-        >>> from pyro_split import SplitPotential
-        >>> from pyro_split.integrators.euclidean import EuclideanKinetic
-        >>> from split_common.schedule import symmetric
-        >>> flat, normal = lambda z: torch.tensor(0.0), lambda z, y: -0.25 * y * z["x"] ** 2
-        >>> potential = SplitPotential.from_functions(flat, normal, torch.ones(2), num_subsets=2)
-        >>> kinetic = EuclideanKinetic.of_inverse({("x",): torch.ones(1)})
-        >>> integrator, order = Integrator(symmetric(2), potential, kinetic), [0, 1]
-        >>> start = integrator.start({"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}, order)
-        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
-        0.995
     """
 
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
         self.schedule, self.potential, self.kinetic = schedule, potential, kinetic
         self.grads_per_step = schedule.grads_per_step
         self._opening_share = float(sum(row.kick for row in schedule.opening)) / schedule.num_subsets
-        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
         self._keeps_energies = schedule.closing_kick is not None
+
+    @abstractmethod
+    def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
+        """Advance by one step.
+
+        Args:
+            state: where the step starts, as :meth:`start` or the last step left it.
+            step_size: the step size; negative to go back in time, for a palindromic schedule.
+            order: which subset stands at each place of the schedule, M numbers.
+
+        Returns:
+            Where the step ends, its ``opening_grad`` opening the next. No tensor of ``state`` is changed.
+        """
 
     def start(self, z: Position, p: Position, order: Sequence[int]) -> IntegratorState:
         """The state that begins a trajectory at a point of which nothing is known.
@@ -150,17 +150,49 @@ class Integrator:
             return None
         return {name: f + self._opening_share * (new[name] - old[name]) for name, f in opening_grad.items()}
 
+    def energies(self, state: IntegratorState) -> Tensor:
+        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        return self.potential.energies(state.z) if state.energies is None else state.energies
+
+    def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        kick = self.schedule.closing_kick
+        if not kick or state.energies is None or state.opening_grad is None:
+            return self.potential.energies_and_grad(state.z)
+        return state.energies, {name: opening_grad / float(kick) for name, opening_grad in state.opening_grad.items()}
+
+
+class Integrator(IntegratorBase):
+    """Runs the steps of one schedule.
+
+    Args:
+        schedule: the rows of a step.
+        potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
+        kinetic: whose velocity drifts.
+
+    Attributes:
+        grads_per_step: subset gradients of a step inside a trajectory.
+
+    Example:
+        >>> import torch
+        >>> from pyro_split import SplitPotential
+        >>> from pyro_split.integrators.euclidean import EuclideanKinetic
+        >>> from split_common.schedule import symmetric
+        >>> flat, normal = lambda z: torch.tensor(0.0), lambda z, y: -0.25 * y * z["x"] ** 2
+        >>> potential = SplitPotential.from_functions(flat, normal, torch.ones(2), num_subsets=2)
+        >>> kinetic = EuclideanKinetic.of_inverse({("x",): torch.ones(1)})
+        >>> integrator, order = Integrator(symmetric(2), potential, kinetic), [0, 1]
+        >>> start = integrator.start({"x": torch.tensor(1.0)}, {"x": torch.tensor(0.0)}, order)
+        >>> round(float(integrator.step(start, 0.1, order).z["x"]), 5)
+        0.995
+    """
+
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+        super().__init__(schedule, potential, kinetic)
+        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
+
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
-        """Advance by one step.
-
-        Args:
-            state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size; negative to go back in time, for a palindromic schedule.
-            order: which subset stands at each place of the schedule, M numbers.
-
-        Returns:
-            Where the step ends, its ``opening_grad`` opening the next. No tensor of ``state`` is changed.
-        """
+        """Advance by one step of the schedule; the arguments are those of every integrator's."""
         z, p, opening_grad, _ = state
         if opening_grad is not None:
             p = add(p, opening_grad, -step_size)
@@ -180,20 +212,9 @@ class Integrator:
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
         return IntegratorState(z, p, opening_grad, energies)
 
-    def energies(self, state: IntegratorState) -> Tensor:
-        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
-        return self.potential.energies(state.z) if state.energies is None else state.energies
-
-    def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
-        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
-        kick = self.schedule.closing_kick
-        if not kick or state.energies is None or state.opening_grad is None:
-            return self.potential.energies_and_grad(state.z)
-        return state.energies, {name: opening_grad / float(kick) for name, opening_grad in state.opening_grad.items()}
-
 
 def make_steps(
-    integrator: Integrator, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
+    integrator: IntegratorBase, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
 ) -> IntegratorState:
     """State after ``num_steps`` steps."""
     state = start

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.integrators.wrappers import HeldPotential
 from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.kernels.host_kernel import SplitKernel
@@ -87,7 +87,7 @@ class Conjugate(NamedTuple):
         return torch.tensor(self.shapes[name]).to(u)
 
 
-def draw_precisions(state: ChainState, integrator: Integrator, conjugate: Conjugate) -> ChainState:
+def draw_precisions(state: ChainState, integrator: IntegratorBase, conjugate: Conjugate) -> ChainState:
     """``state`` with the precisions drawn given everything else, energies and opening gradient brought up to date.
 
     Args:
@@ -165,19 +165,19 @@ class ConjugatePrecisions:
         """That of the adapted mass matrix, in which the precisions stand still."""
         return adapted._replace(held=self.sites.found.precisions)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> Integrator:
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> IntegratorBase:
         """Kicks and drifts of everything else."""
         return Integrator(schedule, self.potential(potential), kinetic)
 
-    def early_integrator(self, integrator: Integrator) -> None:
+    def early_integrator(self, integrator: IntegratorBase) -> None:
         """The same."""
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Draw the precisions given everything else."""
         assert self.conjugate is not None
         return draw_precisions(state, integrator, self.conjugate)
 
-    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+    def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
         """No statistics."""
         return state
 

@@ -17,7 +17,7 @@ from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
 from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial, one_step
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.kernels.system import Euclidean, System
@@ -152,7 +152,7 @@ class Hamiltonian:
         warn_if_in_trouble(state, self.warmup_steps)
         self.trajectory.watch(state, self.warmup_steps)
 
-    def _move(self, integrator: Integrator, state: ChainState) -> ChainState:
+    def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
         """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
         state = self.system.before(state, integrator)
 
@@ -185,7 +185,7 @@ class Hamiltonian:
     def _trial(self, potential: SplitPotential, state: ChainState) -> Trial:
         """What a search for a step size tries: one step of the schedule."""
 
-        def integrator_for(adapted: EuclideanKinetic) -> Integrator:
+        def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
             return self.system.integrator(self.schedule.rows, potential, self.system.kinetic(adapted, state))
 
         return one_step(integrator_for)

@@ -41,7 +41,7 @@ from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Windo
 from pyro_split.integrators.alternating import AlternatingIntegrator
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.kernels.method import Setup
@@ -130,11 +130,11 @@ class SemiSeparable:
         """Half a step of the weights, a step of the precisions, half a step of the weights."""
         return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
 
-    def early_integrator(self, integrator: AlternatingIntegrator) -> Integrator:
+    def early_integrator(self, integrator: AlternatingIntegrator) -> IntegratorBase:
         """Plain leapfrog steps, with the constant mass of the metric."""
         return Integrator(integrator.schedule, integrator.potential, integrator.kinetic.constant())
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Nothing."""
         return state
 

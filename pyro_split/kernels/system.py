@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.hierarchical_kinetic import Hierarchy, find_hierarchy
-from pyro_split.integrators.integrator import Integrator, Kinetic, Potential
+from pyro_split.integrators.integrator import Integrator, IntegratorBase, Kinetic, Potential
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.position import Position
@@ -66,19 +66,19 @@ class System(Protocol):
         """The kinetic energy at the adapted mass matrix."""
         ...
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Any) -> Integrator:
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Any) -> IntegratorBase:
         """The integrator of a schedule."""
         ...
 
-    def early_integrator(self, integrator: Integrator) -> Integrator | None:
+    def early_integrator(self, integrator: IntegratorBase) -> IntegratorBase | None:
         """What warm-up moves by before there is a metric; None for the same."""
         ...
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """What is done before a trajectory, leaving the target invariant."""
         ...
 
-    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+    def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
         """The state after a trajectory that ended with momentum ``p``, with the system's statistics."""
         ...
 
@@ -130,18 +130,18 @@ class Euclidean:
         """That of the adapted mass matrix."""
         return adapted if self.kinetic_energy is None else self.kinetic_energy(adapted)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Kinetic) -> Integrator:
+    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Kinetic) -> IntegratorBase:
         """Kicks and drifts, as the schedule has them."""
         return Integrator(schedule, potential, kinetic)
 
-    def early_integrator(self, integrator: Integrator) -> None:
+    def early_integrator(self, integrator: IntegratorBase) -> None:
         """The same."""
 
-    def before(self, state: ChainState, integrator: Integrator) -> ChainState:
+    def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Nothing."""
         return state
 
-    def noted(self, state: ChainState, p: Position | None, integrator: Integrator) -> ChainState:
+    def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
         """No statistics."""
         return state
 

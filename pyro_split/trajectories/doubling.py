@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pyro_split.integrators.integrator import Integrator, IntegratorState
+from pyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from pyro_split.potential.position import Position
 from pyro_split.trajectories.path import Path, draw_path
 from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
@@ -77,7 +77,7 @@ class Doubling:
         """What the criterion learns."""
         return self.criterion.learned(state)
 
-    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, None]:
+    def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, None]:
         """One iteration."""
         moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
         return self.criterion.updated(state, count_depth_limit(moved, warmup_steps), warmup_steps), None
@@ -215,7 +215,7 @@ def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]
     return only(state, energies, change), rule.span.of(path, state, -change, grad)
 
 
-def tree_transition(state: Any, integrator: Integrator, rule: Rule, max_tree_depth: int) -> Any:
+def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree_depth: int) -> Any:
     """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
 
     Args:

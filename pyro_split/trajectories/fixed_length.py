@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pyro_split.integrators.integrator import Integrator, make_steps
+from pyro_split.integrators.integrator import IntegratorBase, make_steps
 from pyro_split.potential.position import Position
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
@@ -70,7 +70,7 @@ class FixedLength:
         """The longest length, where that is learned."""
         return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
 
-    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, Position]:
+    def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position]:
         """One iteration, at the longest length that the state has."""
         lengths = self.lengths.at(state.trajectory_length)
         return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
@@ -127,7 +127,7 @@ def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
 
 
 def fixed_length_transition(
-    state: Any, integrator: Integrator, lengths: LengthSettings, draws_order: bool
+    state: Any, integrator: IntegratorBase, lengths: LengthSettings, draws_order: bool
 ) -> tuple[Any, Position]:
     """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
 

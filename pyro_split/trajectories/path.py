@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from pyro_split.integrators.integrator import Integrator, IntegratorState
+from pyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from pyro_split.potential.position import Position
 
 
@@ -24,7 +24,7 @@ class Path(NamedTuple):
         energies: terms of the potential at the start, shape (M + 1,).
     """
 
-    integrator: Integrator
+    integrator: IntegratorBase
     unscale: Callable[[Position, Position], Tensor]
     step_size: float
     order: Sequence[int]
@@ -41,7 +41,7 @@ class Path(NamedTuple):
         return change if math.isfinite(change) else math.inf
 
 
-def draw_path(state: Any, integrator: Integrator, step_size: float) -> Path:
+def draw_path(state: Any, integrator: IntegratorBase, step_size: float) -> Path:
     """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
     order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
     start = integrator.known(state.z, kinetic.draw(state.z), state.opening_grad, state.energies)

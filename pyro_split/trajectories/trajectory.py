@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from split_common.schedule import Schedule
 
@@ -45,7 +45,7 @@ class Trajectory(Protocol):
         """Its own fields of the state of a chain that starts at ``z``."""
         ...
 
-    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, Position | None]:
+    def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position | None]:
         """One iteration at the state's step size and metric, which it leaves as they are.
 
         Args:

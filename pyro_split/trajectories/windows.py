@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pyro_split.integrators.integrator import Integrator
+from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from pyro_split.trajectories.fixed_length import jittered
 from pyro_split.trajectories.path import Path, draw_path
@@ -72,7 +72,7 @@ class Windowed:
         """Nothing."""
         return {}
 
-    def move(self, state: Any, integrator: Integrator, warmup_steps: int) -> tuple[Any, None]:
+    def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, None]:
         """One iteration."""
         return windowed_transition(state, integrator, self.num_steps, self.window_size, self.step_size_jitter), None
 
@@ -81,7 +81,7 @@ class Windowed:
 
 
 def windowed_transition(
-    state: Any, integrator: Integrator, num_steps: int, window_size: int, step_size_jitter: float
+    state: Any, integrator: IntegratorBase, num_steps: int, window_size: int, step_size_jitter: float
 ) -> Any:
     """One iteration of ``num_steps`` steps, accepted by windows, at the state's step size and metric.
 
