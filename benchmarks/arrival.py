@@ -257,7 +257,10 @@ def run_pyro(
 
         return count
 
-    hook = None if num_subsets is None else lambda k, z, stage, i: spent.__setitem__(0, spent[0] + k._chain.state.num_grads)
+    def count(kernel: Any, *_: Any) -> None:
+        spent[0] += kernel._chain.state.num_grads
+
+    hook = None if num_subsets is None else count
     runs = []
     for seed in seeds:
         draws, trouble, spent[0] = [], [], 0.0

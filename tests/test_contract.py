@@ -324,9 +324,15 @@ def test_states_of_other_models_are_refused(lib, entry):
         wrong.again(*args)
 
 
+# one of each method, trajectory and system; a process imports and traces anew, so the others are in the slow suite
+SPAWNED = ("SymmetricSplitHMC", "XHMC adapted", "WindowedHMC", "BlockGibbsHMC by NUTS", "PenaltyMH", "SGLD")
+
+
 @contract
 @in_pyro
-@every_kernel
+@pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=k, marks=[pytest.mark.slow] * (k not in SPAWNED)) for k, e in TABLE.items()]
+)
 def test_spawned_chains(lib, entry, monkeypatch):
     """A chain in a process of its own is the chain of a run with its seed."""
     monkeypatch.setattr(lib.np.multiprocessing, "cpu_count", lambda: 4)

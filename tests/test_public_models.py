@@ -30,7 +30,7 @@ def cases():
 
 
 ALL = cases()
-LONG = re.compile(r"hmm_enum\.py:model_[2346]:M=1")  # as model_1, and half a minute each
+LONG = re.compile(r"hmm_enum\.py:model_[2346]:M=1|ucbadmit\.py:glmm:M=3")  # like their neighbours, half a minute each
 EACH = pytest.mark.parametrize(
     "case",
     [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * bool(LONG.search(c.name))) for c in ALL],
