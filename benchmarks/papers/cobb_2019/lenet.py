@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.labelled import MNIST_MEAN, MNIST_SD
+from benchmarks.common.labelled import MNIST_MEAN, MNIST_SD
 from split_common.datasets import data_directory, load_fashion_mnist, load_mnist
 
 SITE = "net"  # prefix of the sites of a network's parameters

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
+from benchmarks.common.report import save
 from benchmarks.papers.cobb_2019.figures import entropy_figure
 from benchmarks.papers.cobb_2019.lenet import SHAPES, SITE, Data, Setting, Weights, load, start_of_chain
-from benchmarks.report import save
 from split_common.metrics import predictive_entropy, predictive_probabilities
 
 PAPER_ACCURACY = {"optimised": 98.20, "S3HMC": 98.15}

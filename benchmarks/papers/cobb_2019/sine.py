@@ -14,9 +14,9 @@ from typing import Any
 
 import arviz as az
 
+from benchmarks.common.report import save
 from benchmarks.papers.cobb_2019.figures import sine_figures
 from benchmarks.papers.cobb_2019.regression import CASES, Case, Chain, figures_of, load
-from benchmarks.report import save
 
 QUICK = {"numpyro": {"chains": 2, "warmup": 500, "draws": 500}, "pyro": {"chains": 2, "warmup": 50, "draws": 50}}
 FULL = {"chains": 4, "warmup": 1000, "draws": 1000}

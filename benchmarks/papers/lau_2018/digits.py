@@ -13,9 +13,9 @@ import numpy as np
 from numpyro.infer import MCMC
 from sklearn.datasets import load_digits
 
-from benchmarks.numpyro_models import Classifier, Position
+from benchmarks.common.numpyro_models import Classifier, Position
+from benchmarks.common.report import save
 from benchmarks.papers.lau_2018.ess import counting_lag_zero, effective_sizes
-from benchmarks.report import save
 
 NUM_ROWS = 500  # of training and of test data
 HIDDEN = 35

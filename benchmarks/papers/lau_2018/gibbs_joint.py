@@ -20,7 +20,8 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC
 
-from benchmarks.numpyro_models import Position
+from benchmarks.common.numpyro_models import Position
+from benchmarks.common.report import save
 from benchmarks.papers.lau_2018.digits import (
     HIDDEN,
     NUM_ROWS,
@@ -37,7 +38,6 @@ from benchmarks.papers.lau_2018.digits import (
     test_errors,
 )
 from benchmarks.papers.lau_2018.ess import effective_sizes
-from benchmarks.report import save
 from numpyro_split import S3HMC, BlockGibbsHMC, SplitNUTS
 
 INPUT_SHAPE, OUTPUT_SHAPE = (64, HIDDEN), (HIDDEN, 10)

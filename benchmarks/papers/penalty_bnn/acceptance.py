@@ -19,8 +19,8 @@ import numpyro.distributions as dist
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from benchmarks.common.report import save
 from benchmarks.papers.penalty_bnn.chains import Size, cells, header, parse_options, run, save_figure
-from benchmarks.report import save
 from numpyro_split import PenaltyMH
 from split_common.plots import COLOURS
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.common.report import save
 from benchmarks.papers.penalty_bnn.chains import Chain, Size, cells, header, parse_options, run, save_figure
 from benchmarks.papers.penalty_bnn.network import (
     GRID,
@@ -33,7 +34,6 @@ from benchmarks.papers.penalty_bnn.network import (
     penalty_kernel,
     summary,
 )
-from benchmarks.report import save
 from numpyro_split import SymmetricSplitHMC
 from numpyro_split.kernels.stochastic_gradient import SGLD
 

@@ -22,6 +22,7 @@ import numpyro
 import numpyro.distributions as dist
 from matplotlib.figure import Figure
 
+from benchmarks.common.report import save
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
     Size,
@@ -33,7 +34,6 @@ from benchmarks.papers.penalty_bnn.chains import (
     run,
     save_figure,
 )
-from benchmarks.report import save
 from numpyro_split import PenaltyMH
 from split_common.plots import COLOURS, PRIOR_COLOUR
 

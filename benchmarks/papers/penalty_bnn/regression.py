@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from benchmarks.common.report import save
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
     Size,
@@ -35,7 +36,6 @@ from benchmarks.papers.penalty_bnn.network import (
     summary,
     truth,
 )
-from benchmarks.report import save
 from numpyro_split import SymmetricSplitHMC
 from split_common.plots import COLOURS
 

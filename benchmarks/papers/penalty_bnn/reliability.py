@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.common.report import save
 from benchmarks.papers.penalty_bnn import network
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
@@ -38,7 +39,6 @@ from benchmarks.papers.penalty_bnn.chains import (
     run,
     save_figure,
 )
-from benchmarks.report import save
 from numpyro_split import PenaltyMH
 from split_common.datasets import ImageData, data_directory, load_mnist
 from split_common.metrics import predictive_probabilities

@@ -1,0 +1,104 @@
+"""Runs of a kernel in either framework, and what they are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import arviz as az
+import numpy as np
+
+NUM_WARMUP, NUM_DRAWS, NUM_CHAINS, NUM_SUBSETS = 300, 500, 4, 4
+MOMENTS: dict[str, Callable[..., Any]] = {"mean": np.mean, "sd": np.std}
+
+
+class Run(NamedTuple):
+    """Draws by site, shape (chains, draws, ...), gradients in data passes, and what is in trouble."""
+
+    draws: dict[str, np.ndarray]
+    passes: float
+    trouble: list[str]
+
+
+def run_numpyro(
+    make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seeds: Sequence[int]
+) -> list[Run]:
+    """Runs of NumPyro's, one for each seed."""
+    import jax
+    from numpyro.infer import MCMC
+
+    jax.clear_caches()  # of compiled programs a process can hold only so many
+    kernel = make()
+    sizes = {"num_warmup": NUM_WARMUP, "num_samples": NUM_DRAWS, "num_chains": NUM_CHAINS}
+    mcmc = MCMC(kernel, **sizes, chain_method="vectorized", progress_bar=False)
+    field = "num_steps" if num_subsets is None else "num_grads"
+    runs = []
+    for seed in seeds:
+        mcmc.warmup(jax.random.key(seed), *args, collect_warmup=True, extra_fields=(field,))
+        spent = np.asarray(mcmc.get_extra_fields()[field]).sum()
+        mcmc.run(jax.random.key(seed + 100), *args, extra_fields=(field,))
+        spent = spent + np.asarray(mcmc.get_extra_fields()[field]).sum()
+        draws = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+        trouble = [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+        runs.append(Run(draws, float(spent) / (num_subsets or 1), trouble))
+        mcmc.post_warmup_state = None
+    return runs
+
+
+def run_pyro(
+    make: Callable[[], Any], args: tuple[Any, ...], num_subsets: int | None, seeds: Sequence[int]
+) -> list[Run]:
+    """Runs of Pyro's, one for each seed; the host's gradients are counted by a hook."""
+    import pyro
+    from pyro.infer import MCMC
+
+    spent = [0.0]
+
+    def counted(build: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            spent[0] += 1
+            return build(*args)
+
+        return count
+
+    def count(kernel: Any, *_: Any) -> None:
+        spent[0] += kernel._chain.state.num_grads
+
+    hook = None if num_subsets is None else count
+    runs = []
+    for seed in seeds:
+        draws, trouble, spent[0] = [], [], 0.0
+        for chain in range(NUM_CHAINS):
+            pyro.set_rng_seed(seed * 100 + chain)
+            kernel = make()  # the host's is for one run
+            if num_subsets is None:
+                kernel._build_basetree = counted(kernel._build_basetree)  # one gradient each
+            mcmc = MCMC(kernel, NUM_DRAWS, NUM_WARMUP, disable_progbar=True, hook_fn=hook)
+            mcmc.run(*args)
+            draws.append(mcmc.get_samples())
+            trouble += [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+        joined = {name: np.stack([d[name].numpy() for d in draws]) for name in draws[0]}
+        runs.append(Run(joined, spent[0] / (num_subsets or 1), sorted(set(trouble))))
+    return runs
+
+
+def compare(ours: Run, host: Run) -> dict[str, Any]:
+    """R-hat and effective draws of a run, and its moments against the host's."""
+    rhat, ess, z = [], [], []
+    for name in host.draws:
+        a, b = (x.draws[name].reshape(NUM_CHAINS, NUM_DRAWS, -1) for x in (ours, host))
+        for i in range(a.shape[-1]):
+            if np.ptp(b[:, :, i]) == 0:
+                continue
+            rhat.append(float(az.rhat(a[:, :, i])))
+            ess.append(float(az.ess(a[:, :, i])))
+            for method, moment in MOMENTS.items():
+                errors = [float(az.mcse(x[:, :, i], method=method)) for x in (a, b)]
+                z.append(abs(float(moment(a[:, :, i])) - float(moment(b[:, :, i]))) / float(np.hypot(*errors)))
+    return {
+        "rhat": round(max(rhat), 4),
+        "ess": round(min(ess)),
+        "z": 0.0 if ours is host else round(max(z), 2),
+        "passes": round(ours.passes / host.passes, 3),
+        "trouble": ours.trouble,
+    }

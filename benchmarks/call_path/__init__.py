@@ -1,0 +1,1 @@
+"""How many of the package's files one iteration enters, and whether calls climb."""

@@ -1,0 +1,1 @@
+"""What several benchmarks share: command lines, reports, timing, models and data."""

@@ -1,0 +1,64 @@
+"""What every benchmark's command line and report share."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("jax", "numpyro", "torch", "pyro-ppl", "numpy")
+
+
+def add_common_options(
+    parser: argparse.ArgumentParser, frameworks: Sequence[str] = ("numpyro", "pyro"), data: bool = False
+) -> None:
+    """Options that every benchmark takes.
+
+    Args:
+        parser: of its command line.
+        frameworks: that it runs in.
+        data: whether it reads MNIST.
+    """
+    choices = [*frameworks, "both"] if len(frameworks) > 1 else list(frameworks)
+    parser.add_argument("--framework", choices=choices, default=choices[-1])
+    parser.add_argument("--json", metavar="FILE", help="file to write the results to")
+    parser.add_argument("--quick", action="store_true", help="a small size: shows that the script runs, not a figure")
+    if data:
+        parser.add_argument("--data", help="directory with mnist.npz; default: environment variable SPLIT_MCMC_DATA")
+
+
+def chosen(option: str, names: Sequence[str]) -> Sequence[str]:
+    """The one name asked for, or all of them."""
+    return names if option == "both" else [option]
+
+
+def verdict(value: float, goal: float) -> str:
+    """``value`` against a goal that it should not exceed."""
+    return f"goal {goal:.2f}: {'PASS' if value <= goal else 'above'}"
+
+
+def save(path: str | None, settings: dict[str, Any], results: Any) -> None:
+    """Write settings, machine, versions and results as JSON; nothing where ``path`` is None."""
+    if path is None:
+        return
+    report = {
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)},
+        "settings": settings,
+        "results": results,
+    }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(report, indent=1, default=float) + "\n")
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""XHMC against NUTS: effective draws per thousand gradients, by criterion and threshold."""

@@ -1,0 +1,1 @@
+"""Is PenaltyMH right, or does it warn, where single rows matter?"""

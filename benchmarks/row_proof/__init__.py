@@ -1,0 +1,1 @@
+"""How long a proof takes that a model's rows are independent, in both packages."""

@@ -1,0 +1,1 @@
+"""PenaltyMH against the host's NUTS and HMCECS on tall logistic regressions (NumPyro)."""

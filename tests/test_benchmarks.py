@@ -1,0 +1,44 @@
+"""The runner knows every benchmark, and every benchmark says what it measures and takes the common options."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import benchmarks
+
+ROOT = Path(__file__).parents[1] / "benchmarks"
+KNOWN = benchmarks()
+OWN_OPTIONS = {"same_draws"}  # which compares commits
+
+
+def script_of(name):
+    path = ROOT / name.replace(".", "/")
+    return path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_every_folder_is_a_benchmark_or_shared():
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"common", "papers"}
+    assert folders == {name for name in KNOWN if not name.startswith("papers.")}
+    assert len(KNOWN) > len(folders)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_it_says_what_it_measures(name):
+    assert len(KNOWN[name]) > 20
+    if not name.startswith("papers."):
+        assert importlib.import_module(f"benchmarks.{name}").__doc__
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if not name.startswith("papers.")])
+def test_one_dialect_of_options(name):
+    """The common options come from one place, none is defined again."""
+    text = script_of(name).read_text()
+    assert ("add_common_options(" in text) == (name not in OWN_OPTIONS)
+    assert not re.findall(r'add_argument\("--(framework|json|quick|data)"', text)
+
+
+def test_the_readme_names_each():
+    text = (ROOT / "README.md").read_text()
+    assert not [name for name in KNOWN if not name.startswith("papers.") and f"`{name}`" not in text]
