@@ -10,7 +10,7 @@ from benchmarks.__main__ import benchmarks
 
 ROOT = Path(__file__).parents[1] / "benchmarks"
 KNOWN = benchmarks()
-OWN_OPTIONS = {"same_draws"}  # which compares commits
+OWN_OPTIONS = {"same_draws"}  # which compares commits, of both packages
 
 
 def script_of(name):

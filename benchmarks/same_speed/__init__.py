@@ -1,0 +1,1 @@
+"""Is a kernel as fast as at another commit?"""
