@@ -343,34 +343,3 @@ def test_spawned_chains(lib, entry, monkeypatch):
     for chain in range(2):
         alone = draws_of(lib, lib.run(entry.make(lib, model), *args, seed=7 + chain, **options))
         assert_same({name: x[chain : chain + 1] for name, x in both.items()}, alone)
-
-
-@in_pyro
-@every_kernel
-def test_a_step_is_a_function_of_state_and_generator(lib, entry):
-    """From one state and one state of torch's generator: the same bits, in warm-up's windows and after it."""
-    import torch
-
-    problem = kernels.small(lib)
-    kernel = entry.make(lib, problem.model)
-    kernel.setup(40, *problem.args)
-    z = kernel.initial_params
-    for t in range(44):
-        if t in (4, 20, 34, 42):
-            chain, generator, ways = kernel._chain, torch.get_rng_state(), []
-            for _ in range(2):
-                kernel._chain, at = chain, z
-                torch.set_rng_state(generator)
-                for _ in range(3):
-                    at = kernel.sample(at)
-                state = kernel._chain.state
-                ways.append({name: getattr(state, name) for name in kernel._method.statistics} | lib_values(at))
-            assert ways[0] == ways[1]
-            kernel._chain = chain
-            torch.set_rng_state(generator)
-        z = kernel.sample(z)
-
-
-def lib_values(z):
-    """A position as lists of numbers."""
-    return {name: u.tolist() for name, u in z.items()}
