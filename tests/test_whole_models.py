@@ -365,7 +365,8 @@ def test_draws_of_weights_and_precisions_are_the_hosts(lib, name, build):
 def test_weights_and_precisions_are_told_from_what_is_observed(lib, build):
     """No plate: the precision is the prior's, the factor and the observations are the likelihood's."""
     model, args = build(lib)
-    kernel, potential = lib.prepared(lib.split.BlockGibbsHMC(model), args)
+    kernel = lib.split.BlockGibbsHMC(model)
+    _, potential = lib.prepared(kernel, args)
     assert "precision tau -> " in repr(kernel)
     z = {"tau": lib.array(0.3), "w" if build is hierarchy else "away": lib.array([0.5, -1.0])}
     apart = {**z, "tau": lib.array(1.3)}
