@@ -118,23 +118,22 @@ class Hamiltonian:
         return state._replace(adapter=adapter, adapt_state=adapter.state, step_size=adapter.state.step_size)
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration: a move at the state's step size and metric, then both adapt."""
-        adapter, t = state.adapter, state.i + 1
+        """One iteration: a move at the state's step size and metric; in warm-up both then adapt."""
+        adapter, health, t = state.adapter, state.health, state.i + 1
         assert adapter is not None
-        assert state.health is not None
+        assert health is not None
         assert state.adapt_state is not None
-        assert state.settled is not None
         adapter.load(state.adapt_state)
-        kinetic = self.system.kinetic(adapter.kinetic, state)
-        moved = self._move(self.system.integrator(self.schedule.rows, potential, kinetic), state)
-        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved))
-        n = t - self.warmup_steps if t > self.warmup_steps else t
+        integrator = self.system.integrator(self.schedule.rows, potential, self.system.kinetic(adapter.kinetic, state))
+        state = self.system.before(state, integrator)
+        if t > self.warmup_steps:
+            n, moved = t - self.warmup_steps, self._move(integrator, state)
+        else:
+            n, moved = t, self._adapted(adapter, potential, self._explore(integrator, state))
         return moved._replace(
             i=t,
-            adapt_state=adapter.state,
             mean_accept_prob=state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n,
-            health=state.health.with_draw(t - self.warmup_steps, moved.energy, moved.diverging),
-            settled=settle(state.settled, t, adapter, self.trajectory.learned(moved)),
+            health=health.with_draw(t - self.warmup_steps, moved.energy, moved.diverging),
         )
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
@@ -152,13 +151,20 @@ class Hamiltonian:
         warn_if_in_trouble(state, self.warmup_steps)
         self.trajectory.watch(state, self.warmup_steps)
 
+    def diagnostics(self, state: ChainState) -> dict[str, Any]:
+        """What warm-up settled on."""
+        return {"settled": state.settled}
+
     def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
-        """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
-        state = self.system.before(state, integrator)
+        """By one trajectory."""
+        moved, p = self.trajectory.move(state, integrator, self.warmup_steps)
+        return self.system.noted(moved, p, integrator)
+
+    def _explore(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
+        """By a tree, in those iterations of warm-up that are made by trees, else by one trajectory."""
 
         def move(state: ChainState) -> ChainState:
-            moved, p = self.trajectory.move(state, integrator, self.warmup_steps)
-            return self.system.noted(moved, p, integrator)
+            return self._move(integrator, state)
 
         def move_by_metric(state: ChainState) -> ChainState:
             return explored(state, integrator, exploration, move) if self.trajectory.learns_length else move(state)
@@ -170,9 +176,13 @@ class Hamiltonian:
             moved = explored(state, early, exploration.before, move_by_metric)
         return self.system.adapted(state, moved) if self.adaptation.adapt_mass_matrix else moved
 
-    def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """What warm-up settled on."""
-        return {"settled": state.settled}
+    def _adapted(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
+        """With step size and metric adapted after an iteration of warm-up."""
+        assert moved.settled is not None
+        t = moved.i + 1
+        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved))
+        settled = settle(moved.settled, t, adapter, self.trajectory.learned(moved))
+        return moved._replace(adapt_state=adapter.state, settled=settled)
 
     def _exploration(self, state: ChainState) -> Exploration:
         """Which iterations of warm-up are made by trees."""
