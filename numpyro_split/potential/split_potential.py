@@ -305,11 +305,11 @@ class SplitPotential:
         """The same potential, whose gradients are taken forwards."""
         density = copy.copy(self._density)
         density.forward_mode = True
-        return SplitPotential(density, self._data)
+        return type(self)(density, self._data)
 
     def for_program(self, program: str) -> SplitPotential:
         """The same potential; its compiled functions are kept by the program that it computes."""
-        return SplitPotential(self._density.for_program(program), self._data)
+        return type(self)(self._density.for_program(program), self._data)
 
     def tree_flatten(self) -> tuple[Data, Density]:
         """Data arrays as leaves, so that compiled functions take them as arguments, not as constants."""
