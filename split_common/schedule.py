@@ -17,6 +17,12 @@ a step that is proposed with the same probability:
 * ``RANDOM_ORDER``: backwards, the rows are those of the subsets in the opposite order. One order is *not*
   reversible; the kernel is, because it draws the order uniformly and an order is as likely as its reverse.
 
+A trajectory that also runs backwards in time, a tree's, needs the inverse of a step. Of a palindrome that is a step of
+the opposite size. Else it is one of the opposite size *and* the opposite order: given the order, steps are a bijection
+that preserves volume, and the states that it leads to, forwards and back, are a set from which trees and windows choose
+as they do for a palindrome. The order is drawn before, without regard to the state, so what leaves the target invariant
+for each order does so for the mixture.
+
 Weights are exact fractions and the conditions are checked when a schedule is built, so a new schedule is its
 rows and nothing else.
 
@@ -197,6 +203,25 @@ class Schedule:
             raise ValueError(f"schedule {self.name!r}: its kicks and drifts {rule}, got {forwards}")
 
 
+def single_visit(num_subsets: int) -> Schedule:
+    """Each subset once, in a drawn order: a full kick, with drifts between and half of one at either end.
+
+    First order, and M subset gradients a step, half of what the symmetric schedule takes. Where the forces of the
+    subsets are nearly alike, which centring makes them (:mod:`split_common.centering`), it is nearly leapfrog in steps
+    of size ε/M, and one step may be a whole trajectory.
+
+    Args:
+        num_subsets: M.
+
+    Returns:
+        The schedule; its subsets are positions in an order to be drawn for each trajectory.
+    """
+    check_positive_int("num_subsets", num_subsets)
+    drift = Fraction(1, num_subsets)
+    rows = [(m, 1, drift if m < num_subsets - 1 else drift / 2) for m in range(num_subsets)]
+    return Schedule("single_visit", [(0, 0, drift / 2), *rows], Reversal.RANDOM_ORDER)
+
+
 def symmetric(num_subsets: int) -> Schedule:
     """Cobb and Jalaian's Algorithm 1: up through the subsets and back down, with equal drifts between.
 
@@ -251,47 +276,41 @@ def randomised(num_subsets: int) -> Schedule:
     return Schedule("randomised", rows, Reversal.RANDOM_ORDER)
 
 
-BUILT_IN: dict[str, Callable[[int], Schedule]] = {"symmetric": symmetric, "naive": naive, "randomised": randomised}
+BUILT_IN: dict[str, Callable[[int], Schedule]] = {
+    "symmetric": symmetric,
+    "naive": naive,
+    "randomised": randomised,
+    "single_visit": single_visit,
+}
 ScheduleChoice = str | Schedule | Callable[[int], Schedule]  # a name, the schedule itself, or a function of M
 
 
-def check_schedule(schedule: Any, palindromic: bool) -> ScheduleChoice:
-    """Return ``schedule``, or raise unless it is the name of one, a Schedule, or can be called; nothing is built.
-
-    Args:
-        schedule: what was given.
-        palindromic: whether the trajectory also runs backwards in time, and so needs a palindromic one.
-    """
-    names = [name for name in BUILT_IN if not palindromic or name != "randomised"]
-    if isinstance(schedule, str) and schedule in BUILT_IN and schedule not in names:
-        raise _not_palindromic(shown(schedule))
-    if isinstance(schedule, Schedule):
-        return _checked_reversal(schedule, repr(schedule.name), palindromic)
-    if callable(schedule) or (isinstance(schedule, str) and schedule in names):
+def check_schedule(schedule: Any) -> ScheduleChoice:
+    """Return ``schedule``, or raise unless it is the name of one, a Schedule, or can be called; nothing is built."""
+    if isinstance(schedule, Schedule) or callable(schedule) or (isinstance(schedule, str) and schedule in BUILT_IN):
         choice: Any = schedule
         return choice
-    listed = ", ".join(repr(name) for name in names)
+    listed = ", ".join(repr(name) for name in BUILT_IN)
     raise ValueError(
         f"schedule must be {listed} or a function from M to a Schedule, or a Schedule, got {shown(schedule)}"
     )
 
 
-def build_schedule(schedule: ScheduleChoice, num_subsets: int, palindromic: bool) -> Schedule:
+def build_schedule(schedule: ScheduleChoice, num_subsets: int) -> Schedule:
     """Build the schedule of M subsets.
 
     Args:
-        schedule: "symmetric", "naive", "randomised", a :class:`Schedule` of M subsets, or a function from M to one.
+        schedule: the name of one, a :class:`Schedule` of M subsets, or a function from M to one.
         num_subsets: M.
-        palindromic: whether it must be palindromic.
 
     Returns:
         The schedule.
 
     Raises:
         ValueError: for another name, a function that fails or gives something else, or a schedule that is not of M
-            subsets, or not palindromic where it must be.
+            subsets.
     """
-    check_schedule(schedule, palindromic)
+    check_schedule(schedule)
     if isinstance(schedule, str):
         return BUILT_IN[schedule](num_subsets)
     if isinstance(schedule, Schedule):
@@ -310,7 +329,7 @@ def build_schedule(schedule: ScheduleChoice, num_subsets: int, palindromic: bool
         raise ValueError(f"{rule}{num_subsets} gives {shown(built)}")
     if built.num_subsets != num_subsets:
         raise ValueError(f"{rule}{num_subsets} gives one of {built.num_subsets} subsets")
-    return _checked_reversal(built, f"{built.name!r} from {shown(schedule)}", palindromic)
+    return built
 
 
 @dataclass(frozen=True)
@@ -323,7 +342,6 @@ class ChosenSchedule:
     Args:
         choice: a name, a :class:`Schedule`, or a function from M to one.
         num_subsets: M.
-        palindromic: whether the schedule must be palindromic.
 
     Raises:
         ValueError: as of :func:`check_schedule` and :func:`build_schedule`.
@@ -335,20 +353,11 @@ class ChosenSchedule:
 
     choice: ScheduleChoice
     num_subsets: int
-    palindromic: bool = True
 
     def __post_init__(self) -> None:
-        check_schedule(self.choice, self.palindromic)
+        check_schedule(self.choice)
         if self._is_built_first:
             _ = self.rows
-
-    def check_direction(self, runs_backwards: bool) -> None:
-        """Raise for a trajectory that runs backwards in time, unless the schedule is checked to be palindromic."""
-        if runs_backwards and not self.palindromic:
-            raise ValueError(
-                "schedule must be checked to be palindromic, because the trajectory also runs backwards in time, "
-                "got palindromic=False"
-            )
 
     @property
     def _is_built_first(self) -> bool:
@@ -357,7 +366,7 @@ class ChosenSchedule:
     @cached_property
     def rows(self) -> Schedule:
         """The schedule of M subsets."""
-        return build_schedule(self.choice, self.num_subsets, self.palindromic)
+        return build_schedule(self.choice, self.num_subsets)
 
     @property
     def details(self) -> list[str]:
@@ -372,19 +381,6 @@ class ChosenSchedule:
     def layout(self) -> str:
         """Text that tells it from others, without building what is not built yet."""
         return str((self.rows.leading_drift, self.rows.rows)) if self._is_built_first else repr(self.choice)
-
-
-def _checked_reversal(schedule: Schedule, got: str, palindromic: bool) -> Schedule:
-    if palindromic and schedule.reversal is not Reversal.PALINDROMIC:
-        raise _not_palindromic(got)
-    return schedule
-
-
-def _not_palindromic(got: str) -> ValueError:
-    return ValueError(
-        "schedule must be palindromic, because the trajectory also runs backwards in time; "
-        f"got {got}, which is undone only by another order of the subsets"
-    )
 
 
 def _merge_neighbours(rows: list[Row]) -> tuple[Fraction, tuple[Row, ...]]:

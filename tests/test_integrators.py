@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from split_common.fixed_length import MAX_STEPS
-from split_common.schedule import Reversal, Schedule, naive, randomised, symmetric
+from split_common.schedule import Reversal, Schedule, naive, randomised, single_visit, symmetric
 from tests.backends import NumPyroBackend, PyroBackend
 
 DIM = 3
@@ -28,7 +28,7 @@ def yoshida(num_subsets):
     return Schedule("Yoshida", rows, Reversal.PALINDROMIC)
 
 
-BUILDERS = [symmetric, naive, randomised, yoshida]
+BUILDERS = [symmetric, naive, randomised, single_visit, yoshida]
 INVERSE_MASS = np.array([1.0, 0.5, 2.0])
 
 
@@ -86,9 +86,10 @@ def start(seed=0):
 @pytest.mark.parametrize("build", BUILDERS)
 def test_trajectory_returns_after_a_flip(lib, build, num_subsets):
     run, (z, p) = flow(lib, build, num_subsets), start()
-    order = np.arange(num_subsets) if build is not randomised else np.random.default_rng(1).permutation(num_subsets)
+    draws_order = build(num_subsets).draws_order
+    order = np.random.default_rng(1).permutation(num_subsets) if draws_order else np.arange(num_subsets)
     z_end, p_end = run(z, p, 0.1, 8, order)
-    back = order[::-1] if build is randomised else order
+    back = order[::-1] if draws_order else order
     z_back, p_back = run(z_end, -p_end, 0.1, 8, back)
     np.testing.assert_allclose(z_back, z, atol=1e-10, rtol=0)
     np.testing.assert_allclose(-p_back, p, atol=1e-10, rtol=0)
@@ -113,7 +114,9 @@ def test_volume_is_preserved(lib, build):
     assert abs(np.linalg.det(jacobian) - 1) < 1e-7
 
 
-@pytest.mark.parametrize(("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1), (yoshida, 4)])
+@pytest.mark.parametrize(
+    ("build", "order"), [(symmetric, 2), (naive, 2), (randomised, 1), (single_visit, 1), (yoshida, 4)]
+)
 def test_order_of_the_energy_error(lib, build, order):
     """Slope of log |ΔH| against log ε over a fixed time, its median over starting points."""
     run, step_sizes, slopes = flow(lib, build), 0.4 / 2.0 ** np.arange(4, 8), []

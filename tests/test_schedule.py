@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from split_common.schedule import Reversal, Row, Schedule, naive, randomised, symmetric
+from split_common.schedule import Reversal, Row, Schedule, naive, randomised, single_visit, symmetric
 from tests import kernels
 
 HALF = Fraction(1, 2)
@@ -13,12 +13,12 @@ SIZES = [1, 2, 3, 7, 20]
 
 
 @pytest.mark.parametrize("num_subsets", SIZES)
-@pytest.mark.parametrize("build", [symmetric, naive, randomised])
+@pytest.mark.parametrize("build", [symmetric, naive, randomised, single_visit])
 def test_kicks_of_each_subset_and_drifts_sum_to_one(build, num_subsets):
     schedule = build(num_subsets)
     for subset in range(num_subsets):
         assert sum(row.kick for row in schedule.rows if row.subset == subset) == 1
-    assert sum(row.drift for row in schedule.rows) == 1
+    assert schedule.leading_drift + sum(row.drift for row in schedule.rows) == 1
     assert schedule.num_subsets == num_subsets
 
 
@@ -94,13 +94,6 @@ def test_split_hmc_by_a_schedule_draws_as_the_kernel_of_that_name(lib, name, sch
     draws = [lib.run(kernel, *problem.args, num_warmup=5, num_samples=5).get_samples() for kernel in made]
     for site in draws[0]:
         np.testing.assert_array_equal(*(lib.to_numpy(found[site]) for found in draws))
-
-
-def single_visit(num_subsets):
-    """Half a drift, each subset once in an order that is drawn, half a drift."""
-    half = Fraction(1, 2 * num_subsets)
-    rows = [(m, 1, 2 * half if m < num_subsets - 1 else half) for m in range(num_subsets)]
-    return Schedule("single visit", [(0, 0, half), *rows], Reversal.RANDOM_ORDER)
 
 
 @pytest.mark.parametrize("num_subsets", SIZES)

@@ -39,11 +39,7 @@ def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, m
 
 
 def explore(state: Any, integrator: IntegratorBase) -> Any:
-    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
-
-    A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its
-    inverse: good enough for warm-up, and for nothing else.
-    """
+    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric."""
     rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
     opening_grad = state.opening_grad
     if opening_grad is None:

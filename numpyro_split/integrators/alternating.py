@@ -3,7 +3,7 @@ r"""One step of S3HMC: half a step of the weights, a step of the precisions, hal
 H(z, p) = U(z) + K (:mod:`numpyro_split.integrators.hierarchical_kinetic`) is not separable, for the mass of the weights
 ω depends on the precisions. But each block is separable while the other stands still:
 
-* at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃: steps of any palindromic schedule over subsets;
+* at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃: steps of any schedule over subsets;
 * at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log ρ(u) + ½ Σ p_u²/c, whose mass is constant:
   leapfrog steps.
 
@@ -39,7 +39,7 @@ class AlternatingIntegrator(IntegratorBase):
     """Runs the steps of S3HMC.
 
     Args:
-        schedule: the palindromic rows of one of the weights' steps.
+        schedule: the rows of one of the weights' steps.
         potential: whose subsets kick.
         kinetic: the kinetic energy, which knows the blocks.
         weight_steps: steps of the weights in each half step.

@@ -111,7 +111,8 @@ class IntegratorBase(ABC):
 
         Args:
             state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size, a scalar; negative to go back in time, for a palindromic schedule.
+            step_size: the step size, a scalar; negative to go back in time, in the opposite order
+                where one is drawn.
             order: which subset stands at each place of the schedule, shape (M,).
 
         Returns:

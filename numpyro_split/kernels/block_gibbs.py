@@ -234,8 +234,8 @@ class BlockGibbsHMC(SplitKernel):
             axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
             sorted data.
-        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one.
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.

@@ -47,8 +47,7 @@ class Hamiltonian:
         num_warmup: number of warm-up iterations, once it is known.
 
     Raises:
-        ValueError: for a trajectory that runs backwards in time by a schedule that is not palindromic, and for a system
-            that cannot move by the trajectory.
+        ValueError: for a system that cannot move by the trajectory.
     """
 
     schedule: ChosenSchedule
@@ -61,7 +60,6 @@ class Hamiltonian:
     free_fields = ()
 
     def __post_init__(self) -> None:
-        self.schedule.check_direction(self.trajectory.runs_backwards)
         self.system.check_trajectory(self.trajectory)
 
     @property

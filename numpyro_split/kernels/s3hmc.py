@@ -205,7 +205,7 @@ class S3HMC(SplitKernel):
             axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
             sorted data.
-        schedule: by which the weights move: "symmetric", "naive", a palindromic
+        schedule: by which the weights move: "symmetric", "naive", "randomised", "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
 
     Raises:

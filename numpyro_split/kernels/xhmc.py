@@ -40,8 +40,8 @@ class XHMC(SplitKernel):
             division; "boundary", |G(end) - G(start)| over the time between, which needs no gradient. Under the
             symmetric schedule with M > 1 the first two take M more subset gradients a state, counted in ``num_grads``.
         max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
-        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one.
         step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
@@ -64,9 +64,9 @@ class XHMC(SplitKernel):
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at ``run``
-            for faults of model or data (see :func:`~numpyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
+            :func:`~numpyro_split.split_model`), a mass matrix of the wrong shape, or a start where the density is not
+            finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

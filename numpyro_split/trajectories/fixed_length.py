@@ -46,7 +46,6 @@ class FixedLength:
     lengths: LengthSettings
     subset_permutation: str = "fixed"
     explores = True
-    runs_backwards = False
     statistics = ()
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import random
 
 from numpyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from numpyro_split.potential.compensated import Compensated, difference
@@ -34,7 +35,10 @@ class Path(NamedTuple):
 
     def step(self, state: IntegratorState, direction: jax.Array | int) -> IntegratorState:
         """One step forwards (1) or backwards (-1) in time."""
-        return self.integrator.step(state, direction * self.step_size, self.order)
+        order = self.order
+        if self.integrator.schedule.draws_order:
+            order = jnp.where(jnp.asarray(direction) > 0, order, order[::-1])
+        return self.integrator.step(state, direction * self.step_size, order)
 
     def energy_change(self, state: IntegratorState, energies: Compensated) -> jax.Array:
         """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
@@ -43,7 +47,9 @@ class Path(NamedTuple):
 
 
 def draw_path(state: Any, integrator: IntegratorBase, step_size: jax.Array, rng_key: jax.Array) -> Path:
-    """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
+    """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
+    if integrator.schedule.draws_order:
+        order = random.permutation(random.fold_in(rng_key, 0), order)
     start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

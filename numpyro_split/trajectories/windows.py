@@ -5,7 +5,8 @@ states are accepted with probability min(1, w'/w) against the first W, then one 
 probability exp(-H)/w. Given the L + 1 states, every state of the first window is as likely to have been the start as
 any other, and, time reversed, every state of the last one; so the flow from a state of one window to a state of the
 other is proportional to exp(-H) exp(-H') min(1/w, 1/w') both ways, and exp(-H) is left invariant. It takes steps that
-preserve volume and are undone by a step back in time (every palindromic schedule). W = 1 is the end point alone.
+preserve volume and are undone by a step back in time (every schedule, given the order of its subsets, which is drawn as
+often as its opposite; :mod:`split_common.schedule`). W = 1 is the end point alone.
 
 Reference:
     Neal (1994), An improved acceptance procedure for the hybrid Monte Carlo algorithm.
@@ -47,7 +48,6 @@ class Windowed:
     step_size_jitter: float
     explores = True
     learns_length = False
-    runs_backwards = True
     statistics = ()
     longest_step = math.inf
 
@@ -63,8 +63,8 @@ class Windowed:
         return cls(num_steps, window_size, check_fraction("step_size_jitter", step_size_jitter))
 
     def draws_order(self, schedule: Schedule) -> bool:
-        """Never: steps back in time must undo steps forwards."""
-        return False
+        """Of a schedule that is no palindrome."""
+        return schedule.draws_order
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """A length that the trees of warm-up write down and nothing reads."""

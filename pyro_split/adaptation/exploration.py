@@ -33,11 +33,7 @@ def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, m
 
 
 def explore(state: Any, integrator: IntegratorBase) -> Any:
-    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric.
-
-    A step back in time is taken with the order of a step forwards, which of a schedule that is no palindrome is not its
-    inverse: good enough for warm-up, and for nothing else.
-    """
+    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric."""
     opening_grad, opening_grads = state.opening_grad, 0
     if opening_grad is None:
         opening_grad = integrator.opening_grad_at(state.z, range(integrator.schedule.num_subsets))

@@ -106,7 +106,8 @@ class IntegratorBase(ABC):
 
         Args:
             state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size; negative to go back in time, for a palindromic schedule.
+            step_size: the step size; negative to go back in time, in the opposite order
+                where one is drawn.
             order: which subset stands at each place of the schedule, M numbers.
 
         Returns:

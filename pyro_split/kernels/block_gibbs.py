@@ -220,8 +220,8 @@ class BlockGibbsHMC(SplitKernel):
             sorted data.
         jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
             replayed, with a warning); False replays it at every gradient, which is slower.
-        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one.
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.

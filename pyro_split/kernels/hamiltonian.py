@@ -42,8 +42,7 @@ class Hamiltonian:
         warmup_steps: number of warm-up iterations, once it is known.
 
     Raises:
-        ValueError: for a trajectory that runs backwards in time by a schedule that is not palindromic, and for a system
-            that cannot move by the trajectory.
+        ValueError: for a system that cannot move by the trajectory.
     """
 
     schedule: ChosenSchedule
@@ -53,7 +52,6 @@ class Hamiltonian:
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        self.schedule.check_direction(self.trajectory.runs_backwards)
         self.system.check_trajectory(self.trajectory)
 
     @property

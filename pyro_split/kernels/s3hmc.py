@@ -197,7 +197,7 @@ class S3HMC(SplitKernel):
             sorted data.
         jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
             replayed, with a warning); False replays it at every gradient, which is slower.
-        schedule: by which the weights move: "symmetric", "naive", a palindromic
+        schedule: by which the weights move: "symmetric", "naive", "randomised", "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
 
     Raises:

@@ -45,8 +45,9 @@ class SplitHMC(SplitKernel):
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
             period could be made otherwise, at which a chain stands still; else 0.
-        schedule: "symmetric", "naive" or "randomised", a :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one. Of a schedule that is not palindromic an order is drawn for each trajectory.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one. Of a schedule that is not palindromic an order is drawn for each
+            trajectory.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
             trajectory, at the cost of its opening gradients.
         step_size: step size, or where its adaptation starts.
@@ -96,7 +97,7 @@ class SplitHMC(SplitKernel):
         trajectory = FixedLength(
             LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
         )
-        chosen = ChosenSchedule(schedule, splitting.num_subsets, palindromic=False)
+        chosen = ChosenSchedule(schedule, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
@@ -174,7 +175,7 @@ class SymmetricSplitHMC(SplitKernel):
         trajectory = FixedLength(
             LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
         )
-        chosen = ChosenSchedule("symmetric", splitting.num_subsets, palindromic=False)
+        chosen = ChosenSchedule("symmetric", splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
@@ -240,7 +241,7 @@ class NaiveSplitHMC(SplitKernel):
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
-        chosen = ChosenSchedule("naive", splitting.num_subsets, palindromic=False)
+        chosen = ChosenSchedule("naive", splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
 
@@ -306,5 +307,5 @@ class RandomisedSplitHMC(SplitKernel):
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
-        chosen = ChosenSchedule("randomised", splitting.num_subsets, palindromic=False)
+        chosen = ChosenSchedule("randomised", splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))

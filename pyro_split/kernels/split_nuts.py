@@ -1,7 +1,7 @@
 r"""Hamiltonian Monte Carlo over subsets of the data whose trajectories choose their own length.
 
 Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
-p ~ N(0, M), builds a trajectory by the steps of a palindromic schedule (:mod:`split_common.schedule`), forwards and
+p ~ N(0, M), builds a trajectory by the steps of a schedule (:mod:`split_common.schedule`), forwards and
 backwards in time, and takes one of its states in a way that leaves exp(-H) invariant, whatever rule ends it: why is
 derived in :mod:`pyro_split.trajectories.doubling`. The rule is a plain function in
 :mod:`pyro_split.trajectories.termination`.
@@ -46,8 +46,8 @@ class SplitNUTS(SplitKernel):
         num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
-        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one.
         step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
@@ -68,9 +68,9 @@ class SplitNUTS(SplitKernel):
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at ``run``
-            for faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
+            :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a start where the density is not
+            finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -1,7 +1,7 @@
 r"""Hamiltonian Monte Carlo over subsets of the data, with windows of acceptance.
 
 Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
-p ~ N(0, M), makes the steps of a palindromic schedule (:mod:`split_common.schedule`) from a start somewhere in the
+p ~ N(0, M), makes the steps of a schedule (:mod:`split_common.schedule`) from a start somewhere in the
 first window, and takes a state of either window in a way that leaves exp(-H) invariant: why is derived in
 :mod:`pyro_split.trajectories.windows`.
 
@@ -44,8 +44,8 @@ class WindowedHMC(SplitKernel):
         window_size: W, from 1 to L + 1.
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1.
-        schedule: "symmetric", "naive", a palindromic :class:`~split_common.schedule.Schedule` of M subsets, or a
-            function from M to one.
+        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+            subsets, or a function from M to one.
         step_size: step size, or where its adaptation starts.
         adapt_step_size: adapt the step size in warm-up, by dual averaging.
         adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
@@ -66,9 +66,9 @@ class WindowedHMC(SplitKernel):
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range and for a schedule that is not palindromic; at ``run``
-            for faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
+            :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a start where the density is not
+            finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -5,7 +5,7 @@ It grows by a run of its own length, forwards or backwards with equal probabilit
 through, in which case the new run is refused whole. Every state of the final trajectory would have built it with the
 same probability, 2 to the power of minus its depth, because every other order of doublings goes through the same parts
 and would have been stopped by the same rule. It takes steps that preserve volume and are undone by a step back in time
-(every palindromic schedule).
+(every schedule, given the order of its subsets; :mod:`split_common.schedule`).
 
 It remains to take a state of a given trajectory in a way that leaves the weights exp(-H) invariant: within a new run
 each state by its weight, and the new run's state instead of the old one's with probability min(1, w_new / w_old). By
@@ -53,7 +53,6 @@ class Doubling:
     max_tree_depth: int = 10
     explores = False
     learns_length = False
-    runs_backwards = True
     longest_step = math.inf
 
     def __post_init__(self) -> None:
@@ -65,8 +64,8 @@ class Doubling:
         return (*TREE_STATISTICS, *self.criterion.statistics)
 
     def draws_order(self, schedule: Schedule) -> bool:
-        """Never: steps back in time must undo steps forwards."""
-        return False
+        """Of a schedule that is no palindrome."""
+        return schedule.draws_order
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """Statistics of no tree, and the criterion's fields."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from pyro_split.integrators.integrator import IntegratorBase, IntegratorState
@@ -33,7 +34,10 @@ class Path(NamedTuple):
 
     def step(self, state: IntegratorState, direction: int) -> IntegratorState:
         """One step forwards (1) or backwards (-1) in time."""
-        return self.integrator.step(state, direction * self.step_size, self.order)
+        is_undone_by_order = self.integrator.schedule.draws_order and direction < 0
+        return self.integrator.step(
+            state, direction * self.step_size, self.order[::-1] if is_undone_by_order else self.order
+        )
 
     def energy_change(self, state: IntegratorState, energies: Tensor) -> float:
         """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
@@ -42,7 +46,8 @@ class Path(NamedTuple):
 
 
 def draw_path(state: Any, integrator: IntegratorBase, step_size: float) -> Path:
-    """A path from the state with a momentum drawn from exp(-K), at the integrator's metric."""
-    order, kinetic = range(integrator.schedule.num_subsets), integrator.kinetic
+    """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
+    schedule, kinetic = integrator.schedule, integrator.kinetic
+    order = torch.randperm(schedule.num_subsets).tolist() if schedule.draws_order else range(schedule.num_subsets)
     start = integrator.known(state.z, kinetic.draw(state.z), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

@@ -23,11 +23,6 @@ class Trajectory(Protocol):
         ...
 
     @property
-    def runs_backwards(self) -> bool:
-        """Whether it also runs backwards in time, so that a schedule must be palindromic."""
-        ...
-
-    @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the fields of the state that it adds to the statistics."""
         ...
