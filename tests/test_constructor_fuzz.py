@@ -56,6 +56,7 @@ MAX_SECONDS, MAX_BYTES = 1.0, 50e6
 # Whether such a value is taken depends on another argument.
 OF_SEVERAL = {
     *("num_steps", "trajectory_length", "window_size", "friction", "noise_estimate"),
+    "center_order",
     *("proposal", "control_variate", "hessian_rank", "gradient"),
 }
 
@@ -249,6 +250,8 @@ SENSE = {
     "full_mass": blocks,
     "precision_sites": sites,
     "reference": reference,
+    "center": lambda value: choice("auto")(value) or reference(value),
+    "center_order": count(2),
     "preconditioner": diagonal,
 }
 FLAGS = [
@@ -271,7 +274,8 @@ def makes_sense(package, kernel, argument, value, given):
     if argument == "schedule":
         num_subsets = given.get("num_subsets", 1)
         is_deferred = callable(value) and count()(num_subsets) and number(num_subsets) > 1000
-        return choice("symmetric", "naive")(value) or value is symmetric or value is naive or is_deferred
+        is_named = choice("symmetric", "naive", "randomised", "single_visit")(value)
+        return is_named or any(value is known for known in (symmetric, naive, randomised)) or is_deferred
     if argument == "step_size" and kernel in ("SGLD", "SGHMC"):
         return step_sizes(value)
     return SENSE[argument](value)

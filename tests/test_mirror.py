@@ -27,7 +27,7 @@ ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; number
 # arguments that one host has, or that default to each host's own
 OF_ONE_HOST = ("jit_compile", "init_strategy", "forward_mode_differentiation", "regularize_mass_matrix")
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
-FLOORS = (  # each imports from those before it alone
+LAYERS = (  # each imports from those before it alone
     {"host"},
     {"potential", "models"},
     {"splitting"},
@@ -176,7 +176,7 @@ def test_common_parts_name_no_framework():
 
 @pytest.mark.parametrize("package", ["numpyro_split", "pyro_split"])
 def test_floors_are_entered_from_above(package):
-    floor = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+    floor = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
     for module, others in imports_within(package).items():
         for other in others:
             here, there = (name.split(".")[0] for name in (module, other))

@@ -19,6 +19,7 @@ from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, zeros
+from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
 from split_common.settling import LastWindow, shrunk
@@ -38,6 +39,7 @@ class AdaptationSettings(NamedTuple):
     target_accept_prob: float = 0.8
     find_heuristic_step_size: bool = True
     regularize_mass_matrix: bool = True
+    center: CenterSettings = CenterSettings()
 
     @classmethod
     def checked(
@@ -51,6 +53,8 @@ class AdaptationSettings(NamedTuple):
         target_accept_prob: float,
         find_heuristic_step_size: bool,
         regularize_mass_matrix: bool,
+        center: Any = None,
+        center_order: int | None = None,
     ) -> AdaptationSettings:
         """The settings that a kernel's arguments ask for.
 
@@ -67,6 +71,7 @@ class AdaptationSettings(NamedTuple):
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
             regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
+            center=CenterSettings.checked(center, center_order),
         )
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
@@ -177,7 +182,7 @@ class Adapter:
         coordinates: Callable[[Position], Position],
         sites: Sequence[str],
         trial: Trial,
-        longest_step: float,
+        longest_step: float | jax.Array,
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup

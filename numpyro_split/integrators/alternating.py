@@ -30,8 +30,8 @@ from jax import lax
 
 from numpyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase, IntegratorState, make_steps
+from numpyro_split.potential.centering import FollowedPotential
 from numpyro_split.potential.position import Position
-from numpyro_split.potential.split_potential import SplitPotential
 from split_common.schedule import Schedule
 
 
@@ -49,13 +49,13 @@ class AlternatingIntegrator(IntegratorBase):
         grads_per_step: subset gradients of a step inside a trajectory.
     """
 
-    potential: SplitPotential
+    potential: FollowedPotential
     kinetic: HierarchicalKinetic
 
     def __init__(
         self,
         schedule: Schedule,
-        potential: SplitPotential,
+        potential: FollowedPotential,
         kinetic: HierarchicalKinetic,
         weight_steps: int = 1,
         precision_steps: int = 1,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax
 
+from numpyro_split.potential.centering import FollowedPotential
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.position import Position, hold
-from numpyro_split.potential.split_potential import SplitPotential
 
 
 class HeldPotential:
@@ -17,7 +17,7 @@ class HeldPotential:
         held: names of the sites.
     """
 
-    def __init__(self, whole: SplitPotential, held: tuple[str, ...]):
+    def __init__(self, whole: FollowedPotential, held: tuple[str, ...]):
         self.whole, self._held = whole, held
 
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:

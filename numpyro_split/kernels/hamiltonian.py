@@ -14,9 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import random
+from jax import lax, random
 from numpyro.infer.hmc_util import build_adaptation_schedule
 
+from numpyro_split.adaptation.centering import first_center, moved_to_data, recentred
 from numpyro_split.adaptation.exploration import explored
 from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
@@ -26,6 +27,7 @@ from numpyro_split.integrators.integrator import Integrator, IntegratorBase
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.kernels.system import Euclidean, System
+from numpyro_split.potential.centering import CenteredPotential, FollowedPotential
 from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
@@ -45,6 +47,7 @@ class Hamiltonian:
         adaptation: of step size and mass matrix.
         system: what moves, and its kinetic energy.
         num_warmup: number of warm-up iterations, once it is known.
+        local_sites: sites with an entry for every row, which are not centred, once they are known.
 
     Raises:
         ValueError: for a system that cannot move by the trajectory.
@@ -55,6 +58,7 @@ class Hamiltonian:
     adaptation: AdaptationSettings
     system: System = field(default_factory=Euclidean)
     num_warmup: int = 0
+    local_sites: tuple[str, ...] = ()
     rests_on_data = True
     given_start = None
     free_fields = ()
@@ -64,8 +68,9 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's."""
-        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics)
+        """Those of every kernel, the trajectory's and the system's, and the order of centring."""
+        of_center = ("center_order",) if self.adaptation.center.is_on else ()
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center)
 
     @property
     def details(self) -> list[str]:
@@ -74,8 +79,8 @@ class Hamiltonian:
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Of schedule and system."""
-        return self.schedule.layout, *self.system.layout
+        """Of schedule, system and centring."""
+        return self.schedule.layout, *self.system.layout, *self.adaptation.center.layout
 
     @property
     def plan(self) -> str:
@@ -95,12 +100,14 @@ class Hamiltonian:
         """Any number will do."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits the sites that adapt one."""
+        """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
         self.adaptation.check_sizes(self.system.coordinates(sizes))
+        self.adaptation.center.check_sizes(sizes)
 
     def prepare(self, setup: Setup) -> Hamiltonian:
         """With the system of the model."""
-        return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup)
+        local_sites = () if setup.split is None else tuple(setup.split.local_sites)
+        return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup, local_sites=local_sites)
 
     def without_data(self) -> Hamiltonian:
         """The same: nothing is kept of the data but in the state."""
@@ -117,7 +124,6 @@ class Hamiltonian:
         state = ChainState(
             i=zero,
             z=z,
-            opening_grad=self._kept_grad(potential, z),
             energies=energies,
             potential_energy=energy,
             energy=energy,
@@ -135,6 +141,11 @@ class Hamiltonian:
             **self.trajectory.first_fields(z),
             **self.system.first_fields(z),
         )
+        if self.adaptation.center.is_on:
+            sites = [name for name in self.system.coordinates(z) if name not in self.local_sites]
+            centering = first_center(self.adaptation.center, potential, z, sites)
+            state = state._replace(centering=centering, center_order=centering.center.order)
+        state = state._replace(opening_grad=self._kept_grad(potential, state))
         inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
         return state._replace(adapt_state=adapt_state, step_size=adapt_state.step_size)
@@ -142,7 +153,8 @@ class Hamiltonian:
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """One iteration: a move at the state's step size and metric, then both adapt."""
         kinetic = self.system.kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
-        moved = self._move(self.system.integrator(self.schedule.rows, potential, kinetic), state)
+        moved = self._move(self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic), state)
+        moved = self._recentred(potential, moved)
         adapter = self._adapter(potential, moved)
         adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state)
         settled = settle(state.settled, state.i, adapter, adapt_state, self.trajectory.learned(moved))
@@ -157,11 +169,10 @@ class Hamiltonian:
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """The state with energies and opening gradients of this potential."""
         energies = potential.energies(state.z)
-        return state._replace(
-            energies=energies,
-            potential_energy=jnp.sum(energies.value),
-            opening_grad=self._kept_grad(potential, state.z),
-        )
+        state = state._replace(energies=energies, potential_energy=jnp.sum(energies.value))
+        if state.centering is not None:
+            state = state._replace(centering=moved_to_data(state.centering, potential, state.z))
+        return state._replace(opening_grad=self._kept_grad(potential, state))
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """The state with a step size that is not too long for this potential."""
@@ -193,6 +204,22 @@ class Hamiltonian:
             moved = explored(state, early, exploration.before, move_by_metric)
         return self.system.adapted(state, moved, self.num_warmup) if self.adaptation.adapt_mass_matrix else moved
 
+    def _recentred(self, potential: SplitPotential, moved: ChainState) -> ChainState:
+        """The state with its splitting centred anew, where a window of warm-up ends, and what rests on that."""
+        settings = self.adaptation.center
+        if moved.centering is None or not settings.is_found:
+            return moved
+        assert moved.adapt_state is not None
+        velocity = EuclideanKinetic.adapted(moved.adapt_state).velocity
+        centering, num_grads = recentred(
+            moved.centering, settings, potential, velocity, self.system.coordinates, moved.i, moved.z, self.num_warmup
+        )
+        new = moved._replace(
+            centering=centering, center_order=centering.center.order, num_grads=moved.num_grads + num_grads
+        )
+        opening_grad = lax.cond(num_grads > 0, lambda: self._kept_grad(potential, new), lambda: moved.opening_grad)
+        return new._replace(opening_grad=opening_grad)
+
     @property
     def _exploration(self) -> Exploration:
         """Which iterations of warm-up are made by trees."""
@@ -204,17 +231,27 @@ class Hamiltonian:
     def _adapter(self, potential: SplitPotential, state: ChainState) -> Adapter:
         def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
             kinetic = self.system.kinetic(adapted, state)
-            return self.system.integrator(self.schedule.rows, potential, kinetic)
+            return self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic)
 
-        coordinates = self.system.coordinates
-        longest_step, trial = self.trajectory.longest_step, one_step(integrator_for)
+        coordinates, longest_step, trial = (
+            self.system.coordinates,
+            self.trajectory.longest_step,
+            one_step(integrator_for),
+        )
+        if state.centering is not None:
+            longest_step = jnp.minimum(longest_step, state.centering.longest_step)
         return Adapter(self.adaptation, self.num_warmup, coordinates, tuple(coordinates(state.z)), trial, longest_step)
 
-    def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
-        """The gradients that open a trajectory at ``z``; None where an order of subsets is drawn for it."""
+    def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
+        """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""
         schedule = self.schedule.rows
         if self.trajectory.draws_order(schedule):
             return None
         # the opening kicks do not involve the metric, so any will do
-        integrator = Integrator(schedule, self.system.potential(potential), EuclideanKinetic(None))
-        return integrator.opening_grad_at(z, jnp.arange(schedule.num_subsets))
+        integrator = Integrator(schedule, self.system.potential(_centered(potential, state)), EuclideanKinetic(None))
+        return integrator.opening_grad_at(state.z, jnp.arange(schedule.num_subsets))
+
+
+def _centered(potential: SplitPotential, state: ChainState) -> FollowedPotential:
+    """The potential that trajectories follow."""
+    return potential if state.centering is None else CenteredPotential(potential, state.centering.center)

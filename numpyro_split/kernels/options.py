@@ -30,9 +30,11 @@ class CommonOptions(TypedDict, total=False):
 
 
 class Options(CommonOptions, total=False):
-    """Those, and two more."""
+    """Those, and what a Hamiltonian has besides."""
 
     target_accept_prob: float
+    center: Any
+    center_order: int | None
     subset_order: str
 
 
@@ -49,7 +51,13 @@ COMMON_DEFAULTS: CommonOptions = {
     "plate": None,
     "data_axes": None,
 }
-DEFAULTS: Options = {**COMMON_DEFAULTS, "target_accept_prob": 0.8, "subset_order": "sequential"}
+DEFAULTS: Options = {
+    **COMMON_DEFAULTS,
+    "target_accept_prob": 0.8,
+    "center": None,
+    "center_order": None,
+    "subset_order": "sequential",
+}
 
 
 def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:

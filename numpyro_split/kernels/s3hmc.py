@@ -48,8 +48,8 @@ from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.options import DEFAULTS, Options, resolve_options
 from numpyro_split.kernels.state import ChainState
 from numpyro_split.kernels.system import PrecisionSites
+from numpyro_split.potential.centering import FollowedPotential
 from numpyro_split.potential.position import Position
-from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.fixed_length import FixedLength
 from numpyro_split.trajectories.trajectory import Trajectory
 from split_common.checks import MAX_COUNT, check_positive_int
@@ -124,7 +124,7 @@ class SemiSeparable:
         mean = WindowMean.start(self.sites.found.of_precisions(z))
         return {"weight_energy": jnp.zeros(()), "precision_energy": jnp.zeros(()), "precision_mean": mean}
 
-    def potential(self, potential: SplitPotential) -> SplitPotential:
+    def potential(self, potential: FollowedPotential) -> FollowedPotential:
         """The target's."""
         return potential
 
@@ -134,7 +134,7 @@ class SemiSeparable:
         return HierarchicalKinetic.adapted_at(self.sites.found, adapted, state.precision_mean.adapted)
 
     def integrator(
-        self, schedule: Schedule, potential: SplitPotential, kinetic: HierarchicalKinetic
+        self, schedule: Schedule, potential: FollowedPotential, kinetic: HierarchicalKinetic
     ) -> AlternatingIntegrator:
         """Half a step of the weights, a step of the precisions, half a step of the weights."""
         return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
@@ -191,6 +191,11 @@ class S3HMC(SplitKernel):
         dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
+        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
+            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
+            unconstrained values by site (:mod:`split_common.centering`).
+        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
+            given center for 1.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
             (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
             variance of weights and 1 for every other site; a list is an array.

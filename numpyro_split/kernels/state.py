@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from numpyro.infer.hmc_util import HMCAdaptState
 
+from numpyro_split.adaptation.centering import CenterState
 from numpyro_split.adaptation.health import Health
 from numpyro_split.adaptation.step_size_and_metric import WindowMean
 from numpyro_split.adaptation.threshold import ThresholdState
@@ -55,6 +56,8 @@ class ChainState(NamedTuple):
         health: sums over the draws, of which the run's first warning is made.
         opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
         energies: the terms of the potential at ``z``, shape (M + 1,).
+        centering: where splitting is centred; None where it is not.
+        center_order: order of centring, 0 for none.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
@@ -96,6 +99,8 @@ class ChainState(NamedTuple):
     health: Health | None = None
     opening_grad: Position | None = None
     energies: Compensated | None = None
+    centering: CenterState | None = None
+    center_order: jax.Array | None = None
     trajectory_length: jax.Array | None = None
     tree_depth: jax.Array | None = None
     reached_max_treedepth: jax.Array | None = None

@@ -16,6 +16,7 @@ from numpyro_split.integrators.hierarchical_kinetic import Hierarchy, find_hiera
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase, Kinetic, Potential
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState
+from numpyro_split.potential.centering import FollowedPotential
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.trajectory import Trajectory
@@ -68,7 +69,7 @@ class System(Protocol):
         """Its own fields of the state of a chain that starts at ``z``."""
         ...
 
-    def potential(self, potential: SplitPotential) -> Potential:
+    def potential(self, potential: FollowedPotential) -> Potential:
         """The potential that trajectories follow."""
         ...
 
@@ -76,7 +77,7 @@ class System(Protocol):
         """The kinetic energy at the adapted mass matrix."""
         ...
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Any) -> IntegratorBase:
+    def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Any) -> IntegratorBase:
         """The integrator of a schedule."""
         ...
 
@@ -134,7 +135,7 @@ class Euclidean:
         """None."""
         return {}
 
-    def potential(self, potential: SplitPotential) -> Potential:
+    def potential(self, potential: FollowedPotential) -> Potential:
         """The target's."""
         return potential
 
@@ -142,7 +143,7 @@ class Euclidean:
         """That of the adapted mass matrix."""
         return adapted if self.kinetic_energy is None else self.kinetic_energy(adapted)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Kinetic) -> IntegratorBase:
+    def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Kinetic) -> IntegratorBase:
         """Kicks and drifts, as the schedule has them."""
         return Integrator(schedule, potential, kinetic)
 

@@ -18,6 +18,7 @@ from pyro_split.host import AdaptState, covariances, load_adapter, log_average_s
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
+from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
 from split_common.settling import LastWindow, shrunk
@@ -57,6 +58,7 @@ class AdaptationSettings(NamedTuple):
     full_mass: bool | list[tuple[str, ...]] = False
     target_accept_prob: float = 0.8
     find_heuristic_step_size: bool = True
+    center: CenterSettings = CenterSettings()
 
     @classmethod
     def checked(
@@ -69,6 +71,8 @@ class AdaptationSettings(NamedTuple):
         full_mass: bool | list[tuple[str, ...]],
         target_accept_prob: float,
         find_heuristic_step_size: bool,
+        center: Any = None,
+        center_order: int | None = None,
     ) -> AdaptationSettings:
         """The settings that a kernel's arguments ask for.
 
@@ -84,6 +88,7 @@ class AdaptationSettings(NamedTuple):
             full_mass=check_mass_blocks("full_mass", full_mass),
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
+            center=CenterSettings.checked(center, center_order),
         )
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
@@ -203,7 +208,7 @@ class Adapter:
         """The kinetic energy of the metric."""
         return EuclideanKinetic(self._host.mass_matrix_adapter)
 
-    def update(self, t: int, accept_prob: float, z: Position, trial: Trial) -> None:
+    def update(self, t: int, accept_prob: float, z: Position, trial: Trial, longest_step: float | None = None) -> None:
         """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes.
 
         Args:
@@ -211,9 +216,11 @@ class Adapter:
             accept_prob: its acceptance.
             z: where it ended.
             trial: what a search for a step size there tries.
+            longest_step: what the step size is adapted to at most from now on; None for what it was.
         """
         if t <= self._warmup_steps:
             self._z, self._trial = z, trial
+            self._longest_step = self._longest_step if longest_step is None else longest_step
             self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
             if self.last_window.num_of_metric and t > self.last_window.start:
                 # the host's estimator of the metric, which has nothing to do in the last window

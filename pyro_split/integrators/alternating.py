@@ -29,8 +29,8 @@ from collections.abc import Sequence
 
 from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
 from pyro_split.integrators.integrator import Integrator, IntegratorBase, IntegratorState, make_steps
+from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position
-from pyro_split.potential.split_potential import SplitPotential
 from split_common.schedule import Schedule
 
 
@@ -48,13 +48,13 @@ class AlternatingIntegrator(IntegratorBase):
         grads_per_step: subset gradients of a step inside a trajectory.
     """
 
-    potential: SplitPotential
+    potential: FollowedPotential
     kinetic: HierarchicalKinetic
 
     def __init__(
         self,
         schedule: Schedule,
-        potential: SplitPotential,
+        potential: FollowedPotential,
         kinetic: HierarchicalKinetic,
         weight_steps: int = 1,
         precision_steps: int = 1,

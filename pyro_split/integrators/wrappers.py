@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position, hold
-from pyro_split.potential.split_potential import SplitPotential
 
 
 class HeldPotential:
@@ -16,7 +16,7 @@ class HeldPotential:
         held: names of the sites.
     """
 
-    def __init__(self, whole: SplitPotential, held: tuple[str, ...]):
+    def __init__(self, whole: FollowedPotential, held: tuple[str, ...]):
         self.whole, self._held = whole, held
 
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:

@@ -40,8 +40,8 @@ from pyro_split.kernels.method import Setup
 from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
 from pyro_split.kernels.state import ChainState
 from pyro_split.kernels.system import PrecisionSites
+from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position
-from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.conjugacy import read_terms
 from pyro_split.trajectories.doubling import Doubling
 from pyro_split.trajectories.fixed_length import FixedLength
@@ -157,7 +157,7 @@ class ConjugatePrecisions:
         """None."""
         return {}
 
-    def potential(self, potential: SplitPotential) -> HeldPotential:
+    def potential(self, potential: FollowedPotential) -> HeldPotential:
         """The target's, in which the precisions stand still."""
         return HeldPotential(potential, self.sites.found.precisions)
 
@@ -165,7 +165,7 @@ class ConjugatePrecisions:
         """That of the adapted mass matrix, in which the precisions stand still."""
         return adapted._replace(held=self.sites.found.precisions)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: EuclideanKinetic) -> IntegratorBase:
+    def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: EuclideanKinetic) -> IntegratorBase:
         """Kicks and drifts of everything else."""
         return Integrator(schedule, self.potential(potential), kinetic)
 
@@ -208,6 +208,11 @@ class BlockGibbsHMC(SplitKernel):
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block; of the sites that are no precisions.
         target_accept_prob: acceptance that the step size is adapted to.
+        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
+            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
+            unconstrained values by site (:mod:`split_common.centering`).
+        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
+            given center for 1.
         inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
             (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names; a list is an array.
             None for the identity.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyro_split.adaptation.centering import first_center, moved_to_data, recentred
 from pyro_split.adaptation.exploration import explored
 from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
@@ -21,6 +22,7 @@ from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.kernels.system import Euclidean, System
+from pyro_split.potential.centering import CenteredPotential, FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.trajectory import Trajectory
@@ -40,6 +42,7 @@ class Hamiltonian:
         adaptation: of step size and mass matrix.
         system: what moves, and its kinetic energy.
         warmup_steps: number of warm-up iterations, once it is known.
+        local_sites: sites with an entry for every row, which are not centred, once they are known.
 
     Raises:
         ValueError: for a system that cannot move by the trajectory.
@@ -50,14 +53,16 @@ class Hamiltonian:
     adaptation: AdaptationSettings
     system: System = field(default_factory=Euclidean)
     warmup_steps: int = 0
+    local_sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.system.check_trajectory(self.trajectory)
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's."""
-        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics)
+        """Those of every kernel, the trajectory's and the system's, and the order of centring."""
+        of_center = ("center_order",) if self.adaptation.center.is_on else ()
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center)
 
     @property
     def details(self) -> list[str]:
@@ -72,12 +77,14 @@ class Hamiltonian:
         """Any number will do."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits the sites that adapt one."""
+        """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
         self.adaptation.check_sizes(self.system.coordinates(sizes))
+        self.adaptation.center.check_sizes(sizes)
 
     def prepare(self, setup: Setup) -> Hamiltonian:
         """With the system of the model."""
-        return replace(self, system=self.system.find(setup), warmup_steps=setup.warmup_steps)
+        local_sites = () if setup.split is None else tuple(setup.split.local_sites)
+        return replace(self, system=self.system.find(setup), warmup_steps=setup.warmup_steps, local_sites=local_sites)
 
     def find_start(self) -> None:
         """The host's strategy."""
@@ -89,7 +96,6 @@ class Hamiltonian:
         state = ChainState(
             i=0,
             z=z,
-            opening_grad=self._kept_grad(potential, z),
             energies=energies,
             potential_energy=energy,
             energy=energy,
@@ -104,6 +110,11 @@ class Hamiltonian:
             **self.trajectory.first_fields(z),
             **self.system.first_fields(z),
         )
+        if self.adaptation.center.is_on:
+            sites = [name for name in self.system.coordinates(z) if name not in self.local_sites]
+            centering = first_center(self.adaptation.center, potential, z, sites)
+            state = state._replace(centering=centering, center_order=centering.center.order)
+        state = state._replace(opening_grad=self._kept_grad(potential, state))
         inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapter = Adapter(
             self.adaptation._replace(inverse_mass_matrix=inverse_mass_matrix),
@@ -122,7 +133,8 @@ class Hamiltonian:
         assert health is not None
         assert state.adapt_state is not None
         adapter.load(state.adapt_state)
-        integrator = self.system.integrator(self.schedule.rows, potential, self.system.kinetic(adapter.kinetic, state))
+        followed, kinetic = _centered(potential, state), self.system.kinetic(adapter.kinetic, state)
+        integrator = self.system.integrator(self.schedule.rows, followed, kinetic)
         state = self.system.before(state, integrator)
         if t > self.warmup_steps:
             n, moved = t - self.warmup_steps, self._move(integrator, state)
@@ -137,12 +149,10 @@ class Hamiltonian:
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
         """The state moved to ``z``, with energies and opening gradients there."""
         energies = potential.energies(z)
-        return state._replace(
-            z=z,
-            energies=energies,
-            potential_energy=float(energies.sum()),
-            opening_grad=self._kept_grad(potential, z),
-        )
+        state = state._replace(z=z, energies=energies, potential_energy=float(energies.sum()))
+        if state.centering is not None:
+            state = state._replace(centering=moved_to_data(state.centering, potential, z))
+        return state._replace(opening_grad=self._kept_grad(potential, state))
 
     def watch(self, state: ChainState) -> None:
         """Warn of divergences and slow energies, and of what the trajectory knows."""
@@ -176,11 +186,28 @@ class Hamiltonian:
 
     def _adapted(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
         """With step size and metric adapted after an iteration of warm-up."""
+        t, longest_step = moved.i + 1, self.trajectory.longest_step
+        moved = self._recentred(adapter, potential, moved)
+        if moved.centering is not None:
+            longest_step = min(longest_step, moved.centering.longest_step)
+        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved), longest_step)
         assert moved.settled is not None
-        t = moved.i + 1
-        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved))
         settled = settle(moved.settled, t, adapter, self.trajectory.learned(moved))
         return moved._replace(adapt_state=adapter.state, settled=settled)
+
+    def _recentred(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
+        """The state with its splitting centred anew, where a window of warm-up ends, and what rests on that."""
+        settings = self.adaptation.center
+        if moved.centering is None or not settings.is_found:
+            return moved
+        velocity, coordinates = adapter.kinetic.velocity, self.system.coordinates
+        centering, num_grads = recentred(
+            moved.centering, settings, potential, velocity, coordinates, moved.i + 1, moved.z, adapter.window_ends
+        )
+        new = moved._replace(
+            centering=centering, center_order=centering.center.order, num_grads=moved.num_grads + num_grads
+        )
+        return new._replace(opening_grad=self._kept_grad(potential, new)) if num_grads else new
 
     def _exploration(self, state: ChainState) -> Exploration:
         """Which iterations of warm-up are made by trees."""
@@ -194,15 +221,21 @@ class Hamiltonian:
         """What a search for a step size tries: one step of the schedule."""
 
         def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
-            return self.system.integrator(self.schedule.rows, potential, self.system.kinetic(adapted, state))
+            kinetic = self.system.kinetic(adapted, state)
+            return self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic)
 
         return one_step(integrator_for)
 
-    def _kept_grad(self, potential: SplitPotential, z: Position) -> Position | None:
-        """The gradients that open a trajectory at ``z``; None where an order of subsets is drawn for it."""
+    def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
+        """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""
         schedule = self.schedule.rows
         if self.trajectory.draws_order(schedule):
             return None
         # the opening kicks do not involve the metric, so any will do
-        integrator = Integrator(schedule, self.system.potential(potential), EuclideanKinetic(None))
-        return integrator.opening_grad_at(z, range(schedule.num_subsets))
+        integrator = Integrator(schedule, self.system.potential(_centered(potential, state)), EuclideanKinetic(None))
+        return integrator.opening_grad_at(state.z, range(schedule.num_subsets))
+
+
+def _centered(potential: SplitPotential, state: ChainState) -> FollowedPotential:
+    """The potential that trajectories follow."""
+    return potential if state.centering is None else CenteredPotential(potential, state.centering.center)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from pyro_split.adaptation.centering import CenterState
 from pyro_split.adaptation.health import Health
 from pyro_split.adaptation.step_size_and_metric import Adapter, WindowMean
 from pyro_split.adaptation.threshold import ThresholdState
@@ -39,6 +40,8 @@ class ChainState(NamedTuple):
         health: sums over the draws, of which the run's first warning is made.
         opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
         energies: the terms of the potential at ``z``, in float64, shape (M + 1,).
+        centering: where splitting is centred; None where it is not.
+        center_order: order of centring, 0 for none.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
@@ -79,6 +82,8 @@ class ChainState(NamedTuple):
     health: Health | None = None
     opening_grad: Position | None = None
     energies: Tensor | None = None
+    centering: CenterState | None = None
+    center_order: int | None = None
     trajectory_length: float | None = None
     tree_depth: int | None = None
     reached_max_treedepth: bool | None = None

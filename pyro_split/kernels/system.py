@@ -16,6 +16,7 @@ from pyro_split.integrators.hierarchical_kinetic import Hierarchy, find_hierarch
 from pyro_split.integrators.integrator import Integrator, IntegratorBase, Kinetic, Potential
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
+from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.trajectory import Trajectory
@@ -58,7 +59,7 @@ class System(Protocol):
         """Its own fields of the state of a chain that starts at ``z``."""
         ...
 
-    def potential(self, potential: SplitPotential) -> Potential:
+    def potential(self, potential: FollowedPotential) -> Potential:
         """The potential that trajectories follow."""
         ...
 
@@ -66,7 +67,7 @@ class System(Protocol):
         """The kinetic energy at the adapted mass matrix."""
         ...
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Any) -> IntegratorBase:
+    def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Any) -> IntegratorBase:
         """The integrator of a schedule."""
         ...
 
@@ -122,7 +123,7 @@ class Euclidean:
         """None."""
         return {}
 
-    def potential(self, potential: SplitPotential) -> Potential:
+    def potential(self, potential: FollowedPotential) -> Potential:
         """The target's."""
         return potential
 
@@ -130,7 +131,7 @@ class Euclidean:
         """That of the adapted mass matrix."""
         return adapted if self.kinetic_energy is None else self.kinetic_energy(adapted)
 
-    def integrator(self, schedule: Schedule, potential: SplitPotential, kinetic: Kinetic) -> IntegratorBase:
+    def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Kinetic) -> IntegratorBase:
         """Kicks and drifts, as the schedule has them."""
         return Integrator(schedule, potential, kinetic)
 

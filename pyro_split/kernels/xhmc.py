@@ -48,6 +48,11 @@ class XHMC(SplitKernel):
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block.
         target_accept_prob: mean acceptance over a trajectory's states that the step size is adapted to.
+        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
+            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
+            unconstrained values by site (:mod:`split_common.centering`).
+        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
+            given center for 1.
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.

@@ -23,7 +23,7 @@ from pyro_split.potential.arguments import Data
 from pyro_split.potential.capture import ValueAndGrad, uses
 from pyro_split.potential.densities import Density, FunctionDensity
 from pyro_split.potential.forms import FORMS
-from pyro_split.potential.position import Position, zeros
+from pyro_split.potential.position import Position, add, zeros
 from pyro_split.potential.row_block import RowBlock, subset_block
 from split_common.checks import check_callable, check_lengths
 from split_common.containers import Given
@@ -255,16 +255,22 @@ class SplitPotential:
             The products, a dict like ``directions``.
         """
         total = zeros(directions)
-        for block in self._blocks:
-            leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
-            with torch.enable_grad():
-                value = self._density.likelihood(*self._density.cut(leaves, self._data, block), block.indices)
-                grads = _gradient(value, leaves, create_graph=True)
-                for i in range(len(next(iter(directions.values())))):
-                    slope = sum((grads[name] * directions[name][i]).sum() for name in z)
-                    product = _gradient(slope, leaves, retain_graph=True)
-                    for name in z:
-                        total[name][i] += product[name]
+        for m in range(self.num_subsets):
+            total = add(total, self.subset_hessian_products(z, m, directions), 1.0)
+        return total
+
+    def subset_hessian_products(self, z: Position, m: int, directions: Position) -> Position:
+        """Products of the Hessian of the log-likelihood of the rows in subset ``m``; as for all rows."""
+        total, block = zeros(directions), self._block(m)
+        leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
+        with torch.enable_grad():
+            value = self._density.likelihood(*self._density.cut(leaves, self._data, block), block.indices)
+            grads = _gradient(value, leaves, create_graph=True)
+            for i in range(len(next(iter(directions.values())))):
+                slope = sum((grads[name] * directions[name][i]).sum() for name in z)
+                product = _gradient(slope, leaves, retain_graph=True)
+                for name in z:
+                    total[name][i] += product[name]
         return total
 
     def row_function(self, function: RowFunction, num_positions: int, sites: Sequence[str]) -> ValueAndGrad:

@@ -1,0 +1,109 @@
+"""A reference about which splitting is centred, and the centred potential (:mod:`split_common.centering`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyro_split.potential.position import Position, flatten, subtract, unflatten
+from pyro_split.potential.split_potential import SplitPotential
+
+
+class Center(NamedTuple):
+    """What the kicks of the subsets are centred by. Sites that are left out of centring are not named.
+
+    Attributes:
+        reference: z*, a dict by site.
+        grads: c_m, a dict by site with a leading axis of M subsets; 0 for no centring.
+        curvatures: C_m, shape (M, D, D); None for no second order.
+        order: 0 for no centring, 1 or 2.
+    """
+
+    reference: Position
+    grads: Position
+    curvatures: Tensor | None
+    order: int
+
+    @classmethod
+    def none(cls, z: Position, sites: Sequence[str], num_subsets: int) -> Center:
+        """No centring, of the form that centring of some sites has."""
+        reference = {name: z[name] for name in sites}
+        return cls(reference, {name: u.new_zeros((num_subsets, *u.shape)) for name, u in reference.items()}, None, 0)
+
+    @classmethod
+    def at(cls, potential: SplitPotential, z: Position, sites: Sequence[str], order: int) -> Center:
+        """Centring about ``z`` of first or second order, from all rows, subset by subset."""
+        reference = {name: z[name] for name in sites}
+        curvatures = subset_curvatures(potential, z, sites) if order == 2 else None
+        return cls(reference, grad_differences(potential, z, sites), curvatures, order)
+
+    def grad(self, z: Position, m: int) -> Position:
+        """c_m + C_m (z - z*), a dict of the centred sites."""
+        grads = {name: c[m] for name, c in self.grads.items()}
+        if self.curvatures is None:
+            return grads
+        offset = flatten(subtract(self.reference, z))
+        linear = unflatten(self.curvatures[m] @ offset, self.reference)
+        return subtract(grads, linear)
+
+
+class CenteredPotential:
+    """A potential whose subsets kick by centred gradients; their sum, and every energy, is the potential's.
+
+    Args:
+        whole: the potential.
+        center: what they are centred by.
+    """
+
+    def __init__(self, whole: SplitPotential, center: Center):
+        self._whole, self._center = whole, center
+
+    def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
+        """The terms of U(z), as the potential's, and the gradient of U'_m."""
+        energies, grad = self._whole.subset_energies_and_grad(z, m)
+        return energies, {**grad, **{name: grad[name] - c for name, c in self._center.grad(z, m).items()}}
+
+    def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """As the potential's."""
+        return self._whole.energies_and_grad(z)
+
+    def energies(self, z: Position) -> Tensor:
+        """As the potential's."""
+        return self._whole.energies(z)
+
+    def prior_energy(self, z: Position) -> Tensor:
+        """As the potential's."""
+        return self._whole.prior_energy(z)
+
+    def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
+        """As the potential's."""
+        return self._whole.prior_energy_and_grad(z)
+
+
+FollowedPotential = SplitPotential | CenteredPotential  # what trajectories follow
+
+
+def grad_differences(potential: SplitPotential, z: Position, sites: Sequence[str]) -> Position:
+    """Gradients of the subsets minus their mean, a dict of some sites with a leading axis of M subsets."""
+    by_subset = [potential.subset_energies_and_grad(z, m)[1] for m in range(potential.num_subsets)]
+    grads = {name: torch.stack([grad[name] for grad in by_subset]) for name in sites}
+    return {name: g - g.mean(0) for name, g in grads.items()}
+
+
+def subset_curvatures(potential: SplitPotential, z: Position, sites: Sequence[str]) -> Tensor:
+    """Hessians of the subsets in some sites minus their mean, shape (M, D, D); the prior's share is alike in all."""
+    centred = {name: z[name] for name in sites}
+    basis = unflatten(torch.eye(sum(u.numel() for u in centred.values())).to(next(iter(centred.values()))), centred)
+    size = len(next(iter(basis.values())))
+    directions = {name: basis.get(name, u.new_zeros((size, *u.shape))) for name, u in z.items()}
+
+    def hessian(m: int) -> Tensor:
+        products = potential.subset_hessian_products(z, m, directions)
+        return -flatten({name: products[name] for name in sites}, batch_dims=1)
+
+    hessians = torch.stack([hessian(m) for m in range(potential.num_subsets)])
+    hessians = (hessians + hessians.mT) / 2
+    return hessians - hessians.mean(0)

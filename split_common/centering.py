@@ -1,0 +1,146 @@
+r"""Centred splitting: the same potential, divided into subsets whose forces are nearly alike.
+
+With a reference :math:`z^*`, and gradients and Hessians there, the potentials of the M subsets
+are changed to
+
+.. math:: U'_m(z) = U_m(z) - c_m^\top (z - z^*) - \tfrac12 (z - z^*)^\top C_m (z - z^*), \qquad
+    c_m = \nabla U_m(z^*) - \tfrac1M \nabla U(z^*), \quad C_m = \nabla^2 U_m(z^*) - \tfrac1M \nabla^2 U(z^*),
+
+of first order without the last term. The sums of :math:`c_m` and :math:`C_m` over m vanish, so :math:`\sum_m U'_m = U`
+for *every* reference: the target and the decision are what they were, and only the kicks change. These are still
+gradients, so that steps preserve volume and are undone as before (:mod:`split_common.schedule`). The reference must not
+depend on the state: it is found in warm-up and then stands still.
+
+What limits the step of a split integrator is the commutator of the drift with the *differences* of the subsets' forces.
+At the reference they are noise of order √N, large beside the posterior's own force; centring takes away this constant
+part, the second order the linear one too. Then any schedule is nearly leapfrog in the steps between its kicks.
+
+It does not always help: far from a point whose gradients say nothing about those where the chain is, as on a neural
+network, the second order makes steps several times shorter. So with ``center="auto"`` warm-up compares the differences
+of the forces at a draw, squared, in the metric of the momenta: centring of the order that leaves least of them is kept,
+unless it leaves more than :data:`MOST_LEFT`; then it is off.
+
+Entries of rows of their own (latents in the data plate), which move with one subset alone, and precisions that a system
+moves or draws in its own way are left out: for them the two terms are 0, and the sums vanish as before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common.checks import check_positive_int
+from split_common.values import is_name, real_array, shown
+
+MOST_LEFT = 0.25  # of the squared differences of the forces: half of their size
+MAX_SECOND_ORDER_SIZE = 100  # parameters up to which the second order is looked at: M matrices of so many rows are kept
+# Longest step between draws of a centred schedule, a quarter of a turn in the metric of the momenta. Its energy error
+# hardly grows with the step size, so that acceptance sets no limit, and a tree would turn back within one step.
+LONGEST_CENTRED_STEP = math.pi / 2
+
+
+class CenterSettings(NamedTuple):
+    """Whether and how splitting is centred.
+
+    Attributes:
+        center: None for not, "auto" for a reference found in warm-up, or a dict of the unconstrained values by site.
+        order: 1 or 2; None for what is measured to be best, with a given reference for 1.
+    """
+
+    center: Any = None
+    order: int | None = None
+
+    @classmethod
+    def checked(cls, center: Any, center_order: Any) -> CenterSettings:
+        """The settings that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: for an argument out of range, and for an order without a center.
+
+        Example:
+            >>> CenterSettings.checked("auto", 2)
+            CenterSettings(center='auto', order=2)
+        """
+        order = None if center_order is None else check_positive_int("center_order", center_order, at_most=2)
+        if order is not None and center is None:
+            raise ValueError(f"center_order must be None where center is None, got {shown(center_order)}")
+        if isinstance(center, Mapping) and center:
+            return cls({name: _checked_values(name, value, center) for name, value in center.items()}, order)
+        if center is not None and not (isinstance(center, str) and center == "auto"):
+            raise ValueError(
+                f"center must be None, 'auto' or a dict of unconstrained values by site, got {shown(center)}"
+            )
+        return cls(center, order)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a center, or will be."""
+        return self.center is not None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the reference is found in warm-up."""
+        return isinstance(self.center, str)
+
+    def keeps_second_order(self, size: int) -> bool:
+        """Whether matrices of the second order are kept for ``size`` centred parameters."""
+        if self.order is None:
+            return self.is_found and size <= MAX_SECOND_ORDER_SIZE
+        return self.order == 2
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless a given reference has a value for every entry of every site, and no order is too large.
+
+        Args:
+            sizes: number of unconstrained values of each latent site.
+
+        Raises:
+            ValueError: for other sites or sizes, and for a second order of too many parameters.
+        """
+        size = sum(sizes.values())
+        if self.order == 2 and size > MAX_SECOND_ORDER_SIZE:
+            raise ValueError(
+                f"center_order must be None or 1 for more than {MAX_SECOND_ORDER_SIZE} parameters, "
+                f"got center_order=2 for {size}"
+            )
+        if not isinstance(self.center, Mapping):
+            return
+        given = {name: int(np.size(value)) for name, value in self.center.items()}
+        if given != dict(sizes):
+            raise ValueError(
+                f"center must have the unconstrained values of the latent sites, as many as {dict(sizes)}, got {given}"
+            )
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        """Text of the settings that a state's kept gradients depend on."""
+        given = self.center
+        if isinstance(given, Mapping):
+            given = {name: value.tolist() for name, value in sorted(given.items())}
+        return (f"centred about {given}, order {self.order}",) if self.is_on else ()
+
+
+def choose_order(left: Any, allowed: int | None) -> int:
+    """Order of centring that leaves least of the differences of the forces; 0 for none.
+
+    Args:
+        left: squared differences of the forces without centring, of first and of second order, three numbers.
+        allowed: the only order to choose besides none; None for any.
+
+    Example:
+        >>> choose_order([1.0, 0.1, 0.01], None), choose_order([1.0, 0.1, 0.01], 1), choose_order([1.0, 0.4, 9.0], None)
+        (2, 1, 0)
+    """
+    shares = {order: left[order] for order in (1, 2) if allowed in (None, order) and np.isfinite(left[order])}
+    best = min(shares, key=lambda order: shares[order], default=0)
+    return best if best and shares[best] <= MOST_LEFT * left[0] else 0
+
+
+def _checked_values(name: Any, value: Any, given: Any) -> np.ndarray:
+    values = real_array(value)
+    if not is_name(name) or values is None or not np.all(np.isfinite(values)):
+        raise ValueError(f"center must map names of sites to finite real values, got {shown(given)}")
+    return values
