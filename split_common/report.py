@@ -81,7 +81,7 @@ class Report(NamedTuple):
         statistics = run["sample_stats"]
         settled = get_settled(statistics)
         checks = (*_of_statistics(statistics), *_of_warmup(settled), *_of_draws(draws))
-        return cls(title, draws.attrs.get("split", ""), checks, settled.text)
+        return cls(title, draws.attrs.get("split", ""), checks, ", ".join(filter(None, _settled(statistics, settled))))
 
     @property
     def trouble(self) -> list[Check]:
@@ -198,6 +198,15 @@ def _step_sizes(by_chain: np.ndarray) -> Check:
     seen = f"the chains' step sizes differ by a factor of {ratio:.1f}"
     advice = "The adaptation had not settled, or chains are in different places: let warm-up be longer."
     return Check("step sizes", ratio, MOST_UNLIKE, ratio <= MOST_UNLIKE, seen, advice)
+
+
+def _settled(statistics: Any, settled: Settled) -> Iterator[str]:
+    """What warm-up settled on, in words."""
+    yield settled.text
+    if "center_order" in statistics:
+        orders = sorted({int(order) for order in np.unique(statistics["center_order"])})
+        of_chains = " or ".join("no" if not order else f"an order {order}" for order in orders)
+        yield f"{of_chains} centring of the splitting"
 
 
 def _of_warmup(settled: Settled) -> Iterator[Check]:

@@ -143,8 +143,9 @@ class Hamiltonian:
         )
         if self.adaptation.center.is_on:
             sites = [name for name in self.system.coordinates(z) if name not in self.local_sites]
-            centering = first_center(self.adaptation.center, potential, z, sites)
-            state = state._replace(centering=centering, center_order=centering.center.order)
+            centering = first_center(self.adaptation.center, potential, z, sites) if sites else None
+            center_order = zero if centering is None else centering.center.order
+            state = state._replace(centering=centering, center_order=center_order)
         state = state._replace(opening_grad=self._kept_grad(potential, state))
         inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)

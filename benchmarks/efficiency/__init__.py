@@ -1,0 +1,1 @@
+"""Effective draws per data pass."""
