@@ -56,12 +56,6 @@ TABLE = {
     "SplitHMC in single visits, centred": Entry(
         "SplitHMC", {"schedule": "single_visit", "center": "auto"}, statistics=("center_order",)
     ),
-    "S3HMC, centred": Entry(
-        "S3HMC",
-        {"center": "auto"},
-        takes_potential=False,
-        statistics=("weight_energy", "precision_energy", "center_order"),
-    ),
     "SplitNUTS": Entry("SplitNUTS", {"max_tree_depth": 4}, statistics=TREE),
     "XHMC": Entry("XHMC", {"max_tree_depth": 4}, statistics=TREE),
     "XHMC adapted": Entry("XHMC", {"threshold": "adapt", "max_tree_depth": 4}, statistics=TREE),

@@ -4,10 +4,12 @@ does not help.
 
 import importlib
 
+import arviz as az
 import numpy as np
 import pytest
 
 from split_common.schedule import single_visit, symmetric
+from tests import kernels
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree, compare_moments
 
@@ -206,6 +208,23 @@ def test_second_order_is_found_to_be_best_near_a_normal_posterior(lib):
     kernel = lib.split.SplitHMC(logistic(lib), center="auto", **VISITS)
     mcmc = lib.run(kernel, init_params=position(lib), num_warmup=150, num_samples=10)
     assert set(np.ravel(lib.statistics(mcmc)["center_order"])) == {2}
+
+
+@pytest.mark.parametrize(("name", "options"), [("S3HMC", {}), ("BlockGibbsHMC", {"trajectory": "hmc"})])
+@pytest.mark.filterwarnings("ignore")
+def test_precisions_are_left_out(lib, name, options):
+    """Found, or of the one order that is asked for; the draws' law is that of the kernel without centring."""
+    problem = kernels.small(lib)
+    draws = []
+    for centring in ({}, {"center": "auto", "center_order": 2}):
+        kernel = getattr(lib.split, name)(problem.model, 3, **options, **centring)
+        mcmc = lib.run(kernel, *problem.args, num_warmup=150, num_samples=1000)
+        draws.append(lib.to_numpy(mcmc.get_samples(group_by_chain=True)["a"]))
+    assert set(np.ravel(lib.statistics(mcmc)["center_order"])) <= {0, 2}
+    plain, centred = draws
+    size = min(float(az.ess(x)) for x in draws)
+    assert size > 100
+    assert abs(plain.mean() - centred.mean()) < 4.5 * plain.std() * (2 / size) ** 0.5
 
 
 def crooked(lib):

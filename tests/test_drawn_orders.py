@@ -9,7 +9,7 @@ import importlib
 import numpy as np
 import pytest
 
-from split_common.schedule import naive, randomised, single_visit
+from split_common.schedule import randomised, single_visit
 from tests.backends import NumPyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_moments
 
@@ -57,10 +57,13 @@ def comparisons(lib, name, schedule):
     return [*compare_moments("x", x, np.zeros(2), np.ones(2)), *of_product]
 
 
+CASES = [(name, schedule) for name in KERNELS for schedule in ("single_visit", "randomised")]
+IN_DEFAULT_SUITE = [("SplitNUTS", "single_visit"), ("WindowedHMC", "single_visit")]
+
+
 @pytest.mark.parametrize(
     ("name", "schedule"),
-    [(name, "single_visit") for name in KERNELS]
-    + [pytest.param(name, "randomised", marks=pytest.mark.slow) for name in KERNELS],
+    [pytest.param(*case, marks=[] if case in IN_DEFAULT_SUITE else pytest.mark.slow) for case in CASES],
 )
 def test_moments_are_exact(lib, name, schedule):
     assert_agree(comparisons(lib, name, schedule))
@@ -99,8 +102,3 @@ def test_a_step_back_undoes_one_forwards(lib, build, monkeypatch):
     assert error() < 1e-12
     monkeypatch.setattr(module.Path, "step", in_the_same_order)
     assert error() > 0.1
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_palindromes_go_back_in_their_own_order(lib, name):
-    assert_agree(comparisons(lib, name, naive))
