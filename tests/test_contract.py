@@ -324,8 +324,8 @@ def test_states_of_other_models_are_refused(lib, entry):
         wrong.again(*args)
 
 
-# one of each method, trajectory and system; a process imports and traces anew, so the others are in the slow suite
-SPAWNED = ("SymmetricSplitHMC", "XHMC adapted", "WindowedHMC", "BlockGibbsHMC by NUTS", "PenaltyMH", "SGLD")
+# one of each method, and of a system with precisions; a process imports and traces anew, so the others are slow
+SPAWNED = ("SymmetricSplitHMC", "BlockGibbsHMC by NUTS", "PenaltyMH")
 
 
 @contract
