@@ -205,8 +205,8 @@ def _settled(statistics: Any, settled: Settled) -> Iterator[str]:
     yield settled.text
     if "center_order" in statistics:
         orders = sorted({int(order) for order in np.unique(statistics["center_order"])})
-        of_chains = " or ".join("no" if not order else f"an order {order}" for order in orders)
-        yield f"{of_chains} centring of the splitting"
+        words = {0: "not centred", 1: "centred to first order", 2: "centred to second order"}
+        yield "splitting " + " or ".join(words[order] for order in orders)
 
 
 def _of_warmup(settled: Settled) -> Iterator[Check]:

@@ -24,7 +24,7 @@ class CenterState(NamedTuple):
 
     Attributes:
         center: of the next trajectory.
-        mean: of the centred sites, over windows of warm-up; None where the reference is given.
+        mean: of the position, over windows of warm-up; None where the reference is given.
         left: squared differences of the forces at a draw, without centring, of first and of second order, shape (3,).
     """
 
@@ -46,8 +46,7 @@ def first_center(settings: CenterSettings, potential: SplitPotential, z: Positio
     if not settings.is_found:
         given = {name: jnp.asarray(settings.center[name], u.dtype).reshape(u.shape) for name, u in z.items()}
         return CenterState(Center.at(potential, given, sites, keeps), None, unknown)
-    mean = WindowMean.start({name: z[name] for name in z})
-    return CenterState(Center.none(z, sites, potential.num_subsets, keeps), mean, unknown)
+    return CenterState(Center.none(z, sites, potential.num_subsets, keeps), WindowMean.start(z), unknown)
 
 
 def moved_to_data(state: CenterState, potential: SplitPotential, z: Position) -> CenterState:

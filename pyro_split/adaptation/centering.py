@@ -12,7 +12,7 @@ from torch import Tensor
 from pyro_split.adaptation.step_size_and_metric import WindowMean
 from pyro_split.integrators.integrator import Velocity
 from pyro_split.potential.centering import Center, grad_differences
-from pyro_split.potential.position import Position, flatten, subtract, unflatten, zeros
+from pyro_split.potential.position import Position, add, flatten, subtract, unflatten, zeros
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.centering import LONGEST_CENTRED_STEP, CenterSettings, choose_order
 
@@ -22,7 +22,7 @@ class CenterState(NamedTuple):
 
     Attributes:
         center: of the next trajectory.
-        mean: of the centred sites, over windows of warm-up; None where the reference is given.
+        mean: of the position, over windows of warm-up; None where the reference is given.
         left: squared differences of the forces at a draw, without centring, of first and of second order.
     """
 
@@ -119,9 +119,5 @@ def differences_left(
     of_second = math.inf
     if center.curvatures is not None:
         linear: Tensor = center.curvatures @ flatten(subtract(center.reference, z))
-        of_second = squared({name: u + v for (name, u), v in _paired(first, unflatten(linear, center.reference))})
+        of_second = squared(add(first, unflatten(linear, center.reference), 1.0))
     return squared(differences), squared(first), of_second
-
-
-def _paired(x: Position, y: Position) -> list[tuple[tuple[str, Tensor], Tensor]]:
-    return [((name, u), y[name]) for name, u in x.items()]
