@@ -50,9 +50,9 @@ class LengthSettings(NamedTuple):
         """Whether lengths are learned in warm-up."""
         return self.num_steps is None and self.trajectory_length is None
 
-    def at(self, longest: Any) -> LengthSettings:
-        """The lengths with the longest that warm-up has learned, where it learns one; the shortest is 0."""
-        return self._replace(trajectory_length=(0.0, longest)) if self.learns_length else self
+    def at(self, shortest: Any, longest: Any) -> LengthSettings:
+        """The lengths with the shortest and the longest that warm-up has learned, where it learns them."""
+        return self._replace(trajectory_length=(shortest, longest)) if self.learns_length else self
 
     @property
     def longest_step(self) -> float:
@@ -64,9 +64,8 @@ class LengthSettings(NamedTuple):
         if self.trajectory_length is None:
             return False
         shortest, longest = self.trajectory_length
-        if shortest:
-            return longest > MAX_STEPS * step_size
-        return (longest > MOST_MEAN_STEPS * step_size) & (longest != FIRST_LENGTH)  # that is of no tree
+        is_of_trees = (shortest == 0) & (longest != FIRST_LENGTH)
+        return (longest > MAX_STEPS * step_size) | is_of_trees & (longest > MOST_MEAN_STEPS * step_size)
 
 
 def resolve_length(

@@ -52,6 +52,18 @@ def check_mass_blocks(name: str, value: Any, site_sizes: Mapping[str, int] | Non
     return value
 
 
+def dense_blocks(value: Any) -> bool | list[tuple[str, ...]]:
+    """Which blocks of an inverse mass matrix that was given are dense, as the hosts' argument says it.
+
+    Example:
+        >>> dense_blocks({("w",): np.eye(2), ("b",): np.ones(1)}), dense_blocks(np.ones(3))
+        ([('w',)], False)
+    """
+    if isinstance(value, Mapping):
+        return [tuple(block) for block, matrix in value.items() if len(matrix.shape) == 2]
+    return value is not None and len(value.shape) == 2
+
+
 def check_mass_matrix_values(value: Any, host_array: type) -> Any:
     """Return an initial inverse mass matrix, or raise unless it can be one of some model.
 

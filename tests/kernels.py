@@ -54,7 +54,7 @@ TABLE = {
     "NaiveSplitHMC": Entry("NaiveSplitHMC", {"num_steps": 3}),
     "RandomisedSplitHMC": Entry("RandomisedSplitHMC"),
     "SplitHMC in single visits, centred": Entry(
-        "SplitHMC", {"schedule": "single_visit", "center": "auto"}, statistics=("center_order",)
+        "SplitHMC", {"schedule": "single_visit", "center": "auto", "metric": "auto"}, statistics=("center_order",)
     ),
     "SplitNUTS": Entry("SplitNUTS", {"max_tree_depth": 4}, statistics=TREE),
     "XHMC": Entry("XHMC", {"max_tree_depth": 4}, statistics=TREE),

@@ -56,7 +56,7 @@ MAX_SECONDS, MAX_BYTES = 1.0, 50e6
 # Whether such a value is taken depends on another argument.
 OF_SEVERAL = {
     *("num_steps", "trajectory_length", "window_size", "friction", "noise_estimate"),
-    "center_order",
+    *("center_order", "metric", "dense_mass", "full_mass", "adapt_mass_matrix"),
     *("proposal", "control_variate", "hessian_rank", "gradient"),
 }
 
@@ -252,6 +252,7 @@ SENSE = {
     "reference": reference,
     "center": lambda value: choice("auto")(value) or reference(value),
     "center_order": count(2),
+    "metric": choice("auto"),
     "preconditioner": diagonal,
 }
 FLAGS = [

@@ -7,7 +7,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +15,21 @@ import jax.numpy as jnp
 from jax import lax, random
 from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
 
+from numpyro_split.adaptation.gradient_metric import GradientWindow, dense_start, with_window
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.compensated import Compensated, difference
-from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.position import Position, flatten, zeros
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
-from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
+from split_common.gradient_metric import check_metric, uses_gradients
+from split_common.mass import (
+    check_inverse_mass_matrix,
+    check_mass_blocks,
+    check_mass_matrix_values,
+    dense_blocks,
+    mass_blocks,
+)
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -39,6 +47,7 @@ class AdaptationSettings(NamedTuple):
     target_accept_prob: float = 0.8
     find_heuristic_step_size: bool = True
     regularize_mass_matrix: bool = True
+    metric: str | None = None
     center: CenterSettings = CenterSettings()
 
     @classmethod
@@ -53,6 +62,7 @@ class AdaptationSettings(NamedTuple):
         target_accept_prob: float,
         find_heuristic_step_size: bool,
         regularize_mass_matrix: bool,
+        metric: str | None = None,
         center: Any = None,
         center_order: int | None = None,
     ) -> AdaptationSettings:
@@ -71,13 +81,17 @@ class AdaptationSettings(NamedTuple):
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
             regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
+            metric=check_metric(metric, dense_mass, "dense_mass", adapt_mass_matrix),
             center=CenterSettings.checked(center, center_order),
         )
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
         check_mass_blocks("dense_mass", self.dense_mass, sizes)
-        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, self.dense_mass)
+        dense = self.dense_mass
+        if uses_gradients(self.metric, sum(sizes.values())):
+            dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
+        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, dense)
 
 
 class SearchPoint(NamedTuple):
@@ -166,12 +180,14 @@ class Adapter:
         settings: what to adapt.
         num_warmup: number of warm-up iterations.
         coordinates: from a position to what the mass matrix adapts to, a dict of arrays; itself for most kernels.
-        sites: names of its entries.
+        like: coordinates of a position, of which only the form matters.
         trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+        measures_fit: whether to look, in the last window of warm-up, at how well a metric from gradients fits.
 
     Attributes:
+        measures_fit: whether that is done.
         last_window: of warm-up, in which what has been adapted is compared with itself.
     """
 
@@ -180,23 +196,29 @@ class Adapter:
         settings: AdaptationSettings,
         num_warmup: int,
         coordinates: Callable[[Position], Position],
-        sites: Sequence[str],
+        like: Position,
         trial: Trial,
         longest_step: float | jax.Array,
+        measures_fit: bool = False,
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup
         self._trial = trial
         ends = [window.end for window in build_adaptation_schedule(num_warmup)]
         self._window_ends = jnp.array(ends)
+        self._metric_ends = ends[1:-1]  # the first window and the last adapt the step size alone
+        self._metric_start = ends[0]
+        self._uses_gradients = uses_gradients(settings.metric, sum(u.size for u in like.values()))
+        dense = True if self._uses_gradients else settings.dense_mass
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
+        self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
         self._init, self._update = host_adapter(
             num_warmup,
             find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
             adapt_step_size=settings.adapt_step_size,
-            adapt_mass_matrix=settings.adapt_mass_matrix,
-            dense_mass=[block for block, dense in mass_blocks(settings.dense_mass, sites).items() if dense],
+            adapt_mass_matrix=settings.adapt_mass_matrix and not self._uses_gradients,
+            dense_mass=[block for block, is_dense in mass_blocks(dense, like).items() if is_dense],
             target_accept_prob=settings.target_accept_prob,
             regularize_mass_matrix=settings.regularize_mass_matrix,
         )
@@ -205,35 +227,71 @@ class Adapter:
         self, z: Position, energies: Compensated | None, inverse_mass_matrix: Any, rng_key: jax.Array
     ) -> HMCAdaptState:
         """First step size, and metric, which is the identity where None is given, at a starting point."""
-        return self._init(
-            SearchPoint(self._coordinates(z), z, energies, jnp.array(True)),
-            rng_key,
-            jnp.asarray(self._settings.step_size, jnp.result_type(float)),
-            inverse_mass_matrix=dict(inverse_mass_matrix)
-            if isinstance(inverse_mass_matrix, dict)
-            else inverse_mass_matrix,
-        )
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
+        if self._uses_gradients:
+            inverse_mass_matrix = dense_start(inverse_mass_matrix, point.coordinates)
+        given = dict(inverse_mass_matrix) if isinstance(inverse_mass_matrix, dict) else inverse_mass_matrix
+        step_size = jnp.asarray(self._settings.step_size, jnp.result_type(float))
+        state = self._init(point, rng_key, step_size, inverse_mass_matrix=given)
+        if self._uses_gradients:
+            state = state._replace(mm_state=GradientWindow.start(flatten(point.coordinates, point.coordinates).size))
+        return state
+
+    def wants_gradient(self, i: jax.Array) -> jax.Array | bool:
+        """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``i``."""
+        if not self._uses_gradients or not self._metric_ends:
+            return False
+        return (self._metric_start < i) & (i < (self._num_warmup if self.measures_fit else self.last_window.start))
+
+    def fit(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
+        """Means of the squared frequencies in the metric, and of their inverses, in the last window."""
+        return state.mm_state.fit(*state.inverse_mass_matrix.values())
 
     def update(
-        self, i: jax.Array, accept_prob: jax.Array, z: Position, energies: Compensated | None, state: HMCAdaptState
+        self,
+        i: jax.Array,
+        accept_prob: jax.Array,
+        z: Position,
+        energies: Compensated | None,
+        state: HMCAdaptState,
+        grad: Position | None = None,
     ) -> HMCAdaptState:
-        """Adapt after iteration ``i``; after warm-up everything stays as it is."""
+        """Adapt after iteration ``i``; after warm-up everything stays as it is.
+
+        Args:
+            i: the iteration.
+            accept_prob: its acceptance.
+            z: where it ended.
+            energies: the terms of the potential there, where the search for a step size asks for them.
+            state: before.
+            grad: gradient of the potential at ``z``, a dict like it, where :meth:`wants_gradient` says so.
+        """
         point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
 
         def adapted() -> HMCAdaptState:
-            new = self._update(i, accept_prob, point, state)
+            old = state
+            if self._uses_gradients and self._metric_ends:
+                assert grad is not None
+                is_in_window = (self._metric_start < i) & (i <= self._metric_ends[-1])
+                ends_window = jnp.any(i == jnp.array(self._metric_ends))
+                old = with_window(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
+            new = self._update(i, accept_prob, point, old)
+            last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
             longest = self._longest_step if self._settings.adapt_step_size else math.inf
             return new._replace(
-                step_size=jnp.minimum(new.step_size, longest), mm_state=self._fed(i, point.coordinates, new.mm_state)
+                step_size=jnp.minimum(new.step_size, longest),
+                mm_state=self._fed(i, point.coordinates, last_grad, new.mm_state),
             )
 
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
 
-    def _fed(self, i: jax.Array, x: Position, mm_state: Any) -> Any:
+    def _fed(self, i: jax.Array, x: Position, grad: Position | None, mm_state: Any) -> Any:
         """The host's estimator of the metric, which has nothing to do in the last window, fed with its draws too."""
         window = self.last_window
         if not window.num_of_metric:
             return mm_state
+        if self._uses_gradients:
+            return lax.cond(i >= window.start, lambda: mm_state.fed(x, grad), lambda: mm_state)
         feed = welford_covariance()[1]
         return lax.cond(i >= window.start, lambda: feed(x, mm_state), lambda: mm_state)
 
@@ -244,7 +302,13 @@ class Adapter:
         return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest_step)}
 
     def variances(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
-        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each."""
+        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each.
+
+        Of a metric from draws and gradients the former are those of the draws that it was made from.
+        """
+        if self._uses_gradients:
+            _, squares, num = state.mm_state.draws
+            return state.mm_state.variances, jnp.diagonal(squares) / (num - 1)
         blocks, found = state.inverse_mass_matrix, state.mm_state
         pairs = [(blocks[sites], found[sites]) for sites in blocks] if isinstance(blocks, dict) else [(blocks, found)]
         metric = jnp.concatenate([_diagonal(block) for block, _ in pairs])

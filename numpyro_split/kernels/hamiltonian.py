@@ -29,10 +29,10 @@ from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.kernels.system import Euclidean, System
 from numpyro_split.potential.centering import CenteredPotential, FollowedPotential
 from numpyro_split.potential.content import DataDigest
-from numpyro_split.potential.position import Position
+from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.trajectory import Trajectory
-from split_common.exploration import Exploration
+from split_common.exploration import QUARTERS, Exploration, quarter_turn
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
 
@@ -157,15 +157,35 @@ class Hamiltonian:
         moved = self._move(self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic), state)
         moved = self._recentred(potential, moved)
         adapter = self._adapter(potential, moved)
-        adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state)
+        moved, grad = self._with_gradient(potential, moved, adapter.wants_gradient(state.i))
+        adapt_state = adapter.update(state.i, moved.accept_prob, moved.z, moved.energies, state.adapt_state, grad)
         settled = settle(state.settled, state.i, adapter, adapt_state, self.trajectory.learned(moved))
         i = state.i + 1
         n = jnp.where(i > self.num_warmup, i - self.num_warmup, i)
         mean_accept_prob = state.mean_accept_prob + (moved.accept_prob - state.mean_accept_prob) / n
         health = state.health.with_draw(i - self.num_warmup, moved.energy, moved.diverging)
-        return moved._replace(
+        moved = moved._replace(
             i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health, settled=settled
         )
+        return self._with_quarter_turns(moved, adapter, i)
+
+    def _with_quarter_turns(self, moved: ChainState, adapter: Adapter, i: jax.Array) -> ChainState:
+        """The state with lengths of a quarter turn, where warm-up ends and the metric fits well enough."""
+        if not adapter.measures_fit:
+            return moved
+
+        def measured() -> tuple[jax.Array, jax.Array]:
+            length = quarter_turn(*adapter.fit(moved.adapt_state))
+            shortest, longest = (share * length for share in QUARTERS)
+            fits = length > 0
+            return jnp.where(fits, shortest, moved.shortest_length), jnp.where(fits, longest, moved.trajectory_length)
+
+        known = moved.shortest_length, moved.trajectory_length
+        shortest, longest = lax.cond(i == self.num_warmup, measured, lambda: known)
+        settled = moved.settled._replace(
+            trajectory_length=jnp.where(shortest > 0, longest, moved.settled.trajectory_length)
+        )
+        return moved._replace(shortest_length=shortest, trajectory_length=longest, settled=settled)
 
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """The state with energies and opening gradients of this potential."""
@@ -221,6 +241,18 @@ class Hamiltonian:
         opening_grad = lax.cond(num_grads > 0, lambda: self._kept_grad(potential, new), lambda: moved.opening_grad)
         return new._replace(opening_grad=opening_grad)
 
+    def _with_gradient(
+        self, potential: SplitPotential, moved: ChainState, is_wanted: jax.Array | bool
+    ) -> tuple[ChainState, Position | None]:
+        """The state with the cost of the gradient where it is, and that gradient, zero where it is not wanted."""
+        if is_wanted is False:
+            return moved, None
+        kick = self.schedule.rows.closing_kick
+        if kick and moved.opening_grad is not None:
+            return moved, jax.tree.map(lambda opening_grad: opening_grad / float(kick), moved.opening_grad)
+        grad = lax.cond(is_wanted, lambda: potential.energies_and_grad(moved.z)[1], lambda: zeros(moved.z))
+        return moved._replace(num_grads=moved.num_grads + potential.num_subsets * is_wanted), grad
+
     @property
     def _exploration(self) -> Exploration:
         """Which iterations of warm-up are made by trees."""
@@ -239,9 +271,10 @@ class Hamiltonian:
             self.trajectory.longest_step,
             one_step(integrator_for),
         )
+        like, measures_fit = coordinates(state.z), self.trajectory.learns_length
         if state.centering is not None:
             longest_step = jnp.minimum(longest_step, state.centering.longest_step)
-        return Adapter(self.adaptation, self.num_warmup, coordinates, tuple(coordinates(state.z)), trial, longest_step)
+        return Adapter(self.adaptation, self.num_warmup, coordinates, like, trial, longest_step, measures_fit)
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
         """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""

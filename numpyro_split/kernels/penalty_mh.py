@@ -356,7 +356,7 @@ class Penalty:
 
             return energy_change
 
-        return Adapter(settings, self.num_warmup, lambda z: z, tuple(z), trial, self.settings.longest_step)
+        return Adapter(settings, self.num_warmup, lambda z: z, z, trial, self.settings.longest_step)
 
     def _propose(
         self,

@@ -58,6 +58,7 @@ class ChainState(NamedTuple):
         energies: the terms of the potential at ``z``, shape (M + 1,).
         centering: where splitting is centred; None where it is not.
         center_order: order of centring, 0 for none.
+        shortest_length: the shortest that trajectories may be, where lengths are learned in warm-up.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
         tree_depth: doublings of the last trajectory, a refused one included.
         reached_max_treedepth: whether the limit on them ended it.
@@ -101,6 +102,7 @@ class ChainState(NamedTuple):
     energies: Compensated | None = None
     centering: CenterState | None = None
     center_order: jax.Array | None = None
+    shortest_length: jax.Array | None = None
     trajectory_length: jax.Array | None = None
     tree_depth: jax.Array | None = None
     reached_max_treedepth: jax.Array | None = None

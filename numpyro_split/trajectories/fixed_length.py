@@ -66,21 +66,21 @@ class FixedLength:
         return schedule.draws_order or self.subset_permutation == "per_trajectory"
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """The longest length, before one is learned."""
-        return {"trajectory_length": jnp.full((), FIRST_LENGTH)}
+        """The lengths, before any are learned."""
+        return {"shortest_length": jnp.zeros(()), "trajectory_length": jnp.full((), FIRST_LENGTH)}
 
     def learned(self, state: Any) -> dict[str, jax.Array]:
         """The longest length, where that is learned."""
         return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
 
     def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, Position]:
-        """One iteration, at the longest length that the state has."""
-        lengths = self.lengths.at(state.trajectory_length)
+        """One iteration, of a length between those that the state has."""
+        lengths = self.lengths.at(state.shortest_length, state.trajectory_length)
         return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
 
     def watch(self, state: Any, num_warmup: int) -> None:
         """Warn where trajectories are longer than can be made at the draws' step size."""
-        warn_if_cut_short(state, num_warmup, self.lengths.at(state.trajectory_length))
+        warn_if_cut_short(state, num_warmup, self.lengths.at(state.shortest_length, state.trajectory_length))
 
 
 def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Array:
@@ -189,9 +189,9 @@ def warn_if_cut_short(state: Any, num_warmup: int, lengths: LengthSettings) -> N
         return
     step_size = state.adapt_state.step_size
     warns = (jnp.max(state.i) - num_warmup == 1) & jnp.any(lengths.is_cut_short(step_size))
-    shortest, longest = lengths.trajectory_length
-    worst = jnp.argmax(longest / step_size)  # of the chains
-    step_size, longest = (jnp.ravel(x)[worst] for x in jnp.broadcast_arrays(step_size, longest))
+    of_chains = jnp.broadcast_arrays(step_size, *lengths.trajectory_length)
+    worst = jnp.argmax(of_chains[2] / of_chains[0])
+    step_size, shortest, longest = (jnp.ravel(x)[worst] for x in of_chains)
 
     def warn(warns: Any, step_size: Any, of_chain: Any) -> None:
         # a batch of chains that do not share their count evaluates both branches, so this one asks again

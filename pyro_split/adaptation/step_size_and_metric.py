@@ -14,13 +14,21 @@ import torch
 from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
+from pyro_split.adaptation.gradient_metric import GradientMassMatrix, dense_start
 from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
-from split_common.mass import check_inverse_mass_matrix, check_mass_blocks, check_mass_matrix_values, mass_blocks
+from split_common.gradient_metric import check_metric, uses_gradients
+from split_common.mass import (
+    check_inverse_mass_matrix,
+    check_mass_blocks,
+    check_mass_matrix_values,
+    dense_blocks,
+    mass_blocks,
+)
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -58,6 +66,7 @@ class AdaptationSettings(NamedTuple):
     full_mass: bool | list[tuple[str, ...]] = False
     target_accept_prob: float = 0.8
     find_heuristic_step_size: bool = True
+    metric: str | None = None
     center: CenterSettings = CenterSettings()
 
     @classmethod
@@ -71,6 +80,7 @@ class AdaptationSettings(NamedTuple):
         full_mass: bool | list[tuple[str, ...]],
         target_accept_prob: float,
         find_heuristic_step_size: bool,
+        metric: str | None = None,
         center: Any = None,
         center_order: int | None = None,
     ) -> AdaptationSettings:
@@ -88,13 +98,17 @@ class AdaptationSettings(NamedTuple):
             full_mass=check_mass_blocks("full_mass", full_mass),
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
+            metric=check_metric(metric, full_mass, "full_mass", adapt_mass_matrix),
             center=CenterSettings.checked(center, center_order),
         )
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
         check_mass_blocks("full_mass", self.full_mass, sizes)
-        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, self.full_mass)
+        dense = self.full_mass
+        if uses_gradients(self.metric, sum(sizes.values())):
+            dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
+        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, dense)
 
 
 class WindowMean(NamedTuple):
@@ -136,8 +150,10 @@ class Adapter:
         trial: what the search for a step size tries.
         longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
             often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+        measures_fit: whether to look, in the last window of warm-up, at how well a metric from gradients fits.
 
     Attributes:
+        measures_fit: whether that is done.
         last_window: of warm-up, in which what has been adapted is compared with itself.
         state: what is loaded.
     """
@@ -150,10 +166,17 @@ class Adapter:
         z: Position,
         trial: Trial,
         longest_step: float,
+        measures_fit: bool = False,
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
         self._trial, self._z, adapted = trial, z, coordinates(z)
+        self._uses_gradients = uses_gradients(settings.metric, sum(u.numel() for u in adapted.values()))
+        if self._uses_gradients:
+            given = settings.inverse_mass_matrix
+            settings = settings._replace(
+                full_mass=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)
+            )
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
         self._host = host_adapter(
             settings.step_size,
@@ -162,6 +185,8 @@ class Adapter:
             target_accept_prob=settings.target_accept_prob,
             dense_mass=settings.full_mass,
         )
+        if self._uses_gradients:
+            self._host.mass_matrix_adapter = GradientMassMatrix()
         some = next(iter(z.values()))
         self._host.configure(
             warmup_steps,
@@ -170,6 +195,7 @@ class Adapter:
             options={"dtype": some.dtype, "device": some.device},
         )
         self.last_window = LastWindow.of(self.window_ends, warmup_steps, settings.adapt_mass_matrix)
+        self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         if settings.inverse_mass_matrix is not None:
             self._set_inverse_mass_matrix(settings.inverse_mass_matrix, some)
         if settings.adapt_step_size:
@@ -189,11 +215,16 @@ class Adapter:
 
     @property
     def variances(self) -> tuple[Tensor, Tensor]:
-        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each."""
+        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each.
+
+        Of a metric from draws and gradients the former are those of the draws that it was made from.
+        """
         adapter = self._host.mass_matrix_adapter
         found = covariances(adapter)
-        metric = torch.cat([_diagonal(adapter.inverse_mass_matrix[sites]) for sites in found])
         last = torch.cat([_diagonal(block) for block in found.values()])
+        if isinstance(adapter, GradientMassMatrix):
+            return adapter.variances, last
+        metric = torch.cat([_diagonal(adapter.inverse_mass_matrix[sites]) for sites in found])
         return metric, shrunk(last, self.last_window.num_of_metric)
 
     @property
@@ -208,7 +239,26 @@ class Adapter:
         """The kinetic energy of the metric."""
         return EuclideanKinetic(self._host.mass_matrix_adapter)
 
-    def update(self, t: int, accept_prob: float, z: Position, trial: Trial, longest_step: float | None = None) -> None:
+    def wants_gradient(self, t: int) -> bool:
+        """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``t``."""
+        ends = self.window_ends[:-1]  # the first window and the last adapt the step size alone
+        last = self._warmup_steps if self.measures_fit else ends[-1] if ends else 0
+        return self._uses_gradients and len(ends) > 1 and ends[0] < t <= last
+
+    @property
+    def fit(self) -> tuple[float, float]:
+        """Means of the squared frequencies in the metric, and of their inverses, in the last window."""
+        return self._host.mass_matrix_adapter.fit
+
+    def update(
+        self,
+        t: int,
+        accept_prob: float,
+        z: Position,
+        trial: Trial,
+        longest_step: float | None = None,
+        grad: Position | None = None,
+    ) -> None:
         """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes.
 
         Args:
@@ -217,14 +267,16 @@ class Adapter:
             z: where it ended.
             trial: what a search for a step size there tries.
             longest_step: what the step size is adapted to at most from now on; None for what it was.
+            grad: gradient of the potential at ``z``, a dict like it, where :meth:`wants_gradient` says so.
         """
         if t <= self._warmup_steps:
             self._z, self._trial = z, trial
             self._longest_step = self._longest_step if longest_step is None else longest_step
-            self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64))
+            z_grad = None if grad is None else self._coordinates(grad)
+            self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64), z_grad)
             if self.last_window.num_of_metric and t > self.last_window.start:
                 # the host's estimator of the metric, which has nothing to do in the last window
-                self._host.mass_matrix_adapter.update(self._coordinates(z), None)
+                self._host.mass_matrix_adapter.update(self._coordinates(z), z_grad)
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest_step)
             self.state = store_adapter(self._host)

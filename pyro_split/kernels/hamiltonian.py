@@ -26,7 +26,7 @@ from pyro_split.potential.centering import CenteredPotential, FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.trajectory import Trajectory
-from split_common.exploration import Exploration
+from split_common.exploration import QUARTERS, Exploration, quarter_turn
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
 from split_common.settling import Settled
@@ -124,6 +124,7 @@ class Hamiltonian:
             z,
             self._trial(potential, state),
             self.trajectory.longest_step,
+            self.trajectory.learns_length,
         )
         return state._replace(adapter=adapter, adapt_state=adapter.state, step_size=adapter.state.step_size)
 
@@ -191,10 +192,24 @@ class Hamiltonian:
         moved = self._recentred(adapter, potential, moved)
         if moved.centering is not None:
             longest_step = min(longest_step, moved.centering.longest_step)
-        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved), longest_step)
+        grad = None
+        if adapter.wants_gradient(t):
+            moved, grad = self._with_gradient(potential, moved)
+        adapter.update(t, moved.accept_prob, moved.z, self._trial(potential, moved), longest_step, grad)
         assert moved.settled is not None
         settled = settle(moved.settled, t, adapter, self.trajectory.learned(moved))
-        return moved._replace(adapt_state=adapter.state, settled=settled)
+        moved = moved._replace(adapt_state=adapter.state, settled=settled)
+        return self._with_quarter_turns(adapter, moved) if t == self.warmup_steps else moved
+
+    def _with_quarter_turns(self, adapter: Adapter, moved: ChainState) -> ChainState:
+        """The state with lengths of a quarter turn, where the metric fits well enough, at the end of warm-up."""
+        length = quarter_turn(*adapter.fit) if adapter.measures_fit else 0.0
+        if not length > 0:
+            return moved
+        assert moved.settled is not None
+        shortest, longest = (share * length for share in QUARTERS)
+        settled = moved.settled._replace(trajectory_length=longest)
+        return moved._replace(shortest_length=shortest, trajectory_length=longest, settled=settled)
 
     def _recentred(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
         """The state with its splitting centred anew, where a window of warm-up ends, and what rests on that."""
@@ -209,6 +224,14 @@ class Hamiltonian:
             centering=centering, center_order=centering.center.order, num_grads=moved.num_grads + num_grads
         )
         return new._replace(opening_grad=self._kept_grad(potential, new)) if num_grads else new
+
+    def _with_gradient(self, potential: SplitPotential, moved: ChainState) -> tuple[ChainState, Position]:
+        """The state with the cost of the gradient where it is, and that gradient."""
+        kick = self.schedule.rows.closing_kick
+        if kick and moved.opening_grad is not None:
+            return moved, {name: u / float(kick) for name, u in moved.opening_grad.items()}
+        num_grads = moved.num_grads + potential.num_subsets
+        return moved._replace(num_grads=num_grads), potential.energies_and_grad(moved.z)[1]
 
     def _exploration(self, state: ChainState) -> Exploration:
         """Which iterations of warm-up are made by trees."""

@@ -32,6 +32,7 @@ class Options(CommonOptions, total=False):
     """Those, and what a Hamiltonian has besides."""
 
     target_accept_prob: float
+    metric: str | None
     center: Any
     center_order: int | None
     subset_order: str
@@ -52,6 +53,7 @@ COMMON_DEFAULTS: CommonOptions = {
 DEFAULTS: Options = {
     **COMMON_DEFAULTS,
     "target_accept_prob": 0.8,
+    "metric": None,
     "center": None,
     "center_order": None,
     "subset_order": "sequential",

@@ -62,21 +62,21 @@ class FixedLength:
         return schedule.draws_order or self.subset_permutation == "per_trajectory"
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """The longest length, before one is learned."""
-        return {"trajectory_length": FIRST_LENGTH}
+        """The lengths, before any are learned."""
+        return {"shortest_length": 0.0, "trajectory_length": FIRST_LENGTH}
 
     def learned(self, state: Any) -> dict[str, float]:
         """The longest length, where that is learned."""
         return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
 
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position]:
-        """One iteration, at the longest length that the state has."""
-        lengths = self.lengths.at(state.trajectory_length)
+        """One iteration, of a length between those that the state has."""
+        lengths = self.lengths.at(state.shortest_length, state.trajectory_length)
         return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
 
     def watch(self, state: Any, warmup_steps: int) -> None:
         """Warn where trajectories are longer than can be made at the draws' step size."""
-        warn_if_cut_short(state, warmup_steps, self.lengths.at(state.trajectory_length))
+        warn_if_cut_short(state, warmup_steps, self.lengths.at(state.shortest_length, state.trajectory_length))
 
 
 def draw_length(shortest: float, longest: float) -> float:

@@ -1,0 +1,91 @@
+"""The metric from draws and gradients over the host's windows (:mod:`split_common.gradient_metric`)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.hmc_util import HMCAdaptState, welford_covariance
+
+from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.potential.position import Position, flatten
+from split_common.gradient_metric import metric_of_window
+
+_welford: Any = welford_covariance(diagonal=False)
+_START, _FEED = _welford[:2]
+
+
+class GradientWindow(NamedTuple):
+    """What a window of warm-up has seen, in the place of the host's estimator, each with its mean, sums and count.
+
+    Attributes:
+        draws: of the draws.
+        grads: of the gradients of the potential there.
+        variances: of the draws of the window that the metric is from, shape (D,).
+    """
+
+    draws: tuple[jax.Array, jax.Array, jax.Array]
+    grads: tuple[jax.Array, jax.Array, jax.Array]
+    variances: jax.Array
+
+    @classmethod
+    def start(cls, size: int) -> GradientWindow:
+        """Before warm-up."""
+        return cls(_START(size), _START(size), jnp.full(size, jnp.nan))
+
+    def fed(self, x: Position, grad: Position | None) -> GradientWindow:
+        """With one more draw, and, where it is known, the gradient there."""
+        draws = _FEED(flatten(x, x), self.draws)
+        return self._replace(draws=draws, grads=self.grads if grad is None else _FEED(flatten(grad, x), self.grads))
+
+    def fit(self, inverse_mass_matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        draws, grads = (squares / (num - 1) for _, squares, num in (self.draws, self.grads))
+        squared = jnp.sum(inverse_mass_matrix * grads) / len(draws)
+        return squared, jnp.trace(jnp.linalg.solve(inverse_mass_matrix, draws)) / len(draws)
+
+
+def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], jax.Array]:
+    """The inverse mass matrix to start from, whatever its form, as one dense block; None for the identity."""
+    sites = tuple(sorted(x))
+    identity = jnp.identity(sum(u.size for u in x.values()))
+    if inverse_mass_matrix is None:
+        return {sites: identity}
+    _, unravel = ravel_pytree(x)
+    velocity = EuclideanKinetic(inverse_mass_matrix).velocity
+    return {sites: jax.vmap(lambda p: flatten(velocity(unravel(p)), sites))(identity)}
+
+
+def with_window(
+    state: HMCAdaptState, x: Position, grad: Position, is_in_window: jax.Array | bool, ends_window: jax.Array
+) -> HMCAdaptState:
+    """The host's adaptation state after a draw: the window fed, and at its end the metric made anew.
+
+    Args:
+        state: before.
+        x: the draw, in the coordinates of the metric.
+        grad: gradient of the potential there, a dict like ``x``.
+        is_in_window: whether a window that the metric is made from is under way.
+        ends_window: whether it ends here.
+    """
+
+    def fed() -> HMCAdaptState:
+        return state._replace(mm_state=state.mm_state.fed(x, grad))
+
+    def renewed() -> HMCAdaptState:
+        window = state.mm_state.fed(x, grad)
+        draws, grads = (squares / (num - 1) for _, squares, num in (window.draws, window.grads))
+        (sites, old), *_ = state.inverse_mass_matrix.items()
+        found = metric_of_window(draws, grads, jnp)
+        kinetic = EuclideanKinetic.of_inverse({sites: jnp.where(jnp.all(jnp.isfinite(found)), found, old)})
+        return state._replace(
+            inverse_mass_matrix=kinetic.inverse_mass_matrix,
+            mass_matrix_sqrt=kinetic.mass_matrix_sqrt,
+            mass_matrix_sqrt_inv=kinetic.mass_matrix_sqrt_inv,
+            mm_state=GradientWindow.start(len(draws))._replace(variances=jnp.diagonal(draws)),
+        )
+
+    return lax.cond(ends_window, renewed, lambda: lax.cond(is_in_window, fed, lambda: state))

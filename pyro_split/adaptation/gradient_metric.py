@@ -1,0 +1,106 @@
+"""The metric from draws and gradients over the host's windows (:mod:`split_common.gradient_metric`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pyro.infer.mcmc.adaptation import BlockMassMatrix
+from pyro.ops.welford import WelfordCovariance
+from torch import Tensor
+
+from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.potential.position import Position, flatten, unflatten
+from split_common.gradient_metric import metric_of_window
+
+
+class GradientWindow(WelfordCovariance):
+    """What a window of warm-up has seen, in the place of the host's estimator: draws, and gradients at them.
+
+    Attributes:
+        variances: of the draws of the window that the metric is from, shape (D,); None before.
+    """
+
+    def __init__(self) -> None:
+        self.variances: Tensor | None = None
+        super().__init__(diagonal=False)
+
+    def reset(self) -> None:
+        """Begin a window."""
+        super().reset()
+        self._grads: tuple[Any, Any, int] = (0.0, 0.0, 0)  # mean, sums and count
+
+    def update_gradient(self, grad: Tensor) -> None:
+        """See a gradient; a new tuple, so that a state that was stored stays as it is."""
+        mean, squares, num = self._grads
+        before = grad - mean
+        mean = mean + before / (num + 1)
+        self._grads = mean, squares + torch.outer(grad - mean, before), num + 1
+
+    @property
+    def covariances(self) -> tuple[Tensor, Tensor]:
+        """Of the draws and of the gradients, shape (D, D) each."""
+        draws: Any = self.get_covariance(regularize=False)
+        _, squares, num = self._grads
+        return draws, squares / (num - 1)
+
+    def metric(self) -> Tensor:
+        """The inverse mass matrix of the window."""
+        draws, grads = self.covariances
+        self.variances = draws.diagonal()
+        return metric_of_window(draws, grads, torch)
+
+    def fit(self, inverse_mass_matrix: Tensor) -> tuple[float, float]:
+        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        draws, grads = self.covariances
+        squared = (inverse_mass_matrix * grads).sum() / len(draws)
+        return float(squared), float(torch.linalg.solve(inverse_mass_matrix, draws).trace() / len(draws))
+
+
+class GradientMassMatrix(BlockMassMatrix):
+    """The host's mass matrix, of one dense block, adapted to draws and gradients."""
+
+    def configure(self, mass_matrix_shape: Any, adapt_mass_matrix: bool = True, options: Any = None) -> None:
+        """Set up the first mass matrix, as the host does."""
+        super().configure(mass_matrix_shape, adapt_mass_matrix, options or {})
+        self._adapt_scheme = {sites: GradientWindow() for sites in self._adapt_scheme}
+
+    def update(self, z: Position, z_grad: Position | None) -> None:
+        """See a draw, and, where it is known, the gradient there."""
+        super().update(z, z_grad)
+        if z_grad is not None:
+            for sites, window in self._adapt_scheme.items():
+                window.update_gradient(flatten(z_grad, sites))
+
+    @property
+    def variances(self) -> Tensor:
+        """Of the draws of the window that the metric is from, shape (D,); NaN before there was one."""
+        (window,) = self._adapt_scheme.values()
+        unknown = torch.full((sum(self.mass_matrix_size.values()),), torch.nan)
+        return unknown if window.variances is None else window.variances
+
+    @property
+    def fit(self) -> tuple[float, float]:
+        """Means of the squared frequencies in the metric, and of their inverses, in the window that is under way."""
+        ((sites, window),) = self._adapt_scheme.items()
+        return window.fit(self.inverse_mass_matrix[sites])
+
+    def end_adaptation(self) -> None:
+        """Make the mass matrix anew at the end of a window; it stays as it is where the window has no finite one."""
+        found = {sites: window.metric() for sites, window in self._adapt_scheme.items()}
+        old = self.inverse_mass_matrix
+        self.inverse_mass_matrix = {
+            sites: matrix if torch.isfinite(matrix).all() else old[sites] for sites, matrix in found.items()
+        }
+
+
+def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], Tensor]:
+    """The inverse mass matrix to start from, whatever its form, as one dense block."""
+    sites = tuple(sorted(x))
+    given = inverse_mass_matrix if isinstance(inverse_mass_matrix, dict) else {sites: inverse_mass_matrix}
+    some = next(iter(x.values()))
+    kinetic = EuclideanKinetic.of_inverse({block: torch.as_tensor(matrix).to(some) for block, matrix in given.items()})
+    ordered = {name: x[name] for name in sites}
+    identity = torch.eye(sum(u.numel() for u in x.values()), dtype=some.dtype, device=some.device)
+    columns = [flatten(kinetic.velocity(unflatten(p, ordered)), sites) for p in identity]
+    return {sites: torch.stack(columns)}

@@ -1,0 +1,99 @@
+r"""A metric from draws and gradients: the geometric mean of the draws' covariance and the inverse of the gradients'.
+
+With C the covariance of the draws of a window, and G that of the gradients of the potential there, the inverse mass
+matrix is the positive definite solution of
+
+.. math:: X G X = C, \qquad X = G^{-1/2} (G^{1/2} C G^{1/2})^{1/2} G^{-1/2}.
+
+It is the one whose Fisher divergence between the draws and the normal distribution of covariance X is least. On a
+normal target of covariance Σ the gradient is :math:`\Sigma^{-1}(z - \mu)`, so that :math:`G = \Sigma^{-1} C
+\Sigma^{-1}` and :math:`X = \Sigma` *exactly*, from any window of more than D draws, correlated or not; the covariance C
+alone comes near Σ as D/n tends to 0. What warm-up adapts is fixed before the first draw, so the target stays what it
+was (:mod:`numpyro_split.adaptation.step_size_and_metric`).
+
+Both covariances are taken in units of each coordinate in which draws and gradients have the same variance, and
+:data:`SHRINKAGE` times the identity is added to both: directions that a window has not seen keep these units, and so
+the diagonal metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`.
+
+Reference:
+    Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
+    arXiv 2603.18845. Bhatia (2007), Positive Definite Matrices, chapter 4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from split_common.checks import check_optional_choice
+from split_common.values import shown
+
+SHRINKAGE = 0.05  # of both covariances, in units in which draws and gradients have the same variance
+MAX_DENSE_SIZE = 500  # parameters up to which the metric is a dense matrix, of which roots are taken at window ends
+METRICS = ("auto",)
+
+
+def check_metric(metric: Any, dense: Any, dense_name: str, adapt_mass_matrix: bool) -> str | None:
+    """Return ``metric``, or raise unless it is None, or "auto" and nothing else is asked of the mass matrix.
+
+    Args:
+        metric: what was given.
+        dense: the host's argument for dense blocks.
+        dense_name: its name.
+        adapt_mass_matrix: whether the mass matrix adapts.
+
+    Raises:
+        ValueError: for another value, and for "auto" together with dense blocks or a mass matrix that stands still.
+
+    Example:
+        >>> check_metric("auto", False, "dense_mass", True)
+        'auto'
+    """
+    chosen = check_optional_choice("metric", metric, METRICS)
+    if chosen is not None and dense is not False:
+        raise ValueError(
+            f"{dense_name} must be False where metric is 'auto', which chooses its form, got {shown(dense)}"
+        )
+    if chosen is not None and not adapt_mass_matrix:
+        raise ValueError("adapt_mass_matrix must be True where metric is 'auto', got False")
+    return chosen
+
+
+def uses_gradients(metric: str | None, size: int) -> bool:
+    """Whether a metric of so many parameters is made from draws and gradients; beyond that it is the host's."""
+    return metric is not None and size <= MAX_DENSE_SIZE
+
+
+def metric_of_window(draws: Any, grads: Any, xp: Any) -> Any:
+    """The inverse mass matrix from a window of warm-up.
+
+    Args:
+        draws: covariance of the draws, shape (D, D).
+        grads: covariance of the gradients of the potential there, shape (D, D).
+        xp: the arrays' module, ``jax.numpy`` or ``torch``.
+
+    Returns:
+        X, shape (D, D), symmetric; entries that are not finite where a covariance has such.
+
+    Example:
+        >>> import numpy as np
+        >>> covariance = np.array([[4.0, 1.0], [1.0, 1.0]])
+        >>> precision, seen = np.linalg.inv(covariance), np.diag([3.0, 1.0])  # the window may be any, up to shrinkage
+        >>> metric_of_window(seen, precision @ seen @ precision, np).round(1).tolist()
+        [[3.8, 0.9], [0.9, 1.0]]
+    """
+    unit = _units(xp.diagonal(draws), xp.diagonal(grads), xp)
+    shrinkage = SHRINKAGE * xp.diag(xp.ones_like(unit))
+    draws, grads = draws / unit / unit[:, None] + shrinkage, grads * unit * unit[:, None] + shrinkage
+    # of any root L of G = L Lᵀ the mean is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
+    root = xp.linalg.cholesky(grads)
+    values, vectors = xp.linalg.eigh(root.T @ draws @ root)
+    middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values)) @ vectors.T
+    mean = xp.linalg.solve(root.T, xp.linalg.solve(root.T, middle).T)
+    return (mean + mean.T) / 2 * (unit * unit[:, None])
+
+
+def _units(draws: Any, grads: Any, xp: Any) -> Any:
+    """Units in which draws and gradients of these variances have the same; 1 where one of them does not vary."""
+    vary = (draws > 0) & (grads > 0)
+    one = xp.ones_like(draws)
+    return xp.sqrt(xp.sqrt(xp.where(vary, draws, one) / xp.where(vary, grads, one)))

@@ -1,0 +1,196 @@
+"""A metric from draws and gradients: exact on normals, found in warm-up by both packages, no part of the target."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from split_common import gradient_metric
+from split_common.gradient_metric import metric_of_window, uses_gradients
+from tests.statistics import assert_agree, compare_moments
+
+DIM = 8
+LENGTHS = {
+    "numpyro": {"num_warmup": 200, "num_samples": 1500, "num_chains": 4, "chain_method": "vectorized"},
+    "pyro": {"num_warmup": 200, "num_samples": 2000},
+}
+ARRAYS = {"numpy": (np, np.asarray), "jax": (jnp, jnp.asarray), "torch": (torch, torch.as_tensor)}
+
+
+def covariance(dim=DIM, condition=1000.0, seed=0):
+    """Of condition 1000, rotated."""
+    turn, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))
+    return turn * np.logspace(0, np.log10(condition), dim) @ turn.T
+
+
+def window(sigma, num, seed=1):
+    """Covariances of correlated draws of N(0, sigma), and of the gradients there."""
+    draws = np.random.default_rng(seed).multivariate_normal(np.zeros(len(sigma)), sigma, size=num)
+    for i in range(1, num):  # as a chain makes them
+        draws[i] = 0.7 * draws[i - 1] + 0.5 * draws[i]
+    return np.cov(draws.T), np.cov((draws @ np.linalg.inv(sigma)).T)
+
+
+def condition(metric, sigma):
+    """Of the target in the units of the metric."""
+    values = np.linalg.eigvals(np.linalg.solve(metric, sigma)).real
+    return values.max() / values.min()
+
+
+@pytest.mark.parametrize("arrays", ARRAYS)
+def test_any_window_of_more_draws_than_parameters_gives_a_normal_targets_covariance(monkeypatch, arrays):
+    monkeypatch.setattr(gradient_metric, "SHRINKAGE", 1e-9)
+    xp, array = ARRAYS[arrays]
+    sigma = covariance()
+    draws, grads = window(sigma, num=DIM + 4)
+    found = np.asarray(metric_of_window(array(draws), array(grads), xp))
+    np.testing.assert_allclose(found, sigma, rtol=1e-4, atol=1e-4 * sigma.max())
+    assert condition(draws, sigma) > 20  # control: the draws alone
+
+
+def test_the_mean_solves_its_equation_in_any_units():
+    """X G X = C, and in other units, of which shrinkage takes no notice, it is the same metric."""
+    draws, grads = window(covariance(), num=40)
+    scale = np.logspace(-6, 6, DIM)
+    found = metric_of_window(draws, grads, np)
+    other = metric_of_window(draws * scale * scale[:, None], grads / scale / scale[:, None], np)
+    np.testing.assert_allclose(other / scale / scale[:, None], found, rtol=1e-6)
+    unit = np.sqrt(np.sqrt(np.diag(draws) / np.diag(grads)))
+    shrinkage = gradient_metric.SHRINKAGE * np.identity(DIM)
+    left, middle = found / unit / unit[:, None], grads * unit * unit[:, None] + shrinkage
+    np.testing.assert_allclose(left @ middle @ left, draws / unit / unit[:, None] + shrinkage, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("num", [2, 5, 30])
+def test_it_is_positive_definite_from_few_draws(num):
+    found = metric_of_window(*window(covariance(), num), np)
+    assert np.linalg.eigvalsh(found).min() > 0
+    np.testing.assert_array_equal(found, found.T)
+
+
+def test_a_chain_that_stood_still_has_the_identity():
+    nothing = np.zeros((3, 3))
+    np.testing.assert_allclose(metric_of_window(nothing, nothing, np), np.identity(3))
+
+
+def normal(lib, sigma, num_subsets):
+    """N(1, sigma) as a potential whose subsets share it unevenly."""
+    precision = lib.array(np.linalg.inv(sigma))
+    shares = lib.array(np.random.default_rng(0).dirichlet(np.full(12, 2.0)))
+
+    def log_likelihood(z, shares):
+        x = z["x"] - 1.0
+        return -0.5 * shares.sum() * (x @ (precision @ x))
+
+    return lib.split.SplitPotential.from_functions(
+        lambda z: 0.0 * z["x"].sum(), log_likelihood, shares, num_subsets=num_subsets
+    )
+
+
+def run(lib, kernel, dim=DIM, **lengths):
+    lengths = {**LENGTHS[lib.name], **lengths}
+    num_chains = lengths.get("num_chains", 1)
+    start = lib.array(np.ones((num_chains, dim) if num_chains > 1 else dim))
+    return lib.run(kernel, init_params={"x": start}, **lengths)
+
+
+def metric_of(lib, mcmc):
+    """The inverse mass matrix of the first chain's last state."""
+    (matrix,) = mcmc.last_state.adapt_state.inverse_mass_matrix.values()
+    matrix = lib.to_numpy(matrix)
+    return matrix[0] if matrix.ndim == 3 else matrix
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "num_subsets"),
+    [
+        ("SplitNUTS", {}, 1),
+        ("SplitNUTS", {}, 3),
+        ("SymmetricSplitHMC", {}, 2),
+        ("SplitHMC", {"schedule": "single_visit", "center": "auto"}, 3),
+    ],
+)
+def test_it_is_found_in_200_iterations_and_draws_are_exact(lib, name, options, num_subsets):
+    sigma = covariance()
+    kernel = getattr(lib.split, name)(normal(lib, sigma, num_subsets), metric="auto", **options)
+    mcmc = run(lib, kernel)
+    assert condition(metric_of(lib, mcmc), sigma) < 6
+    draws = lib.to_numpy(mcmc.get_samples(group_by_chain=True)["x"])
+    along = np.linalg.eigh(sigma)[1]  # the worst directions, not only the coordinates
+    assert_agree(compare_moments("along axes", draws @ along, along.sum(0), np.linalg.eigvalsh(sigma)))
+
+
+@pytest.mark.parametrize("form", ["vector", "blocks"])
+def test_the_first_metric_may_have_any_form(lib, form):
+    """Short warm-ups have no window to make another from."""
+    given = np.arange(1.0, DIM + 1) if form == "vector" else {("x",): covariance()}
+    kernel = lib.split.SplitNUTS(normal(lib, covariance(), 2), metric="auto", inverse_mass_matrix=given)
+    mcmc = run(lib, kernel, num_warmup=4, num_samples=2)
+    expected = np.diag(given) if form == "vector" else given["x",]
+    np.testing.assert_allclose(metric_of(lib, mcmc), expected)
+
+
+def counts_of_warmup(lib, kernel, num_warmup):
+    """Subset gradients and steps of each iteration."""
+    start, found = {"x": lib.array(np.ones(DIM))}, []
+    if lib.name == "numpyro":
+        state = kernel.init(jax.random.key(0), num_warmup, start, (), {})
+        sample = jax.jit(lambda state: kernel.sample(state, (), {}))
+        for _ in range(num_warmup):
+            state = sample(state)
+            found.append((int(state.num_grads), int(state.num_steps)))
+        return np.array(found)
+    kernel.initial_params = start
+    kernel.setup(num_warmup)
+    for _ in range(num_warmup):
+        start = kernel.sample(start)
+        found.append((kernel._chain.state.num_grads, kernel._chain.state.num_steps))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("schedule", "num_subsets"), [("symmetric", 1), ("single_visit", 3)])
+def test_a_gradient_of_all_rows_is_counted_where_no_schedule_has_it(lib, schedule, num_subsets):
+    """M subset gradients for each draw of the window, iterations 4 to 26 of 30; of one subset it is known."""
+    kernel = lib.split.SplitHMC(
+        normal(lib, np.identity(DIM), num_subsets), schedule=schedule, metric="auto", num_steps=2, step_size=0.1
+    )
+    num_grads, num_steps = counts_of_warmup(lib, kernel, 30).T
+    expected = np.zeros(30, int)
+    if num_subsets > 1:
+        begins = 4 if lib.name == "numpyro" else 3  # Pyro counts iterations from 1, its windows from 0
+        expected[begins : begins + 23] = num_subsets
+    np.testing.assert_array_equal(num_grads - num_subsets * num_steps, expected)
+
+
+def test_beyond_its_size_it_is_the_hosts(lib, monkeypatch):
+    assert uses_gradients("auto", 500)
+    assert not uses_gradients("auto", 501)
+    assert not uses_gradients(None, 2)
+    monkeypatch.setattr(gradient_metric, "MAX_DENSE_SIZE", DIM - 1)
+    draws = []
+    for metric in (None, "auto"):
+        kernel = lib.split.SplitNUTS(normal(lib, np.identity(DIM), 2), metric=metric)
+        mcmc = run(lib, kernel, num_warmup=50, num_samples=20)
+        draws.append(lib.to_numpy(mcmc.get_samples()["x"]))
+    np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "fisher"}, r"metric must be one of \['auto'\], or None, got 'fisher'"),
+        ({"metric": "auto", "adapt_mass_matrix": False}, "adapt_mass_matrix must be True where metric is 'auto'"),
+    ],
+)
+def test_bad_arguments(lib, options, message):
+    with pytest.raises(ValueError, match=message):
+        lib.split.SplitNUTS(lambda: None, 2, **options)
+
+
+def test_dense_blocks_are_not_for_it(lib):
+    name = "dense_mass" if lib.name == "numpyro" else "full_mass"
+    with pytest.raises(
+        ValueError, match=f"{name} must be False where metric is 'auto', which chooses its form, got True"
+    ):
+        lib.split.SplitNUTS(lambda: None, 2, metric="auto", **{name: True})
