@@ -37,9 +37,10 @@ from split_common.values import is_name, real_array, shown
 
 MOST_LEFT = 0.25  # of the squared differences of the forces: half of their size
 MAX_SECOND_ORDER_SIZE = 100  # parameters up to which the second order is looked at: M matrices of so many rows are kept
-# Longest step of a centred schedule, somewhat more than a quarter of a turn in the metric of the momenta. Its energy
-# error hardly grows with the step size, so that acceptance sets no limit, and a tree would turn back within one step.
-LONGEST_CENTRED_STEP = 1.25 * math.pi / 2
+# Longest step of a centred schedule, a quarter of a turn in the metric of the momenta. Its energy error hardly grows
+# with the step size, so that acceptance sets no limit, and a tree would turn back within one step. A learned length may
+# be up to a quarter longer (:mod:`split_common.exploration`), and one step is to make it.
+LONGEST_CENTRED_STEP, LONGEST_CENTRED_LENGTH = math.pi / 2, 1.25 * math.pi / 2
 
 
 class CenterSettings(NamedTuple):

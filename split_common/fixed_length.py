@@ -65,7 +65,8 @@ class LengthSettings(NamedTuple):
             return False
         shortest, longest = self.trajectory_length
         is_of_trees = (shortest == 0) & (longest != FIRST_LENGTH)
-        return (longest > MAX_STEPS * step_size) | is_of_trees & (longest > MOST_MEAN_STEPS * step_size)
+        is_cut = (shortest > 0) & (longest > MAX_STEPS * step_size)
+        return is_cut | is_of_trees & (longest > MOST_MEAN_STEPS * step_size)
 
 
 def resolve_length(

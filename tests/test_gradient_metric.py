@@ -1,5 +1,7 @@
 """A metric from draws and gradients: exact on normals, found in warm-up by both packages, no part of the target."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -194,3 +196,50 @@ def test_dense_blocks_are_not_for_it(lib):
         ValueError, match=f"{name} must be False where metric is 'auto', which chooses its form, got True"
     ):
         lib.split.SplitNUTS(lambda: None, 2, metric="auto", **{name: True})
+
+
+def lengths_of(lib, potential, dim, **options):
+    """Shortest and longest length of the first chain after 200 iterations of warm-up."""
+    mcmc = run(lib, lib.split.SymmetricSplitHMC(potential, metric="auto", **options), dim, num_samples=2)
+    return tuple(np.ravel(getattr(mcmc.last_state, name))[0] for name in ("shortest_length", "trajectory_length"))
+
+
+def test_where_the_metric_fits_lengths_are_about_a_quarter_turn(lib):
+    """Whatever the target's scales; its draws are exact (the test of 200 iterations)."""
+    lengths = lengths_of(lib, normal(lib, covariance(), 2), DIM)
+    np.testing.assert_allclose(lengths, np.array([0.75, 1.25]) * np.pi / 2, rtol=0.2)
+
+
+def test_where_no_metric_fits_lengths_are_those_of_trees(lib):
+    """Control: scales of x that follow v, over a factor of e² and more."""
+
+    def log_likelihood(z, rows):
+        v, x = z["x"][0], z["x"][1:]
+        return -0.5 * v**2 / 4 - 0.5 * (x**2).sum() * lib.np.exp(-v) - v * (len(x) / 2)
+
+    funnel = lib.split.SplitPotential.from_functions(
+        lambda z: 0.0 * z["x"].sum(), log_likelihood, lib.array(np.ones(1)), num_subsets=1
+    )
+    shortest, longest = lengths_of(lib, funnel, 4, target_accept_prob=0.9)
+    assert shortest == 0
+    assert longest > 0
+
+
+def test_the_squared_frequencies_of_a_normal_target_are_measured(lib):
+    """Their mean, and that of their inverses, from a window of exact draws and gradients."""
+    module = importlib.import_module(f"{lib.split.__name__}.adaptation.gradient_metric")
+    sigma, metric = covariance(4, 10.0), np.diag([1.0, 2.0, 3.0, 4.0])
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(4), sigma, size=4000)
+    grads = draws @ np.linalg.inv(sigma)
+    if lib.name == "numpyro":
+        window = module.GradientWindow.start(4)
+        moments = [(jnp.array(x.mean(0)), jnp.array(np.cov(x.T) * (len(x) - 1)), len(x)) for x in (draws, grads)]
+        found = window._replace(draws=moments[0], grads=moments[1]).fit(jnp.array(metric))
+    else:
+        window = module.GradientWindow()
+        for z, grad in zip(draws, grads, strict=True):
+            window.update(torch.tensor(z))
+            window.update_gradient(torch.tensor(grad))
+        found = window.fit(torch.tensor(metric))
+    squared = np.linalg.eigvals(metric @ np.linalg.inv(sigma)).real
+    np.testing.assert_allclose(np.array(found, float), [squared.mean(), (1 / squared).mean()], rtol=0.1)

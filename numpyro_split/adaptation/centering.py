@@ -16,7 +16,7 @@ from numpyro_split.integrators.integrator import Velocity
 from numpyro_split.potential.centering import Center, grad_differences, subset_curvatures
 from numpyro_split.potential.position import Position, subtract, where, zeros
 from numpyro_split.potential.split_potential import SplitPotential
-from split_common.centering import LONGEST_CENTRED_STEP, MOST_LEFT, CenterSettings
+from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP, MOST_LEFT, CenterSettings
 
 
 class CenterState(NamedTuple):
@@ -32,10 +32,10 @@ class CenterState(NamedTuple):
     mean: WindowMean | None
     left: jax.Array
 
-    @property
-    def longest_step(self) -> jax.Array:
-        """Upper limit of the step size."""
-        return jnp.where(self.center.order > 0, LONGEST_CENTRED_STEP, jnp.inf)
+    def longest_step(self, learns_length: bool) -> jax.Array:
+        """Upper limit of the step size, of trajectories whose lengths are learned, or of others."""
+        longest = LONGEST_CENTRED_LENGTH if learns_length else LONGEST_CENTRED_STEP
+        return jnp.where(self.center.order > 0, longest, jnp.inf)
 
 
 def first_center(settings: CenterSettings, potential: SplitPotential, z: Position, sites: Sequence[str]) -> CenterState:

@@ -273,7 +273,7 @@ class Hamiltonian:
         )
         like, measures_fit = coordinates(state.z), self.trajectory.learns_length
         if state.centering is not None:
-            longest_step = jnp.minimum(longest_step, state.centering.longest_step)
+            longest_step = jnp.minimum(longest_step, state.centering.longest_step(self.trajectory.learns_length))
         return Adapter(self.adaptation, self.num_warmup, coordinates, like, trial, longest_step, measures_fit)
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:

@@ -14,7 +14,7 @@ from pyro_split.integrators.integrator import Velocity
 from pyro_split.potential.centering import Center, grad_differences
 from pyro_split.potential.position import Position, add, flatten, subtract, unflatten, zeros
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.centering import LONGEST_CENTRED_STEP, CenterSettings, choose_order
+from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP, CenterSettings, choose_order
 
 
 class CenterState(NamedTuple):
@@ -30,10 +30,10 @@ class CenterState(NamedTuple):
     mean: WindowMean | None
     left: tuple[float, float, float]
 
-    @property
-    def longest_step(self) -> float:
-        """Upper limit of the step size."""
-        return LONGEST_CENTRED_STEP if self.center.order else math.inf
+    def longest_step(self, learns_length: bool) -> float:
+        """Upper limit of the step size, of trajectories whose lengths are learned, or of others."""
+        longest = LONGEST_CENTRED_LENGTH if learns_length else LONGEST_CENTRED_STEP
+        return longest if self.center.order else math.inf
 
 
 def first_center(settings: CenterSettings, potential: SplitPotential, z: Position, sites: Sequence[str]) -> CenterState:

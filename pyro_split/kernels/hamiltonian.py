@@ -191,7 +191,7 @@ class Hamiltonian:
         t, longest_step = moved.i + 1, self.trajectory.longest_step
         moved = self._recentred(adapter, potential, moved)
         if moved.centering is not None:
-            longest_step = min(longest_step, moved.centering.longest_step)
+            longest_step = min(longest_step, moved.centering.longest_step(self.trajectory.learns_length))
         grad = None
         if adapter.wants_gradient(t):
             moved, grad = self._with_gradient(potential, moved)
