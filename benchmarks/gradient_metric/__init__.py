@@ -1,0 +1,1 @@
+"""A metric from draws and gradients against the host's."""
