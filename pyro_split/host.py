@@ -97,6 +97,11 @@ def _own(remembered: dict[str, Any]) -> dict[str, Any]:
     return {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in remembered.items()}
 
 
+def mass_matrix_sqrt(mass: Any) -> dict[tuple[str, ...], torch.Tensor]:
+    """A square root S of the mass matrix S Sᵀ, by block of sites, of shape (D,) where it is diagonal."""
+    return mass._mass_matrix_sqrt
+
+
 def covariances(adapter: Any) -> dict[tuple[str, ...], torch.Tensor]:
     """Covariance of each block of the draws that a mass-matrix adapter was given, without shrinkage."""
     return {sites: found.get_covariance(regularize=False) for sites, found in adapter._adapt_scheme.items()}
@@ -158,6 +163,7 @@ __all__ = [
     "load_adapter",
     "log_average_step_size",
     "make_fx",
+    "mass_matrix_sqrt",
     "pytree",
     "store_adapter",
     "unvalidated",

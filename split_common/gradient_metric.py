@@ -11,9 +11,10 @@ normal target of covariance Σ the gradient is :math:`\Sigma^{-1}(z - \mu)`, so 
 alone comes near Σ as D/n tends to 0. What warm-up adapts is fixed before the first draw, so the target stays what it
 was (:mod:`numpyro_split.adaptation.step_size_and_metric`).
 
-Both covariances are taken in units of each coordinate in which draws and gradients have the same variance, and
-:data:`SHRINKAGE` times the identity is added to both: directions that a window has not seen keep these units, and so
-the diagonal metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`.
+Both covariances are taken in units of each coordinate in which draws and gradients have the same variance, and a
+multiple of the identity is added to both: directions that a window has not seen keep these units, and so the diagonal
+metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`. The multiple is :data:`SHRINKAGE` for a window of
+at most D draws, which cannot see all directions, and falls with :math:`(D/n)^2` beyond.
 
 Reference:
     Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
@@ -27,7 +28,8 @@ from typing import Any
 from split_common.checks import check_optional_choice
 from split_common.values import shown
 
-SHRINKAGE = 0.05  # of both covariances, in units in which draws and gradients have the same variance
+SHRINKAGE = 0.05  # of the covariances of few draws, in units in which draws and gradients have the same variance
+LEAST_SHRINKAGE = 1e-4  # lest single precision lose what is left
 MAX_DENSE_SIZE = 500  # parameters up to which the metric is a dense matrix, of which roots are taken at window ends
 METRICS = ("auto",)
 
@@ -63,12 +65,26 @@ def uses_gradients(metric: str | None, size: int) -> bool:
     return metric is not None and size <= MAX_DENSE_SIZE
 
 
-def metric_of_window(draws: Any, grads: Any, xp: Any) -> Any:
+def shrinkage(num_draws: Any, size: int) -> Any:
+    """Multiple of the identity that is added to the covariances of so many draws of ``size`` parameters.
+
+    Example:
+        >>> shrinkage(10, 20), round(shrinkage(100, 20), 6)
+        (0.05, 0.002)
+    """
+    share = (size / num_draws) ** 2
+    multiple = SHRINKAGE * ((share < 1) * share + (share >= 1))
+    is_least = multiple < LEAST_SHRINKAGE
+    return is_least * LEAST_SHRINKAGE + (1 - is_least) * multiple
+
+
+def metric_of_window(draws: Any, grads: Any, num_draws: Any, xp: Any) -> Any:
     """The inverse mass matrix from a window of warm-up.
 
     Args:
         draws: covariance of the draws, shape (D, D).
         grads: covariance of the gradients of the potential there, shape (D, D).
+        num_draws: how many draws they are from.
         xp: the arrays' module, ``jax.numpy`` or ``torch``.
 
     Returns:
@@ -78,12 +94,12 @@ def metric_of_window(draws: Any, grads: Any, xp: Any) -> Any:
         >>> import numpy as np
         >>> covariance = np.array([[4.0, 1.0], [1.0, 1.0]])
         >>> precision, seen = np.linalg.inv(covariance), np.diag([3.0, 1.0])  # the window may be any, up to shrinkage
-        >>> metric_of_window(seen, precision @ seen @ precision, np).round(1).tolist()
-        [[3.8, 0.9], [0.9, 1.0]]
+        >>> metric_of_window(seen, precision @ seen @ precision, 20, np).round(1).tolist()
+        [[4.0, 1.0], [1.0, 1.0]]
     """
     unit = _units(xp.diagonal(draws), xp.diagonal(grads), xp)
-    shrinkage = SHRINKAGE * xp.diag(xp.ones_like(unit))
-    draws, grads = draws / unit / unit[:, None] + shrinkage, grads * unit * unit[:, None] + shrinkage
+    added = shrinkage(num_draws, len(unit)) * xp.diag(xp.ones_like(unit))
+    draws, grads = draws / unit / unit[:, None] + added, grads * unit * unit[:, None] + added
     # of any root L of G = L Lᵀ the mean is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
     root = xp.linalg.cholesky(grads)
     values, vectors = xp.linalg.eigh(root.T @ draws @ root)

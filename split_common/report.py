@@ -207,6 +207,10 @@ def _settled(statistics: Any, settled: Settled) -> Iterator[str]:
         orders = sorted({int(order) for order in np.unique(statistics["center_order"])})
         words = {0: "not centred", 1: "centred to first order", 2: "centred to second order"}
         yield "splitting " + " or ".join(words[order] for order in orders)
+    if "harmonic_drift" in statistics:
+        forms = sorted({bool(is_harmonic) for is_harmonic in np.unique(statistics["harmonic_drift"])})
+        described = {True: "along a normal approximation", False: "straight (nothing nearly normal was found)"}
+        yield "drifts " + " or ".join(described[is_harmonic] for is_harmonic in forms)
 
 
 def _of_warmup(settled: Settled) -> Iterator[Check]:

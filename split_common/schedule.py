@@ -151,6 +151,27 @@ class Schedule:
         return tuple(i > last_drift for i in range(len(rows)))
 
     @cached_property
+    def kicks_before_drift(self) -> tuple[Fraction, ...]:
+        """For each evaluated row that drifts, the weight of all kicks made where that drift starts; 0 for others."""
+        found, here = [], ZERO
+        for row in self.evaluated_rows:
+            here += row.kick
+            found.append(here if row.drift else ZERO)
+            here = ZERO if row.drift else here
+        return tuple(found)
+
+    @cached_property
+    def opening_weight(self) -> Fraction:
+        """Weight of all kicks made where a step starts, where these are kept from the last one; 0 elsewhere."""
+        return sum((row.kick for row in self.opening), ZERO) if self.keeps_opening else ZERO
+
+    @cached_property
+    def closing_weight(self) -> Fraction:
+        """Weight of all kicks made where a step ends."""
+        closing = zip(self.evaluated_rows, self.closes, strict=True)
+        return sum((row.kick for row, closes in closing if closes), ZERO)
+
+    @cached_property
     def closing_kick(self) -> Fraction | None:
         """The weight that every subset's kick has where the step ends; None where they differ or some have none.
 
@@ -164,6 +185,13 @@ class Schedule:
         weights = {kick for _, kick in closing}
         everywhere = sorted(subset for subset, _ in closing) == list(range(self.num_subsets))
         return weights.pop() if everywhere and len(weights) == 1 and any(weights) else None
+
+    @cached_property
+    def divides_kicks(self) -> bool:
+        """Whether somewhere some subsets kick without the others, so that centring them changes anything."""
+        groups = [group for group in _kicks_and_drifts(self.leading_drift, self.rows) if isinstance(group, dict)]
+        together = [len(set(group.values())) == 1 and len(group) == self.num_subsets for group in groups if group]
+        return not all(together)
 
     @property
     def grads_per_step(self) -> int:
@@ -280,6 +308,7 @@ BUILT_IN: dict[str, Callable[[int], Schedule]] = {
     "symmetric": symmetric,
     "naive": naive,
     "randomised": randomised,
+    "auto": naive,  # a decision at its end costs no forward pass, and drifts may be harmonic (split_common/harmonic.py)
     "single_visit": single_visit,
 }
 ScheduleChoice = str | Schedule | Callable[[int], Schedule]  # a name, the schedule itself, or a function of M

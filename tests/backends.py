@@ -212,8 +212,9 @@ class NumPyroBackend:
         """Every statistic by name, shape (chains, draws)."""
         return {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
 
-    def integrator(self, schedule, subset_grad, inverse_mass):
+    def integrator(self, schedule, subset_grad, inverse_mass, reference=None):
         from numpyro_split.integrators.euclidean import EuclideanKinetic
+        from numpyro_split.integrators.harmonic import HarmonicDrift
         from numpyro_split.integrators.integrator import Integrator
         from numpyro_split.potential.compensated import Compensated
 
@@ -221,7 +222,12 @@ class NumPyroBackend:
         forces = Forces(
             subset_grad, Compensated(zeros, zeros), Compensated(*2 * [self.np.zeros(schedule.num_subsets + 1)])
         )
-        return Integrator(schedule, forces, EuclideanKinetic(inverse_mass))
+        if reference is None:
+            return Integrator(schedule, forces, EuclideanKinetic(inverse_mass))
+        kinetic = EuclideanKinetic.of_inverse({("x",): inverse_mass})
+        return Integrator(
+            schedule, forces, kinetic, HarmonicDrift(kinetic, {"x": self.array(reference)}, self.np.array(True))
+        )
 
     def potential_integrator(self, schedule, potential, z):
         """The integrator of a split potential, of unit mass, for positions like ``z``."""
@@ -416,13 +422,16 @@ class PyroBackend:
         names = mcmc.kernel._method.statistics
         return {name: np.array([chain[name] for chain in mcmc._diagnostics]) for name in names}
 
-    def integrator(self, schedule, subset_grad, inverse_mass):
+    def integrator(self, schedule, subset_grad, inverse_mass, reference=None):
         from pyro_split.integrators.euclidean import EuclideanKinetic
+        from pyro_split.integrators.harmonic import HarmonicDrift
         from pyro_split.integrators.integrator import Integrator
 
         zero = self.np.zeros(())
         forces = Forces(subset_grad, (zero, zero), self.np.zeros(schedule.num_subsets + 1))
-        return Integrator(schedule, forces, EuclideanKinetic.of_inverse({("x",): inverse_mass}))
+        kinetic = EuclideanKinetic.of_inverse({("x",): inverse_mass})
+        drift = None if reference is None else HarmonicDrift(kinetic, {"x": self.array(reference)})
+        return Integrator(schedule, forces, kinetic, drift)
 
     def potential_integrator(self, schedule, potential, z):
         from pyro_split.integrators.euclidean import EuclideanKinetic

@@ -43,10 +43,11 @@ def condition(metric, sigma):
 @pytest.mark.parametrize("arrays", ARRAYS)
 def test_any_window_of_more_draws_than_parameters_gives_a_normal_targets_covariance(monkeypatch, arrays):
     monkeypatch.setattr(gradient_metric, "SHRINKAGE", 1e-9)
+    monkeypatch.setattr(gradient_metric, "LEAST_SHRINKAGE", 1e-9)
     xp, array = ARRAYS[arrays]
     sigma = covariance()
     draws, grads = window(sigma, num=DIM + 4)
-    found = np.asarray(metric_of_window(array(draws), array(grads), xp))
+    found = np.asarray(metric_of_window(array(draws), array(grads), DIM + 4, xp))
     np.testing.assert_allclose(found, sigma, rtol=1e-4, atol=1e-4 * sigma.max())
     assert condition(draws, sigma) > 20  # control: the draws alone
 
@@ -55,25 +56,25 @@ def test_the_mean_solves_its_equation_in_any_units():
     """X G X = C, and in other units, of which shrinkage takes no notice, it is the same metric."""
     draws, grads = window(covariance(), num=40)
     scale = np.logspace(-6, 6, DIM)
-    found = metric_of_window(draws, grads, np)
-    other = metric_of_window(draws * scale * scale[:, None], grads / scale / scale[:, None], np)
+    found = metric_of_window(draws, grads, 40, np)
+    other = metric_of_window(draws * scale * scale[:, None], grads / scale / scale[:, None], 40, np)
     np.testing.assert_allclose(other / scale / scale[:, None], found, rtol=1e-6)
     unit = np.sqrt(np.sqrt(np.diag(draws) / np.diag(grads)))
-    shrinkage = gradient_metric.SHRINKAGE * np.identity(DIM)
+    shrinkage = gradient_metric.shrinkage(40, DIM) * np.identity(DIM)
     left, middle = found / unit / unit[:, None], grads * unit * unit[:, None] + shrinkage
     np.testing.assert_allclose(left @ middle @ left, draws / unit / unit[:, None] + shrinkage, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("num", [2, 5, 30])
 def test_it_is_positive_definite_from_few_draws(num):
-    found = metric_of_window(*window(covariance(), num), np)
+    found = metric_of_window(*window(covariance(), num), num, np)
     assert np.linalg.eigvalsh(found).min() > 0
     np.testing.assert_array_equal(found, found.T)
 
 
 def test_a_chain_that_stood_still_has_the_identity():
     nothing = np.zeros((3, 3))
-    np.testing.assert_allclose(metric_of_window(nothing, nothing, np), np.identity(3))
+    np.testing.assert_allclose(metric_of_window(nothing, nothing, 9, np), np.identity(3))
 
 
 def normal(lib, sigma, num_subsets):
@@ -239,7 +240,7 @@ def test_the_squared_frequencies_of_a_normal_target_are_measured(lib):
         window = module.GradientWindow()
         for z, grad in zip(draws, grads, strict=True):
             window.update(torch.tensor(z))
-            window.update_gradient(torch.tensor(grad))
+            window.update_gradient(torch.tensor(z), torch.tensor(grad))
         found = window.fit(torch.tensor(metric))
     squared = np.linalg.eigvals(metric @ np.linalg.inv(sigma)).real
     np.testing.assert_allclose(np.array(found, float), [squared.mean(), (1 / squared).mean()], rtol=0.1)

@@ -1,4 +1,7 @@
-"""The metric from draws and gradients over the host's windows (:mod:`split_common.gradient_metric`)."""
+"""The metric from draws and gradients over the host's windows, and the normal approximation that drifts follow.
+
+See :mod:`split_common.gradient_metric` and :mod:`split_common.harmonic`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer.hmc_util import HMCAdaptState, welford_covariance
 
 from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.harmonic import HarmonicDrift
 from numpyro_split.potential.position import Position, flatten
 from split_common.gradient_metric import metric_of_window
+from split_common.harmonic import is_nearly_normal, share_left
 
 _welford: Any = welford_covariance(diagonal=False)
 _START, _FEED = _welford[:2]
@@ -24,28 +29,62 @@ class GradientWindow(NamedTuple):
     Attributes:
         draws: of the draws.
         grads: of the gradients of the potential there.
+        products: sum over the coordinates of their joint deviations.
         variances: of the draws of the window that the metric is from, shape (D,).
+        reference: z*, from the same window, shape (D,); NaN before there was one.
+        is_normal: whether the posterior was nearly normal in that window.
     """
 
     draws: tuple[jax.Array, jax.Array, jax.Array]
     grads: tuple[jax.Array, jax.Array, jax.Array]
+    products: jax.Array
     variances: jax.Array
+    reference: jax.Array
+    is_normal: jax.Array
 
     @classmethod
     def start(cls, size: int) -> GradientWindow:
         """Before warm-up."""
-        return cls(_START(size), _START(size), jnp.full(size, jnp.nan))
+        unknown = jnp.full(size, jnp.nan)
+        return cls(_START(size), _START(size), jnp.zeros(()), unknown, jnp.zeros(size), jnp.array(False))
 
     def fed(self, x: Position, grad: Position | None) -> GradientWindow:
         """With one more draw, and, where it is known, the gradient there."""
         draws = _FEED(flatten(x, x), self.draws)
-        return self._replace(draws=draws, grads=self.grads if grad is None else _FEED(flatten(grad, x), self.grads))
+        if grad is None:
+            return self._replace(draws=draws)
+        flat = flatten(grad, x)
+        products = self.products + jnp.vdot(flat - self.grads[0], flatten(x, x) - draws[0])
+        return self._replace(draws=draws, grads=_FEED(flat, self.grads), products=products)
 
     def fit(self, inverse_mass_matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
-        draws, grads = (squares / (num - 1) for _, squares, num in (self.draws, self.grads))
+        draws, grads = self.covariances
         squared = jnp.sum(inverse_mass_matrix * grads) / len(draws)
         return squared, jnp.trace(jnp.linalg.solve(inverse_mass_matrix, draws)) / len(draws)
+
+    @property
+    def covariances(self) -> tuple[jax.Array, jax.Array]:
+        """Of the draws and of the gradients, shape (D, D) each."""
+        draws, grads = (squares / (num - 1) for _, squares, num in (self.draws, self.grads))
+        return draws, grads
+
+    def ended(self, inverse_mass_matrix: jax.Array) -> GradientWindow:
+        """The window that follows, with what this one, from which the metric was made, says of the posterior."""
+        (mean, _, num), size = self.draws, len(self.variances)
+        cross = self.products / (num - 1) / size
+        left = share_left(*self.fit(inverse_mass_matrix), cross)
+        reference = mean - inverse_mass_matrix @ self.grads[0]
+        return GradientWindow.start(size)._replace(
+            variances=jnp.diagonal(self.covariances[0]),
+            reference=reference,
+            is_normal=is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference)),
+        )
+
+    def drift(self, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift:
+        """Drifts about the reference, where the posterior was nearly normal, else straight ones."""
+        _, unravel = ravel_pytree(like)
+        return HarmonicDrift(kinetic, unravel(self.reference.astype(jnp.result_type(*like.values()))), self.is_normal)
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], jax.Array]:
@@ -77,15 +116,15 @@ def with_window(
 
     def renewed() -> HMCAdaptState:
         window = state.mm_state.fed(x, grad)
-        draws, grads = (squares / (num - 1) for _, squares, num in (window.draws, window.grads))
         (sites, old), *_ = state.inverse_mass_matrix.items()
-        found = metric_of_window(draws, grads, jnp)
-        kinetic = EuclideanKinetic.of_inverse({sites: jnp.where(jnp.all(jnp.isfinite(found)), found, old)})
+        found = metric_of_window(*window.covariances, window.draws[2], jnp)
+        found = jnp.where(jnp.all(jnp.isfinite(found)), found, old)
+        kinetic = EuclideanKinetic.of_inverse({sites: found})
         return state._replace(
             inverse_mass_matrix=kinetic.inverse_mass_matrix,
             mass_matrix_sqrt=kinetic.mass_matrix_sqrt,
             mass_matrix_sqrt_inv=kinetic.mass_matrix_sqrt_inv,
-            mm_state=GradientWindow.start(len(draws))._replace(variances=jnp.diagonal(draws)),
+            mm_state=window.ended(found),
         )
 
     return lax.cond(ends_window, renewed, lambda: lax.cond(is_in_window, fed, lambda: state))

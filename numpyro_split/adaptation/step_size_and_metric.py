@@ -23,6 +23,7 @@ from numpyro_split.potential.position import Position, flatten, zeros
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.gradient_metric import check_metric, uses_gradients
+from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
 from split_common.mass import (
     check_inverse_mass_matrix,
     check_mass_blocks,
@@ -49,6 +50,7 @@ class AdaptationSettings(NamedTuple):
     regularize_mass_matrix: bool = True
     metric: str | None = None
     center: CenterSettings = CenterSettings()
+    drift: str | None = None
 
     @classmethod
     def checked(
@@ -65,6 +67,7 @@ class AdaptationSettings(NamedTuple):
         metric: str | None = None,
         center: Any = None,
         center_order: int | None = None,
+        drift: str | None = None,
     ) -> AdaptationSettings:
         """The settings that a kernel's arguments ask for.
 
@@ -72,6 +75,7 @@ class AdaptationSettings(NamedTuple):
             TypeError: for a flag that is no bool.
             ValueError: for an argument out of range.
         """
+        checked_metric = check_metric(metric, dense_mass, "dense_mass", adapt_mass_matrix)
         return cls(
             step_size=check_positive_float("step_size", step_size),
             inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, jax.Array),
@@ -81,9 +85,14 @@ class AdaptationSettings(NamedTuple):
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
             regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
-            metric=check_metric(metric, dense_mass, "dense_mass", adapt_mass_matrix),
+            metric=checked_metric,
             center=CenterSettings.checked(center, center_order),
+            drift=check_drift(drift, checked_metric),
         )
+
+    def follows_normal(self, size: int) -> bool:
+        """Whether drifts may follow a normal approximation, of so many parameters."""
+        return self.drift is not None and uses_gradients(self.metric, size)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
@@ -103,23 +112,27 @@ class SearchPoint(NamedTuple):
         energies: terms of the potential at ``z``, where the trial asks for them.
         active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
             this keeps the search from running where its result is not used.
+        window: what drifts follow; None for straight ones.
     """
 
     coordinates: Position
     z: Position
     energies: Compensated | None
     active: jax.Array
+    window: GradientWindow | None = None
 
 
+# From a metric and what drifts follow, an integrator.
+IntegratorFor = Callable[[EuclideanKinetic, GradientWindow | None], IntegratorBase]
 # From a metric and a point, the change of energy that a step of a given size makes with a given random key.
 Trial = Callable[[EuclideanKinetic, SearchPoint], Callable[[jax.Array, jax.Array], jax.Array]]
 
 
-def one_step(integrator_for: Callable[[EuclideanKinetic], IntegratorBase]) -> Trial:
+def one_step(integrator_for: IntegratorFor) -> Trial:
     """The trial that makes one step of the integrator of a given metric."""
 
     def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
-        integrator = integrator_for(kinetic)
+        integrator = integrator_for(kinetic, point.window)
         order = jnp.arange(integrator.schedule.num_subsets)
         opening_grad = lax.cond(
             point.active,
@@ -203,12 +216,14 @@ class Adapter:
     ):
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._num_warmup = settings, num_warmup
-        self._trial = trial
+        self._trial, self._learns_length = trial, measures_fit
         ends = [window.end for window in build_adaptation_schedule(num_warmup)]
         self._window_ends = jnp.array(ends)
         self._metric_ends = ends[1:-1]  # the first window and the last adapt the step size alone
         self._metric_start = ends[0]
-        self._uses_gradients = uses_gradients(settings.metric, sum(u.size for u in like.values()))
+        size = sum(u.size for u in like.values())
+        self._uses_gradients = uses_gradients(settings.metric, size)
+        self._follows_normal = settings.follows_normal(size)
         dense = True if self._uses_gradients else settings.dense_mass
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
@@ -275,9 +290,9 @@ class Adapter:
                 is_in_window = (self._metric_start < i) & (i <= self._metric_ends[-1])
                 ends_window = jnp.any(i == jnp.array(self._metric_ends))
                 old = with_window(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
-            new = self._update(i, accept_prob, point, old)
+            new = self._update(i, accept_prob, point._replace(window=self._followed(old)), old)
             last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
-            longest = self._longest_step if self._settings.adapt_step_size else math.inf
+            longest = self._longest(self._followed(old)) if self._settings.adapt_step_size else math.inf
             return new._replace(
                 step_size=jnp.minimum(new.step_size, longest),
                 mm_state=self._fed(i, point.coordinates, last_grad, new.mm_state),
@@ -299,7 +314,18 @@ class Adapter:
         """Running averages of dual averaging; empty where nothing adapts."""
         if not self._settings.adapt_step_size:
             return {}
-        return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest_step)}
+        return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest(self._followed(state)))}
+
+    def _followed(self, state: HMCAdaptState) -> GradientWindow | None:
+        """What drifts follow; None for straight ones."""
+        return state.mm_state if self._follows_normal else None
+
+    def _longest(self, window: GradientWindow | None) -> jax.Array | float:
+        """What the step size is adapted to at most, with drifts that follow this."""
+        if window is None:
+            return self._longest_step
+        longest = LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP
+        return jnp.minimum(self._longest_step, jnp.where(window.is_normal, longest, jnp.inf))
 
     def variances(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
         """Variances of the metric, and those estimated from the last window's draws, shape (D,) each.
@@ -326,7 +352,7 @@ class Adapter:
         settings = self._settings
         if not (settings.adapt_step_size and settings.find_heuristic_step_size and self._num_warmup):
             return state
-        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True), self._followed(state))
         found = self._search(state.step_size, state.inverse_mass_matrix, point, rng_key)
         return state._replace(step_size=jnp.where(found < state.step_size, found / 2, state.step_size))
 
@@ -335,6 +361,7 @@ class Adapter:
     ) -> jax.Array:
         """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
         energy_change = self._trial(EuclideanKinetic.of_inverse(inverse_mass_matrix), point)
+        longest = self._longest(point.window)
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:
             # NaN counts as a rejection
@@ -342,7 +369,7 @@ class Adapter:
 
         def go_on(search: tuple[jax.Array, ...]) -> jax.Array:
             step_size, last, direction, _ = search
-            in_range = (step_size > SMALLEST_STEP) & (step_size < LARGEST_STEP)
+            in_range = (step_size > SMALLEST_STEP) & (step_size < jnp.minimum(LARGEST_STEP, 2 * longest))
             return point.active & in_range & ((last == 0) | (direction == last))
 
         def probe(search: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -352,9 +379,9 @@ class Adapter:
             return step_size, direction, accepts(step_size, key_momentum), rng_key
 
         undecided = jnp.zeros((), jnp.result_type(int))
-        step_size = jnp.minimum(step_size, self._longest_step)
+        step_size = jnp.minimum(step_size, longest)
         step_size = lax.while_loop(go_on, probe, (step_size, undecided, undecided, rng_key))[0]
-        return jnp.minimum(step_size, self._longest_step)
+        return jnp.minimum(step_size, longest)
 
 
 def _diagonal(matrix: jax.Array) -> jax.Array:

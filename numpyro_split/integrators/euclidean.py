@@ -59,6 +59,11 @@ class EuclideanKinetic(NamedTuple):
         """M⁻¹p."""
         return self._with_held(p, kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
 
+    def momentum(self, v: Position) -> Position:
+        """M v, the momentum of a velocity."""
+        transposed = jax.tree.map(jnp.transpose, self.mass_matrix_sqrt)
+        return self._with_held(v, kinetic_grad(self.mass_matrix_sqrt, kinetic_grad(transposed, self._moving(v))))
+
     def unscale(self, z: Position, p: Position) -> Position:
         """The standard normal that a momentum was made from; the position does not matter."""
         return self._with_held(p, kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))

@@ -70,6 +70,16 @@ class Kinetic(Protocol):
         ...
 
 
+class Harmonic(Protocol):
+    """Protocol of a harmonic drift (see :class:`~numpyro_split.integrators.harmonic.HarmonicDrift`)."""
+
+    def turn(
+        self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array | float
+    ) -> tuple[Position, Position]:
+        """A kick of that much time against the harmonic force, then a turn of that angle."""
+        ...
+
+
 class IntegratorState(NamedTuple):
     """A point in phase space, on the way along a trajectory.
 
@@ -174,6 +184,7 @@ class Integrator(IntegratorBase):
         schedule: the rows of a step.
         potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
         kinetic: whose velocity drifts.
+        harmonic: drifts along a normal approximation, of which kicks leave out the force; None for straight drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -192,28 +203,35 @@ class Integrator(IntegratorBase):
         0.995
     """
 
-    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic, harmonic: Harmonic | None = None):
         super().__init__(schedule, potential, kinetic)
+        self._harmonic = harmonic
         self._rows = _columns(schedule.evaluated_rows, schedule.closes)
+        if harmonic is not None:  # its force is shared by the subsets: what it kicks rests on the place alone
+            self._rows["harmonic"] = jnp.array([float(kick) for kick in schedule.kicks_before_drift])
+            self._rows["harmonic"] /= schedule.num_subsets
 
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
         """Advance by one step of the schedule; the arguments are those of every integrator's."""
         z, p, opening_grad, _ = state
+        schedule = self.schedule
         if opening_grad is not None:
             p = add(p, opening_grad, -step_size)
-            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            opened = float(schedule.opening_weight) / schedule.num_subsets
+            z, p = self._drift(z, p, step_size * opened, step_size * float(schedule.opening[-1].drift))
             opening_grad = zeros(opening_grad)
-        elif self.schedule.leading_drift:
-            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
+        elif schedule.leading_drift:
+            z, p = self._drift(z, p, 0.0, step_size * float(schedule.leading_drift))
 
         def one_row(point: tuple[Any, ...], row: dict[str, jax.Array]) -> tuple[tuple[Any, ...], Compensated | None]:
             z, p, opening_grad = point
             energies, grad = self.potential.subset_energies_and_grad(z, order[row["subset"]])
             p = add(p, grad, -step_size * row["kick"])
-            z = lax.cond(
+            harmonic = step_size * row.get("harmonic", 0.0)
+            z, p = lax.cond(
                 row["drift"] != 0,
-                lambda z, p: add(z, self.kinetic.velocity(p), step_size * row["drift"]),
-                lambda z, p: z,
+                lambda z, p: self._drift(z, p, harmonic, step_size * row["drift"]),
+                lambda z, p: (z, p),
                 z,
                 p,
             )
@@ -222,7 +240,15 @@ class Integrator(IntegratorBase):
             return (z, p, opening_grad), energies if self._keeps_energies else None
 
         (z, p, opening_grad), by_row = lax.scan(one_row, (z, p, opening_grad), self._rows)
+        if self._harmonic is not None and schedule.closing_weight:
+            _, p = self._harmonic.turn(z, p, step_size * float(schedule.closing_weight) / schedule.num_subsets, 0.0)
         return IntegratorState(z, p, opening_grad, None if by_row is None else self._closing_energies(by_row, order))
+
+    def _drift(self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array) -> tuple[Position, Position]:
+        """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""
+        if self._harmonic is not None:
+            return self._harmonic.turn(z, p, kick, time)
+        return add(z, self.kinetic.velocity(p), time), p
 
     def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
         """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""

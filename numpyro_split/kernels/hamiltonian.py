@@ -19,6 +19,7 @@ from numpyro.infer.hmc_util import build_adaptation_schedule
 
 from numpyro_split.adaptation.centering import first_center, moved_to_data, recentred
 from numpyro_split.adaptation.exploration import explored
+from numpyro_split.adaptation.gradient_metric import GradientWindow
 from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, one_step
@@ -50,7 +51,7 @@ class Hamiltonian:
         local_sites: sites with an entry for every row, which are not centred, once they are known.
 
     Raises:
-        ValueError: for a system that cannot move by the trajectory.
+        ValueError: for a system that cannot move by the trajectory, or whose drifts cannot be harmonic.
     """
 
     schedule: ChosenSchedule
@@ -65,12 +66,17 @@ class Hamiltonian:
 
     def __post_init__(self) -> None:
         self.system.check_trajectory(self.trajectory)
+        if self.adaptation.drift is not None and not self.system.has_constant_mass:
+            raise ValueError(
+                "drift must be None where the kinetic energy is not that of the adapted mass matrix alone, got 'auto'"
+            )
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's, and the order of centring."""
+        """Those of every kernel, the trajectory's and the system's, the order of centring and the form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
-        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center)
+        of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
@@ -143,9 +149,12 @@ class Hamiltonian:
         )
         if self.adaptation.center.is_on:
             sites = [name for name in self.system.coordinates(z) if name not in self.local_sites]
+            sites = sites if self.schedule.rows.divides_kicks else []
             centering = first_center(self.adaptation.center, potential, z, sites) if sites else None
             center_order = zero if centering is None else centering.center.order
             state = state._replace(centering=centering, center_order=center_order)
+        if self.adaptation.drift is not None:
+            state = state._replace(harmonic_drift=jnp.array(False))
         state = state._replace(opening_grad=self._kept_grad(potential, state))
         inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapt_state = self._adapter(potential, state).init(z, energies, inverse_mass_matrix, key_adapt)
@@ -153,8 +162,8 @@ class Hamiltonian:
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """One iteration: a move at the state's step size and metric, then both adapt."""
-        kinetic = self.system.kinetic(EuclideanKinetic.adapted(state.adapt_state), state)
-        moved = self._move(self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic), state)
+        adapted, window = EuclideanKinetic.adapted(state.adapt_state), self._followed(state)
+        moved = self._move(self._integrator(potential, state, adapted, window), state)
         moved = self._recentred(potential, moved)
         adapter = self._adapter(potential, moved)
         moved, grad = self._with_gradient(potential, moved, adapter.wants_gradient(state.i))
@@ -167,6 +176,8 @@ class Hamiltonian:
         moved = moved._replace(
             i=i, adapt_state=adapt_state, mean_accept_prob=mean_accept_prob, health=health, settled=settled
         )
+        if (window := self._followed(moved)) is not None:
+            moved = moved._replace(harmonic_drift=window.is_normal)
         return self._with_quarter_turns(moved, adapter, i)
 
     def _with_quarter_turns(self, moved: ChainState, adapter: Adapter, i: jax.Array) -> ChainState:
@@ -262,9 +273,8 @@ class Hamiltonian:
         return Exploration.of(ends, self.num_warmup, self.trajectory.learns_length, self.adaptation.adapt_mass_matrix)
 
     def _adapter(self, potential: SplitPotential, state: ChainState) -> Adapter:
-        def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
-            kinetic = self.system.kinetic(adapted, state)
-            return self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic)
+        def integrator_for(adapted: EuclideanKinetic, window: GradientWindow | None) -> IntegratorBase:
+            return self._integrator(potential, state, adapted, window)
 
         coordinates, longest_step, trial = (
             self.system.coordinates,
@@ -275,6 +285,22 @@ class Hamiltonian:
         if state.centering is not None:
             longest_step = jnp.minimum(longest_step, state.centering.longest_step(self.trajectory.learns_length))
         return Adapter(self.adaptation, self.num_warmup, coordinates, like, trial, longest_step, measures_fit)
+
+    def _integrator(
+        self, potential: SplitPotential, state: ChainState, adapted: EuclideanKinetic, window: GradientWindow | None
+    ) -> IntegratorBase:
+        """The schedule on the potential that trajectories follow, with drifts along what a window of warm-up found."""
+        followed = _centered(potential, state)
+        if window is None:
+            return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(adapted, state))
+        return Integrator(self.schedule.rows, followed, adapted, window.drift(adapted, state.z))
+
+    def _followed(self, state: ChainState) -> GradientWindow | None:
+        """The window of warm-up whose normal approximation drifts may follow; None for straight drifts."""
+        if not self.adaptation.follows_normal(sum(u.size for u in state.z.values())):
+            return None
+        assert state.adapt_state is not None
+        return state.adapt_state.mm_state
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
         """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""

@@ -22,7 +22,13 @@ from typing import Any, Unpack
 
 from numpyro_split.kernels.hamiltonian import Hamiltonian
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from numpyro_split.kernels.options import (
+    EUCLIDEAN_DEFAULTS,
+    RECOMMENDED,
+    EuclideanOptions,
+    resolve_options,
+    with_recommended,
+)
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.fixed_length import FixedLength
 from split_common.fixed_length import LengthSettings
@@ -31,7 +37,11 @@ from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
 class SplitHMC(SplitKernel):
-    """Split HMC by any schedule: the three named kernels, or one of your own.
+    """Split HMC by the schedule, metric and drifts that are recommended, or by those of one's own.
+
+    With nothing but ``num_subsets`` given: leapfrog whose gradient is summed subset by subset, a metric from draws and
+    gradients, and, where the posterior is measured to be nearly normal, drifts that follow its normal part exactly: a
+    draw then costs one gradient of all rows.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
@@ -45,7 +55,8 @@ class SplitHMC(SplitKernel):
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
             period could be made otherwise, at which a chain stands still; else 0.
-        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+        schedule: "auto" for the naive one, whose step costs a gradient of all rows, which brings the energy too;
+            "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
             subsets, or a function from M to one. Of a schedule that is not palindromic an order is drawn for each
             trajectory.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
@@ -56,7 +67,8 @@ class SplitHMC(SplitKernel):
         dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block.
         target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
+        metric: None for the host's, a covariance of draws; "default" for "auto", but for None where the mass matrix is
+            asked to be of another form, or to stand still; "auto" for one from draws and gradients, dense up to 500
             parameters and the host's diagonal beyond, which serves from a window of few draws and costs a gradient of
             all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``dense_mass``.
         center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
@@ -64,6 +76,10 @@ class SplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "default" for "auto" where the metric is and
+            lengths are left to warm-up, else None; "auto", with ``metric="auto"``, for turns about
+            a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior is
+            measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -90,7 +106,7 @@ class SplitHMC(SplitKernel):
         SplitHMC(model=print, num_subsets=4, plate=None, schedule='naive')
     """
 
-    @with_options(DEFAULTS)
+    @with_options(RECOMMENDED)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -99,14 +115,14 @@ class SplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        schedule: ScheduleChoice = "symmetric",
+        schedule: ScheduleChoice = "auto",
         subset_permutation: str = "fixed",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
-        splitting, adaptation = resolve_options(model, num_subsets, options)
-        trajectory = FixedLength(
-            LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
-        )
+        lengths = LengthSettings.checked(num_steps, trajectory_length, step_size_jitter)
+        recommended = with_recommended(options, lengths.learns_length)
+        splitting, adaptation = resolve_options(model, num_subsets, recommended)
+        trajectory = FixedLength(lengths, subset_permutation)
         chosen = ChosenSchedule(schedule, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
@@ -145,6 +161,9 @@ class SymmetricSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -179,7 +198,7 @@ class SymmetricSplitHMC(SplitKernel):
         (50,)
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -189,7 +208,7 @@ class SymmetricSplitHMC(SplitKernel):
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
         subset_permutation: str = "fixed",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(
@@ -231,6 +250,9 @@ class NaiveSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -258,7 +280,7 @@ class NaiveSplitHMC(SplitKernel):
         4
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -267,7 +289,7 @@ class NaiveSplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
@@ -279,7 +301,8 @@ class RandomisedSplitHMC(SplitKernel):
     """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
 
     First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
-    subset gradients, two data passes a step.
+    subset gradients, two data passes a step. With a ``center`` the schedule is that of single visits, LM subset
+    gradients: ``SplitHMC(..., schedule="single_visit")``, which centring is made for.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
@@ -307,6 +330,9 @@ class RandomisedSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -334,7 +360,7 @@ class RandomisedSplitHMC(SplitKernel):
         4
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -343,9 +369,10 @@ class RandomisedSplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
-        chosen = ChosenSchedule("randomised", splitting.num_subsets)
+        name = "single_visit" if adaptation.center.is_on else "randomised"
+        chosen = ChosenSchedule(name, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))

@@ -23,7 +23,7 @@ from typing import Any, Unpack
 
 from numpyro_split.kernels.hamiltonian import Hamiltonian
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from numpyro_split.kernels.options import EUCLIDEAN_DEFAULTS, EuclideanOptions, resolve_options
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.doubling import Doubling
 from numpyro_split.trajectories.termination import U_TURN, FixedRule
@@ -62,6 +62,9 @@ class SplitNUTS(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -96,7 +99,7 @@ class SplitNUTS(SplitKernel):
         (50,)
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -104,7 +107,7 @@ class SplitNUTS(SplitKernel):
         *,
         max_tree_depth: int = 10,
         schedule: ScheduleChoice = "symmetric",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = Doubling(FixedRule(U_TURN), max_tree_depth)

@@ -58,6 +58,7 @@ class ChainState(NamedTuple):
         energies: the terms of the potential at ``z``, shape (M + 1,).
         centering: where splitting is centred; None where it is not.
         center_order: order of centring, 0 for none.
+        harmonic_drift: whether drifts follow a normal approximation; None where they never do.
         shortest_length: the shortest that trajectories may be, where lengths are learned in warm-up.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
         tree_depth: doublings of the last trajectory, a refused one included.
@@ -102,6 +103,7 @@ class ChainState(NamedTuple):
     energies: Compensated | None = None
     centering: CenterState | None = None
     center_order: jax.Array | None = None
+    harmonic_drift: jax.Array | None = None
     shortest_length: jax.Array | None = None
     trajectory_length: jax.Array | None = None
     tree_depth: jax.Array | None = None

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 from numpyro_split.kernels.hamiltonian import Hamiltonian
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from numpyro_split.kernels.options import EUCLIDEAN_DEFAULTS, EuclideanOptions, resolve_options
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.windows import Windowed
 from split_common.fixed_length import DEFAULT_JITTER
@@ -60,6 +60,9 @@ class WindowedHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -87,7 +90,7 @@ class WindowedHMC(SplitKernel):
         4
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -97,7 +100,7 @@ class WindowedHMC(SplitKernel):
         window_size: int = 4,
         step_size_jitter: float = DEFAULT_JITTER,
         schedule: ScheduleChoice = "symmetric",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = Windowed.checked(num_steps, window_size, step_size_jitter)

@@ -1,4 +1,7 @@
-"""The metric from draws and gradients over the host's windows (:mod:`split_common.gradient_metric`)."""
+"""The metric from draws and gradients over the host's windows, and the normal approximation that drifts follow.
+
+See :mod:`split_common.gradient_metric` and :mod:`split_common.harmonic`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from pyro.ops.welford import WelfordCovariance
 from torch import Tensor
 
 from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.harmonic import HarmonicDrift
 from pyro_split.potential.position import Position, flatten, unflatten
 from split_common.gradient_metric import metric_of_window
+from split_common.harmonic import is_nearly_normal, share_left
 
 
 class GradientWindow(WelfordCovariance):
@@ -19,21 +24,25 @@ class GradientWindow(WelfordCovariance):
 
     Attributes:
         variances: of the draws of the window that the metric is from, shape (D,); None before.
+        reference: z*, from the same window, shape (D,); None where the posterior was not nearly normal in it.
     """
 
     def __init__(self) -> None:
         self.variances: Tensor | None = None
+        self.reference: Tensor | None = None
         super().__init__(diagonal=False)
 
     def reset(self) -> None:
         """Begin a window."""
         super().reset()
         self._grads: tuple[Any, Any, int] = (0.0, 0.0, 0)  # mean, sums and count
+        self._products: float = 0.0  # sum over the coordinates of the joint deviations of draws and gradients
 
-    def update_gradient(self, grad: Tensor) -> None:
-        """See a gradient; a new tuple, so that a state that was stored stays as it is."""
+    def update_gradient(self, x: Tensor, grad: Tensor) -> None:
+        """See the gradient at the draw that was seen last; a new tuple, so that a stored state stays as it is."""
         mean, squares, num = self._grads
         before = grad - mean
+        self._products += float(before @ (x - self._mean))
         mean = mean + before / (num + 1)
         self._grads = mean, squares + torch.outer(grad - mean, before), num + 1
 
@@ -48,7 +57,16 @@ class GradientWindow(WelfordCovariance):
         """The inverse mass matrix of the window."""
         draws, grads = self.covariances
         self.variances = draws.diagonal()
-        return metric_of_window(draws, grads, torch)
+        return metric_of_window(draws, grads, self._grads[2], torch)
+
+    def end(self, inverse_mass_matrix: Tensor) -> None:
+        """Keep what the window, from which the metric was made, says of the posterior."""
+        mean, _, num = self._grads
+        size = len(inverse_mass_matrix)
+        left = share_left(*self.fit(inverse_mass_matrix), self._products / (num - 1) / size)
+        reference = self._mean - inverse_mass_matrix @ mean
+        is_normal = is_nearly_normal(left, num, size) and bool(torch.isfinite(reference).all())
+        self.reference = reference if is_normal else None
 
     def fit(self, inverse_mass_matrix: Tensor) -> tuple[float, float]:
         """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
@@ -70,7 +88,7 @@ class GradientMassMatrix(BlockMassMatrix):
         super().update(z, z_grad)
         if z_grad is not None:
             for sites, window in self._adapt_scheme.items():
-                window.update_gradient(flatten(z_grad, sites))
+                window.update_gradient(flatten(z, sites), flatten(z_grad, sites))
 
     @property
     def variances(self) -> Tensor:
@@ -85,13 +103,20 @@ class GradientMassMatrix(BlockMassMatrix):
         ((sites, window),) = self._adapt_scheme.items()
         return window.fit(self.inverse_mass_matrix[sites])
 
+    @property
+    def reference(self) -> Tensor | None:
+        """What drifts turn about, shape (D,); None for straight drifts."""
+        (window,) = self._adapt_scheme.values()
+        return window.reference
+
     def end_adaptation(self) -> None:
         """Make the mass matrix anew at the end of a window; it stays as it is where the window has no finite one."""
         found = {sites: window.metric() for sites, window in self._adapt_scheme.items()}
         old = self.inverse_mass_matrix
-        self.inverse_mass_matrix = {
-            sites: matrix if torch.isfinite(matrix).all() else old[sites] for sites, matrix in found.items()
-        }
+        found = {sites: matrix if torch.isfinite(matrix).all() else old[sites] for sites, matrix in found.items()}
+        for sites, window in self._adapt_scheme.items():
+            window.end(found[sites])
+        self.inverse_mass_matrix = found
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], Tensor]:
@@ -104,3 +129,9 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
     identity = torch.eye(sum(u.numel() for u in x.values()), dtype=some.dtype, device=some.device)
     columns = [flatten(kinetic.velocity(unflatten(p, ordered)), sites) for p in identity]
     return {sites: torch.stack(columns)}
+
+
+def harmonic_drift(kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift | None:
+    """Drifts about what the last window of a metric from draws and gradients has found; None for straight ones."""
+    reference = kinetic.mass_matrix.reference
+    return None if reference is None else HarmonicDrift(kinetic, unflatten(reference, like))

@@ -22,6 +22,7 @@ from pyro_split.potential.position import Position
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.gradient_metric import check_metric, uses_gradients
+from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
 from split_common.mass import (
     check_inverse_mass_matrix,
     check_mass_blocks,
@@ -68,6 +69,7 @@ class AdaptationSettings(NamedTuple):
     find_heuristic_step_size: bool = True
     metric: str | None = None
     center: CenterSettings = CenterSettings()
+    drift: str | None = None
 
     @classmethod
     def checked(
@@ -83,6 +85,7 @@ class AdaptationSettings(NamedTuple):
         metric: str | None = None,
         center: Any = None,
         center_order: int | None = None,
+        drift: str | None = None,
     ) -> AdaptationSettings:
         """The settings that a kernel's arguments ask for.
 
@@ -90,6 +93,7 @@ class AdaptationSettings(NamedTuple):
             TypeError: for a flag that is no bool.
             ValueError: for an argument out of range.
         """
+        checked_metric = check_metric(metric, full_mass, "full_mass", adapt_mass_matrix)
         return cls(
             step_size=check_positive_float("step_size", step_size),
             inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, Tensor),
@@ -98,9 +102,14 @@ class AdaptationSettings(NamedTuple):
             full_mass=check_mass_blocks("full_mass", full_mass),
             target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
             find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
-            metric=check_metric(metric, full_mass, "full_mass", adapt_mass_matrix),
+            metric=checked_metric,
             center=CenterSettings.checked(center, center_order),
+            drift=check_drift(drift, checked_metric),
         )
+
+    def follows_normal(self, size: int) -> bool:
+        """Whether drifts may follow a normal approximation, of so many parameters."""
+        return self.drift is not None and uses_gradients(self.metric, size)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
@@ -171,7 +180,10 @@ class Adapter:
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
         self._trial, self._z, adapted = trial, z, coordinates(z)
-        self._uses_gradients = uses_gradients(settings.metric, sum(u.numel() for u in adapted.values()))
+        size = sum(u.numel() for u in adapted.values())
+        self._uses_gradients = uses_gradients(settings.metric, size)
+        self._follows_normal = settings.follows_normal(size)
+        self._learns_length = measures_fit
         if self._uses_gradients:
             given = settings.inverse_mass_matrix
             settings = settings._replace(
@@ -232,7 +244,19 @@ class Adapter:
         """Running averages of dual averaging; empty where nothing adapts."""
         if not self._settings.adapt_step_size or self._warmup_steps < 2:  # the last iteration adapts nothing
             return {}
-        return {"step_size": min(math.exp(log_average_step_size(self._host)), self._longest_step)}
+        return {"step_size": min(math.exp(log_average_step_size(self._host)), self._longest)}
+
+    @property
+    def is_harmonic(self) -> bool:
+        """Whether drifts follow a normal approximation at the metric."""
+        return self._follows_normal and self._host.mass_matrix_adapter.reference is not None
+
+    @property
+    def _longest(self) -> float:
+        """What the step size is adapted to at most, with the drifts that there are."""
+        if not self.is_harmonic:
+            return self._longest_step
+        return min(self._longest_step, LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP)
 
     @property
     def kinetic(self) -> EuclideanKinetic:
@@ -278,7 +302,7 @@ class Adapter:
                 # the host's estimator of the metric, which has nothing to do in the last window
                 self._host.mass_matrix_adapter.update(self._coordinates(z), z_grad)
             if self._settings.adapt_step_size:
-                self._host.step_size = min(self._host.step_size, self._longest_step)
+                self._host.step_size = min(self._host.step_size, self._longest)
             self.state = store_adapter(self._host)
 
     def _search(self, adapted: Position) -> float:
@@ -287,8 +311,9 @@ class Adapter:
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
         energy_change = self._trial(self.kinetic, z)
-        step_size, last = min(step_size, self._longest_step), 0
-        while SMALLEST_STEP < step_size < LARGEST_STEP:
+        longest = self._longest
+        step_size, last = min(step_size, longest), 0
+        while SMALLEST_STEP < step_size < min(LARGEST_STEP, 2 * longest):
             direction = (
                 1 if -energy_change(step_size) > math.log(SEARCH_ACCEPT_PROB) else -1
             )  # NaN counts as a rejection
@@ -296,7 +321,7 @@ class Adapter:
                 break
             last = direction
             step_size *= 2.0**direction
-        return min(step_size, self._longest_step)
+        return min(step_size, longest)
 
     def _set_inverse_mass_matrix(self, value: Any, like: Tensor) -> None:
         adapter = self._host.mass_matrix_adapter

@@ -10,8 +10,9 @@ import torch
 from pyro.infer.mcmc.adaptation import BlockMassMatrix
 from torch import Tensor
 
+from pyro_split.host import mass_matrix_sqrt
 from pyro_split.integrators.integrator import IntegratorState, Velocity
-from pyro_split.potential.position import Position, zeros
+from pyro_split.potential.position import Position, flatten, zeros
 
 
 class EuclideanKinetic(NamedTuple):
@@ -47,6 +48,16 @@ class EuclideanKinetic(NamedTuple):
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""
         return self._with_held(p, self.mass_matrix.kinetic_grad(self._moving(p)))
+
+    def momentum(self, v: Position) -> Position:
+        """M v, the momentum of a velocity."""
+        found = {}
+        for sites, root in mass_matrix_sqrt(self.mass_matrix).items():
+            flat = flatten(v, sites)
+            moved = root * (root * flat) if root.ndim == 1 else root @ (root.T @ flat)
+            parts = moved.split([v[name].numel() for name in sites])
+            found.update({name: part.reshape(v[name].shape) for name, part in zip(sites, parts, strict=True)})
+        return self._with_held(v, found)
 
     def unscale(self, z: Position, p: Position) -> Tensor:
         """The standard normal that a momentum was made from, (D,), block by block; the position does not matter."""

@@ -65,6 +65,14 @@ class Kinetic(Protocol):
         ...
 
 
+class Harmonic(Protocol):
+    """Protocol of a harmonic drift (see :class:`~pyro_split.integrators.harmonic.HarmonicDrift`)."""
+
+    def turn(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
+        """A kick of that much time against the harmonic force, then a turn of that angle."""
+        ...
+
+
 class IntegratorState(NamedTuple):
     """A point in phase space, on the way along a trajectory.
 
@@ -170,6 +178,7 @@ class Integrator(IntegratorBase):
         schedule: the rows of a step.
         potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
         kinetic: whose velocity drifts.
+        harmonic: drifts along a normal approximation, of which kicks leave out the force; None for straight drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -188,30 +197,43 @@ class Integrator(IntegratorBase):
         0.995
     """
 
-    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
+    def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic, harmonic: Harmonic | None = None):
         super().__init__(schedule, potential, kinetic)
-        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
+        self._harmonic = harmonic
+        # the harmonic force is shared by the subsets: what it kicks rests on the place alone
+        shares = [float(kick) / schedule.num_subsets for kick in schedule.kicks_before_drift]
+        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, shares, strict=True))
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step of the schedule; the arguments are those of every integrator's."""
         z, p, opening_grad, _ = state
+        schedule = self.schedule
         if opening_grad is not None:
             p = add(p, opening_grad, -step_size)
-            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.opening[-1].drift))
+            opened = float(schedule.opening_weight) / schedule.num_subsets
+            z, p = self._drift(z, p, step_size * opened, step_size * float(schedule.opening[-1].drift))
             opening_grad = zeros(z)
-        elif self.schedule.leading_drift:
-            z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
+        elif schedule.leading_drift:
+            z, p = self._drift(z, p, 0.0, step_size * float(schedule.leading_drift))
         closing: dict[int, tuple[Tensor, Tensor]] = {}
-        for row, closes in self._rows:
+        for row, closes, share in self._rows:
             terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
             p = add(p, grad, -step_size * float(row.kick))
             if row.drift:
-                z = add(z, self.kinetic.velocity(p), step_size * float(row.drift))
+                z, p = self._drift(z, p, step_size * share, step_size * float(row.drift))
             if opening_grad is not None and closes:
                 opening_grad = add(opening_grad, grad, float(row.kick))
                 closing[order[row.subset]] = terms
+        if self._harmonic is not None and schedule.closing_weight:
+            _, p = self._harmonic.turn(z, p, step_size * float(schedule.closing_weight) / schedule.num_subsets, 0.0)
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
         return IntegratorState(z, p, opening_grad, energies)
+
+    def _drift(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
+        """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""
+        if self._harmonic is not None:
+            return self._harmonic.turn(z, p, kick, time)
+        return add(z, self.kinetic.velocity(p), time), p
 
 
 def make_steps(

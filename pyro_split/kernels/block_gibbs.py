@@ -122,6 +122,7 @@ class ConjugatePrecisions:
     sites: PrecisionSites
     conjugate: Conjugate | None = None
     statistics = ()
+    has_constant_mass = False
 
     @property
     def details(self) -> list[str]:

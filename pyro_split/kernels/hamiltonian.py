@@ -14,6 +14,7 @@ from typing import Any
 
 from pyro_split.adaptation.centering import first_center, moved_to_data, recentred
 from pyro_split.adaptation.exploration import explored
+from pyro_split.adaptation.gradient_metric import harmonic_drift
 from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
 from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial, one_step
@@ -45,7 +46,7 @@ class Hamiltonian:
         local_sites: sites with an entry for every row, which are not centred, once they are known.
 
     Raises:
-        ValueError: for a system that cannot move by the trajectory.
+        ValueError: for a system that cannot move by the trajectory, or whose drifts cannot be harmonic.
     """
 
     schedule: ChosenSchedule
@@ -57,12 +58,17 @@ class Hamiltonian:
 
     def __post_init__(self) -> None:
         self.system.check_trajectory(self.trajectory)
+        if self.adaptation.drift is not None and not self.system.has_constant_mass:
+            raise ValueError(
+                "drift must be None where the kinetic energy is not that of the adapted mass matrix alone, got 'auto'"
+            )
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's, and the order of centring."""
+        """Those of every kernel, the trajectory's and the system's, the order of centring and the form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
-        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center)
+        of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
+        return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
@@ -112,9 +118,12 @@ class Hamiltonian:
         )
         if self.adaptation.center.is_on:
             sites = [name for name in self.system.coordinates(z) if name not in self.local_sites]
+            sites = sites if self.schedule.rows.divides_kicks else []
             centering = first_center(self.adaptation.center, potential, z, sites) if sites else None
             center_order = 0 if centering is None else centering.center.order
             state = state._replace(centering=centering, center_order=center_order)
+        if self.adaptation.drift is not None:
+            state = state._replace(harmonic_drift=False)
         state = state._replace(opening_grad=self._kept_grad(potential, state))
         inverse_mass_matrix = self.system.first_inverse_mass_matrix(z, self.adaptation)
         adapter = Adapter(
@@ -135,8 +144,7 @@ class Hamiltonian:
         assert health is not None
         assert state.adapt_state is not None
         adapter.load(state.adapt_state)
-        followed, kinetic = _centered(potential, state), self.system.kinetic(adapter.kinetic, state)
-        integrator = self.system.integrator(self.schedule.rows, followed, kinetic)
+        integrator = self._integrator(potential, state, adapter.kinetic)
         state = self.system.before(state, integrator)
         if t > self.warmup_steps:
             n, moved = t - self.warmup_steps, self._move(integrator, state)
@@ -199,6 +207,8 @@ class Hamiltonian:
         assert moved.settled is not None
         settled = settle(moved.settled, t, adapter, self.trajectory.learned(moved))
         moved = moved._replace(adapt_state=adapter.state, settled=settled)
+        if self.adaptation.drift is not None:
+            moved = moved._replace(harmonic_drift=adapter.is_harmonic)
         return self._with_quarter_turns(adapter, moved) if t == self.warmup_steps else moved
 
     def _with_quarter_turns(self, adapter: Adapter, moved: ChainState) -> ChainState:
@@ -243,12 +253,14 @@ class Hamiltonian:
 
     def _trial(self, potential: SplitPotential, state: ChainState) -> Trial:
         """What a search for a step size tries: one step of the schedule."""
+        return one_step(lambda adapted: self._integrator(potential, state, adapted))
 
-        def integrator_for(adapted: EuclideanKinetic) -> IntegratorBase:
-            kinetic = self.system.kinetic(adapted, state)
-            return self.system.integrator(self.schedule.rows, _centered(potential, state), kinetic)
-
-        return one_step(integrator_for)
+    def _integrator(self, potential: SplitPotential, state: ChainState, adapted: EuclideanKinetic) -> IntegratorBase:
+        """The schedule on the potential that trajectories follow, with drifts along what warm-up has found."""
+        followed = _centered(potential, state)
+        if self.adaptation.follows_normal(sum(u.numel() for u in state.z.values())):
+            return Integrator(self.schedule.rows, followed, adapted, harmonic_drift(adapted, state.z))
+        return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(adapted, state))
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
         """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""

@@ -38,6 +38,12 @@ class Options(CommonOptions, total=False):
     subset_order: str
 
 
+class EuclideanOptions(Options, total=False):
+    """Those, and what needs the kinetic energy of one mass matrix, the same everywhere."""
+
+    drift: str | None
+
+
 COMMON_DEFAULTS: CommonOptions = {
     "step_size": 1.0,
     "adapt_step_size": True,
@@ -58,6 +64,23 @@ DEFAULTS: Options = {
     "center_order": None,
     "subset_order": "sequential",
 }
+EUCLIDEAN_DEFAULTS: EuclideanOptions = {**DEFAULTS, "drift": None}
+RECOMMENDED: EuclideanOptions = {**DEFAULTS, "metric": "default", "drift": "default"}
+
+
+def with_recommended(options: EuclideanOptions, learns_length: bool) -> EuclideanOptions:
+    """Options in which "default" stands for what is recommended, where other arguments leave room for it.
+
+    Args:
+        options: as the constructor was given them, with defaults.
+        learns_length: whether lengths of trajectories are left to warm-up.
+    """
+    metric, drift = options["metric"], options["drift"]
+    if metric == "default":
+        metric = "auto" if options["full_mass"] is False and options["adapt_mass_matrix"] is True else None
+    if drift == "default":
+        drift = "auto" if metric == "auto" and learns_length else None
+    return {**options, "metric": metric, "drift": drift}
 
 
 def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:

@@ -74,6 +74,7 @@ class SemiSeparable:
     weight_steps: int = 1
     precision_steps: int = 1
     statistics = BLOCK_STATISTICS
+    has_constant_mass = False
 
     def __post_init__(self) -> None:
         for name in ("weight_steps", "precision_steps"):

@@ -22,7 +22,13 @@ from typing import Any, Unpack
 
 from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.kernels.host_kernel import SplitKernel
-from pyro_split.kernels.options import DEFAULTS, Options, resolve_options
+from pyro_split.kernels.options import (
+    EUCLIDEAN_DEFAULTS,
+    RECOMMENDED,
+    EuclideanOptions,
+    resolve_options,
+    with_recommended,
+)
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.fixed_length import FixedLength
 from split_common.fixed_length import LengthSettings
@@ -31,7 +37,11 @@ from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
 class SplitHMC(SplitKernel):
-    """Split HMC by any schedule: the three named kernels, or one of your own.
+    """Split HMC by the schedule, metric and drifts that are recommended, or by those of one's own.
+
+    With nothing but ``num_subsets`` given: leapfrog whose gradient is summed subset by subset, a metric from draws and
+    gradients, and, where the posterior is measured to be nearly normal, drifts that follow its normal part exactly: a
+    draw then costs one gradient of all rows.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
@@ -45,7 +55,8 @@ class SplitHMC(SplitKernel):
         step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
             adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
             period could be made otherwise, at which a chain stands still; else 0.
-        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
+        schedule: "auto" for the naive one, whose step costs a gradient of all rows, which brings the energy too;
+            "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
             subsets, or a function from M to one. Of a schedule that is not palindromic an order is drawn for each
             trajectory.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
@@ -56,7 +67,8 @@ class SplitHMC(SplitKernel):
         full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
             each a dense block.
         target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
+        metric: None for the host's, a covariance of draws; "default" for "auto", but for None where the mass matrix is
+            asked to be of another form, or to stand still; "auto" for one from draws and gradients, dense up to 500
             parameters and the host's diagonal beyond, which serves from a window of few draws and costs a gradient of
             all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
         center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
@@ -64,6 +76,10 @@ class SplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "default" for "auto" where the metric is and
+            lengths are left to warm-up, else None; "auto", with ``metric="auto"``, for turns about
+            a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior is
+            measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -88,7 +104,7 @@ class SplitHMC(SplitKernel):
         SplitHMC(model=print, num_subsets=4, plate=None, schedule='naive')
     """
 
-    @with_options(DEFAULTS)
+    @with_options(RECOMMENDED)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -97,14 +113,14 @@ class SplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        schedule: ScheduleChoice = "symmetric",
+        schedule: ScheduleChoice = "auto",
         subset_permutation: str = "fixed",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
-        splitting, adaptation = resolve_options(model, num_subsets, options)
-        trajectory = FixedLength(
-            LengthSettings.checked(num_steps, trajectory_length, step_size_jitter), subset_permutation
-        )
+        lengths = LengthSettings.checked(num_steps, trajectory_length, step_size_jitter)
+        recommended = with_recommended(options, lengths.learns_length)
+        splitting, adaptation = resolve_options(model, num_subsets, recommended)
+        trajectory = FixedLength(lengths, subset_permutation)
         chosen = ChosenSchedule(schedule, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))
 
@@ -143,6 +159,9 @@ class SymmetricSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -175,7 +194,7 @@ class SymmetricSplitHMC(SplitKernel):
         torch.Size([50])
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -185,7 +204,7 @@ class SymmetricSplitHMC(SplitKernel):
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
         subset_permutation: str = "fixed",
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(
@@ -227,6 +246,9 @@ class NaiveSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -252,7 +274,7 @@ class NaiveSplitHMC(SplitKernel):
         4
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -261,7 +283,7 @@ class NaiveSplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
@@ -273,7 +295,8 @@ class RandomisedSplitHMC(SplitKernel):
     """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
 
     First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
-    subset gradients, two data passes a step.
+    subset gradients, two data passes a step. With a ``center`` the schedule is that of single visits, LM subset
+    gradients: ``SplitHMC(..., schedule="single_visit")``, which centring is made for.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
@@ -301,6 +324,9 @@ class RandomisedSplitHMC(SplitKernel):
             unconstrained values by site (:mod:`split_common.centering`).
         center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
             given center for 1.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
+            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
+            is measured to be near enough to it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
             sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
         init_strategy: the host's initialisation strategy.
@@ -326,7 +352,7 @@ class RandomisedSplitHMC(SplitKernel):
         4
     """
 
-    @with_options(DEFAULTS)
+    @with_options(EUCLIDEAN_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -335,9 +361,10 @@ class RandomisedSplitHMC(SplitKernel):
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[EuclideanOptions],
     ):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trajectory = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
-        chosen = ChosenSchedule("randomised", splitting.num_subsets)
+        name = "single_visit" if adaptation.center.is_on else "randomised"
+        chosen = ChosenSchedule(name, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, trajectory, adaptation))

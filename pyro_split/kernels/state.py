@@ -42,6 +42,7 @@ class ChainState(NamedTuple):
         energies: the terms of the potential at ``z``, in float64, shape (M + 1,).
         centering: where splitting is centred; None where it is not.
         center_order: order of centring, 0 for none.
+        harmonic_drift: whether drifts follow a normal approximation; None where they never do.
         shortest_length: the shortest that trajectories may be, where lengths are learned in warm-up.
         trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
         tree_depth: doublings of the last trajectory, a refused one included.
@@ -85,6 +86,7 @@ class ChainState(NamedTuple):
     energies: Tensor | None = None
     centering: CenterState | None = None
     center_order: int | None = None
+    harmonic_drift: bool | None = None
     shortest_length: float | None = None
     trajectory_length: float | None = None
     tree_depth: int | None = None

@@ -39,6 +39,11 @@ class System(Protocol):
         """What the repr of a kernel says of it."""
         ...
 
+    @property
+    def has_constant_mass(self) -> bool:
+        """Whether the kinetic energy is that of the adapted mass matrix and nothing else, in every site."""
+        ...
+
     def check_trajectory(self, trajectory: Trajectory) -> None:
         """Raise unless it can move by such trajectories."""
         ...
@@ -103,6 +108,11 @@ class Euclidean:
     def details(self) -> list[str]:
         """Nothing."""
         return []
+
+    @property
+    def has_constant_mass(self) -> bool:
+        """Unless another kinetic energy was given."""
+        return self.kinetic_energy is None
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
         """Any will do."""

@@ -1,0 +1,101 @@
+r"""Harmonic drifts: what is normal in the posterior is followed exactly, and kicks are made by the rest alone.
+
+With a reference :math:`z^*`, a mass matrix M and K subsets, the Hamiltonian is divided as
+
+.. math:: H = \Bigl[\tfrac12 (z - z^*)^\top M (z - z^*) + \tfrac12 p^\top M^{-1} p\Bigr]
+    + \sum_{m=1}^K \Bigl[U_m(z) - \tfrac{1}{2K} (z - z^*)^\top M (z - z^*)\Bigr] .
+
+The first bracket is a harmonic oscillator whose frequencies are all 1, for potential and kinetic energy have the same
+matrix: in a time t it turns position and momentum by the angle t,
+
+.. math:: z \leftarrow z^* + (z - z^*) \cos t + M^{-1} p \sin t, \qquad p \leftarrow p \cos t - M (z - z^*) \sin t .
+
+This takes the place of the drift :math:`z \leftarrow z + t M^{-1} p` in any schedule, and the kicks of a subset are by
+:math:`\nabla U_m - M (z - z^*) / K`. The turn preserves volume and is undone by a flip of the momentum, and the
+brackets sum to H *whatever* z* and M are. So nothing else changes: the decision is on the same energies, and a bad
+reference costs acceptance, never exactness (:mod:`split_common.schedule`). Reference and mass matrix must not depend on
+the state: they are found in warm-up, and stand still while draws are made.
+
+On a normal posterior of covariance M⁻¹ and mean z* the kicks vanish, and one step of a quarter turn gives a draw that
+is independent of the last. Near a normal posterior they are small. With the naive schedule, which ends with a kick by
+every subset, such a draw costs one gradient of all rows, and no forward pass.
+
+The reference is that of the metric X from draws and gradients (:mod:`split_common.gradient_metric`), from the same
+window:
+
+.. math:: z^* = \bar z - X \bar g,
+
+of the means of draws and gradients: on a normal target :math:`\bar g = \Sigma^{-1} (\bar z - \mu)`, so that z* is its
+mean *exactly*, whichever draws the window has. Whether it is used is measured there as well: the mean square of what is
+left of the gradients, :math:`r = (g - \bar g) - X^{-1} (z - \bar z)`, over that of the gradients, both in the metric,
+
+.. math:: \frac{E[r^\top X r]}{E[(g - \bar g)^\top X (g - \bar g)]} = \frac{a - 2 c + b}{a}, \qquad
+    a = \tfrac1D \operatorname{tr} X G, \quad b = \tfrac1D \operatorname{tr} X^{-1} C, \quad
+    c = \tfrac1D \operatorname{tr} \operatorname{cov}(g, z),
+
+must be at most :data:`MOST_LEFT`, and the window must have :data:`DRAWS_PER_PARAMETER` draws for each parameter, lest
+few draws fit by chance.
+
+Reference:
+    Shahbaba, Lan, Johnson and Neal (2014), Split Hamiltonian Monte Carlo, Statistics and Computing 24, section 4.1:
+    splitting with a partial analytic solution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from split_common.checks import check_optional_choice
+
+DRIFTS = ("auto",)
+MOST_LEFT = 0.25  # of the mean square of the gradients: half of their size
+DRAWS_PER_PARAMETER = 2  # of the window that reference and metric are from
+# Longest step, in time: a quarter of a turn, or what a learned length may be (:mod:`split_common.exploration`). On a
+# nearly normal posterior the energy error hardly grows with the step, so that acceptance sets no limit.
+LONGEST_HARMONIC_STEP, LONGEST_HARMONIC_LENGTH = math.pi / 2, 1.25 * math.pi / 2
+
+
+def check_drift(drift: Any, metric: str | None) -> str | None:
+    """Return ``drift``, or raise unless it is None, or "auto" together with a metric from draws and gradients.
+
+    Args:
+        drift: what was given.
+        metric: the kernel's, checked.
+
+    Raises:
+        ValueError: for another value, and for "auto" with another metric.
+
+    Example:
+        >>> check_drift("auto", "auto")
+        'auto'
+    """
+    chosen = check_optional_choice("drift", drift, DRIFTS)
+    if chosen is not None and metric is None:
+        raise ValueError("metric must be 'auto' where drift is 'auto', which takes its reference from it, got None")
+    return chosen
+
+
+def share_left(squared: Any, inverse: Any, cross: Any) -> Any:
+    """What a normal approximation leaves of the mean square of the gradients.
+
+    Args:
+        squared: a, the mean of the squared frequencies in the metric, a float or a scalar array.
+        inverse: b, the mean of their inverses.
+        cross: c, the mean covariance of a draw's coordinate and its gradient's.
+
+    Example:
+        >>> share_left(1.0, 1.0, 1.0), share_left(2.0, 1.0, 1.0)
+        (0.0, 0.5)
+    """
+    return (squared - 2 * cross + inverse) / squared
+
+
+def is_nearly_normal(left: Any, num_draws: Any, size: int) -> Any:
+    """Whether drifts follow the normal approximation of a window of so many draws of ``size`` parameters.
+
+    Example:
+        >>> is_nearly_normal(0.1, 50, 20), is_nearly_normal(0.1, 30, 20), is_nearly_normal(0.5, 50, 20)
+        (True, False, False)
+    """
+    return (left <= MOST_LEFT) & (num_draws >= DRAWS_PER_PARAMETER * size)
