@@ -10,6 +10,16 @@ from typing import Any, TypeVar
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
+def is_default(value: Any) -> bool:
+    """Whether an argument was left to be chosen by the others.
+
+    Example:
+        >>> is_default("default"), is_default(None)
+        (True, False)
+    """
+    return isinstance(value, str) and value == "default"
+
+
 def with_options(defaults: Mapping[str, Any]) -> Callable[[Constructor], Constructor]:
     """Give a constructor that takes ``**options`` their names and defaults.
 

@@ -53,6 +53,7 @@ TABLE = {
     "SymmetricSplitHMC in a drawn order": Entry("SymmetricSplitHMC", {"subset_permutation": "per_trajectory"}),
     "NaiveSplitHMC": Entry("NaiveSplitHMC", {"num_steps": 3}),
     "RandomisedSplitHMC": Entry("RandomisedSplitHMC"),
+    "SplitHMC": Entry("SplitHMC", statistics=("harmonic_drift",)),
     "SplitHMC in single visits, centred": Entry(
         "SplitHMC", {"schedule": "single_visit", "center": "auto", "metric": "auto"}, statistics=("center_order",)
     ),

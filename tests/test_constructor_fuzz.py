@@ -56,7 +56,7 @@ MAX_SECONDS, MAX_BYTES = 1.0, 50e6
 # Whether such a value is taken depends on another argument.
 OF_SEVERAL = {
     *("num_steps", "trajectory_length", "window_size", "friction", "noise_estimate"),
-    *("center_order", "metric", "dense_mass", "full_mass", "adapt_mass_matrix"),
+    *("center_order", "metric", "drift", "dense_mass", "full_mass", "adapt_mass_matrix"),
     *("proposal", "control_variate", "hessian_rank", "gradient"),
 }
 
@@ -253,6 +253,7 @@ SENSE = {
     "center": lambda value: choice("auto")(value) or reference(value),
     "center_order": count(2),
     "metric": choice("auto"),
+    "drift": choice("auto"),
     "preconditioner": diagonal,
 }
 FLAGS = [
@@ -267,7 +268,7 @@ def makes_sense(package, kernel, argument, value, given):
     """Whether a value is one that the argument may have; None where that is its default."""
     parameter = inspect.signature(getattr(package, kernel)).parameters[argument]
     if value is None:
-        return parameter.default is None or argument == "control_variate"
+        return parameter.default is None or argument in ("control_variate", "metric", "drift")
     if isinstance(value, Hostile):
         return False
     if isinstance(value, package.SplitPotential):
@@ -275,8 +276,10 @@ def makes_sense(package, kernel, argument, value, given):
     if argument == "schedule":
         num_subsets = given.get("num_subsets", 1)
         is_deferred = callable(value) and count()(num_subsets) and number(num_subsets) > 1000
-        is_named = choice("symmetric", "naive", "randomised", "single_visit")(value)
+        is_named = choice("auto", "symmetric", "naive", "randomised", "single_visit")(value)
         return is_named or any(value is known for known in (symmetric, naive, randomised)) or is_deferred
+    if argument in ("metric", "drift") and kernel == "SplitHMC" and choice("default")(value):
+        return True
     if argument == "step_size" and kernel in ("SGLD", "SGHMC"):
         return step_sizes(value)
     return SENSE[argument](value)

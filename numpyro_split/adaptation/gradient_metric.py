@@ -117,7 +117,7 @@ def with_window(
     def renewed() -> HMCAdaptState:
         window = state.mm_state.fed(x, grad)
         (sites, old), *_ = state.inverse_mass_matrix.items()
-        found = metric_of_window(*window.covariances, window.draws[2], jnp)
+        found = metric_of_window(*window.covariances, num_draws=window.draws[2], xp=jnp)
         found = jnp.where(jnp.all(jnp.isfinite(found)), found, old)
         kinetic = EuclideanKinetic.of_inverse({sites: found})
         return state._replace(

@@ -9,6 +9,7 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 
 from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.splitting.settings import Splitting
+from split_common.options import is_default
 
 OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile")
 
@@ -75,12 +76,13 @@ def with_recommended(options: EuclideanOptions, learns_length: bool) -> Euclidea
         options: as the constructor was given them, with defaults.
         learns_length: whether lengths of trajectories are left to warm-up.
     """
-    metric, drift = options["metric"], options["drift"]
-    if metric == "default":
-        metric = "auto" if options["full_mass"] is False and options["adapt_mass_matrix"] is True else None
-    if drift == "default":
-        drift = "auto" if metric == "auto" and learns_length else None
-    return {**options, "metric": metric, "drift": drift}
+    chosen: EuclideanOptions = {**options}
+    if is_default(options["metric"]):
+        leaves_room = options["full_mass"] is False and options["adapt_mass_matrix"] is True
+        chosen["metric"] = "auto" if leaves_room else None
+    if is_default(options["drift"]):
+        chosen["drift"] = "auto" if chosen["metric"] is not None and learns_length else None
+    return chosen
 
 
 def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
