@@ -40,7 +40,7 @@ def contract(selection: str) -> tuple[str, ...]:
 DEFECTS = {
     "D1": Defect(
         "PenaltyMH in Pyro fails on a scalar site",
-        "pyro_split/potential/expansion.py",
+        "pyro_split/potential/position.py",
         "part.reshape((*x.shape[:-1], *like[name].shape))",
         "part.reshape(*x.shape[:-1], *like[name].shape)",
         contract("test_new_data and pyro and PenaltyMH and not numpyro"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.common.shapes import NUM_CLASSES, NUM_COLUMNS
-from split_common.datasets import DATA_VARIABLE, data_directory, load_mnist
+from split_common.datasets import DATA_VARIABLE, data_directory, load_fashion_mnist, load_mnist
 
 MNIST_MEAN, MNIST_SD = 0.1307, 0.3081  # of all pixels of the training images, in units of the brightest
 
@@ -32,18 +32,20 @@ class Labelled(NamedTuple):
         return self.inputs.reshape(len(self.inputs), -1)
 
 
-def load_images(directory: str | None, num_rows: int) -> Labelled:
+def load_images(directory: str | None, num_rows: int, name: str = "MNIST") -> Labelled:
     """The first training images of MNIST, or synthetic ones where no data directory is named.
 
     Args:
         directory: where ``mnist.npz`` lies; None reads the environment variable SPLIT_MCMC_DATA.
         num_rows: how many images.
+        name: "MNIST", or "Fashion-MNIST" for those of ``fashion_mnist.npz``.
     """
+    load = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}[name]
     if not directory and not os.environ.get(DATA_VARIABLE):
         return synthetic_images(num_rows)
-    mnist = load_mnist(data_directory(directory), flatten=False)
-    pixels, labels = mnist.x_train[:num_rows], mnist.y_train[:num_rows].astype(np.int32)
-    return Labelled(pixels, labels, f"MNIST, first {len(labels)} images")
+    images = load(data_directory(directory), flatten=False)
+    pixels, labels = images.x_train[:num_rows], images.y_train[:num_rows].astype(np.int32)
+    return Labelled(pixels, labels, f"{name}, first {len(labels)} images")
 
 
 def synthetic_images(num_rows: int) -> Labelled:

@@ -27,6 +27,15 @@ def conv_logits(z: Position, x: Tensor) -> Tensor:
     return h.flatten(1) @ z["weights"] + z["bias"]
 
 
+def pooled_logits(z: Position, x: Tensor) -> Tensor:
+    """Logits of the network of Cobb and Jalaian (2021) for Fashion-MNIST; ``x`` has shape (n, 28, 28)."""
+    h = x[:, None]
+    for layer in ("1", "2"):
+        h = F.relu(F.max_pool2d(F.conv2d(h, z[f"filters_{layer}"], z[f"bias_{layer}"]), 2))
+    h = F.relu(h.flatten(1) @ z["hidden"] + z["hidden_bias"])
+    return h @ z["weights"] + z["bias"]
+
+
 class Classifier:
     """A Pyro model of labels y given inputs x: logits by a function, every parameter N(0, sd²) a priori."""
 
@@ -40,7 +49,7 @@ class Classifier:
 
     def __call__(self, x: Tensor, y: Tensor) -> None:
         """The generative program."""
-        prior = dist.Normal(0.0, self.prior_sd)
+        prior = dist.Normal(torch.zeros((), device=x.device), self.prior_sd)
         z = {name: pyro.sample(name, prior.expand(shape).to_event(len(shape))) for name, shape in self.shapes.items()}
         with pyro.plate("data", x.shape[0]):
             pyro.sample("y", dist.Categorical(logits=self.logits(z, x)), obs=y)
@@ -62,4 +71,5 @@ def classifiers(prior_sd: float = 1.0) -> dict[str, Classifier]:
         "softmax": Classifier(softmax_logits, SHAPES["softmax"], prior_sd),
         "tall": Classifier(softmax_logits, SHAPES["tall"], prior_sd),
         "conv": Classifier(conv_logits, SHAPES["conv"], prior_sd),
+        "pooled": Classifier(pooled_logits, SHAPES["pooled"], prior_sd),
     }

@@ -15,4 +15,15 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
         "weights": (400, NUM_CLASSES),
         "bias": (NUM_CLASSES,),
     },
+    # Cobb and Jalaian (2021), section 5.3: 38,390 weights; in the units of torch's layers
+    "pooled": {
+        "filters_1": (10, 1, 5, 5),
+        "bias_1": (10,),
+        "filters_2": (20, 10, 5, 5),
+        "bias_2": (20,),
+        "hidden": (320, 100),
+        "hidden_bias": (100,),
+        "weights": (100, NUM_CLASSES),
+        "bias": (NUM_CLASSES,),
+    },
 }

@@ -1,11 +1,11 @@
 """XHMC against NUTS: effective draws per thousand gradients, by criterion and threshold.
 
 Six normal targets, in 2 and in 50 dimensions: equally correlated (0.95), ill-conditioned (standard deviations from 0.1
-to 10) and autocorrelated (0.9 to the power of the distance). Unit mass matrix, so that they stay as hard as they are;
-the step size adapts; M = 1. A figure is the smallest effective sample size over all coordinates and their squares, over
-all gradients after warm-up, in thousands: mean and standard error over independent runs of four chains, each started
-from the target. Of chains that have hardly moved it says too much: below five draws a chain it is no figure, and is
-printed as "-".
+to 10) and autocorrelated (0.9 to the power of the distance). Unit mass matrix, so that they stay as hard as they are,
+or ``--metric auto`` beside the host's NUTS by its defaults; the step size adapts; M = 1. A figure is the smallest
+effective sample size over all coordinates and their squares, over all gradients after warm-up, in thousands: mean and
+standard error over independent runs of four chains, each started from the target. Of chains that have hardly moved it
+says too much: below five draws a chain it is no figure, and is printed as "-".
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
+from numpyro.infer import NUTS
 
 from benchmarks.common.report import add_common_options, save
 from numpyro_split import XHMC, SplitNUTS, SplitPotential
@@ -27,6 +28,11 @@ CRITERIA = ("per_length", "mean", "boundary")
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 1.0, "adapt")
 KINDS = ("correlated", "ill-conditioned", "autocorrelated")
 CHAINS = 4
+SETTINGS: dict[str, dict[str, Any]] = {
+    "unit": {"step_size": 0.1, "adapt_mass_matrix": False, "find_heuristic_step_size": False},
+    "auto": {"metric": "auto"},
+}
+HOST_WARMUP = 1000  # of the host's NUTS, whose metric of draws takes it
 LEAST_ESS = 5 * CHAINS  # of independent chains that each stand still, ESS is a few by chance
 
 
@@ -75,7 +81,8 @@ def sampler(kernel: Any, cov: np.ndarray, warmup: int, draws: int) -> Callable[[
 
         def draw(state: Any, _: None) -> tuple[Any, Any]:
             state = kernel.sample(state, (), {})
-            return state, (state.z["x"], state.num_grads, state.threshold)
+            num_grads = state.num_steps if isinstance(kernel, NUTS) else state.num_grads
+            return state, (state.z["x"], num_grads, getattr(state, "threshold", None))
 
         return lax.scan(draw, state, None, length=draws)[1]
 
@@ -95,7 +102,7 @@ def run(chain: Callable[..., tuple[Any, ...]], threshold: float | None, seed: in
 def measure(kind: str, size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every method on one target."""
     cov = covariance(kind, size)
-    settings: dict[str, Any] = {"step_size": 0.1, "adapt_mass_matrix": False, "find_heuristic_step_size": False}
+    settings: dict[str, Any] = SETTINGS[options.metric]
     found = []
 
     def note(method: str, threshold: Any, chain: Callable[..., tuple[Any, ...]], traced: float | None) -> None:
@@ -104,8 +111,11 @@ def measure(kind: str, size: int, options: argparse.Namespace) -> list[dict[str,
         found.append(about | {"runs": [r._asdict() for r in runs]})
         print_cell(found[-1])
 
+    if options.metric == "auto":
+        host = NUTS(potential_fn=normal(cov).potential)
+        note("host's NUTS", None, sampler(host, cov, HOST_WARMUP, options.draws), None)
     note("NUTS", None, sampler(SplitNUTS(normal(cov), **settings), cov, options.warmup, options.draws), None)
-    for criterion in CRITERIA:
+    for criterion in options.criteria:
         fixed = XHMC(normal(cov), threshold=1.0, criterion=criterion, **settings)
         adapted = XHMC(normal(cov), threshold="adapt", criterion=criterion, **settings)
         fixed, adapted = (sampler(k, cov, options.warmup, options.draws) for k in (fixed, adapted))
@@ -138,13 +148,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--warmup", type=int, default=1000)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 50])
+    parser.add_argument("--criteria", choices=CRITERIA, nargs="+", default=CRITERIA)
+    parser.add_argument("--metric", choices=list(SETTINGS), default="unit")
     add_common_options(parser, ["numpyro"])
     options = parser.parse_args(arguments)
     if options.quick:
         options.runs, options.warmup, options.draws, options.dimensions = 2, 200, 200, [2]
     print(f"{'target':16s}{'D':>4s}  {'method':16s}{'thresh.':>6s}{'ESS/1000 grads':>18s}{'grads':>9s}")
     results = [found for kind in KINDS for size in options.dimensions for found in measure(kind, size, options)]
-    save(options.json, {"runs": options.runs, "warmup": options.warmup, "draws": options.draws}, results)
+    settings = {"runs": options.runs, "warmup": options.warmup, "draws": options.draws, "metric": options.metric}
+    save(options.json, settings, results)
 
 
 if __name__ == "__main__":
