@@ -1,15 +1,15 @@
 """Effective draws per data pass, per gradient and per second: our kernels, the hosts', HMCECS and hamiltorch (NumPyro).
 
 Targets are described in ``benchmarks/efficiency/targets.py``, arms in ``arms.py``. Four vectorised chains from the
-host's own starts, in float32, the hosts' default (``--float64`` for the other). The effective size is ArviZ's bulk one, of
-the worse of z and z² (about the mean), of the worst judged quantity. A data pass is a gradient of all rows; a
-forward pass counts as the share of one that it is measured to be on the target. Warm-up, and passes in search of what an arm
-is given (mode, Hessian), have columns of their own. Seconds are those of the draws, without compiling. What is printed is the
-median over seeds, and the least to the most.
+host's own starts, in float32, the hosts' default (``--float64`` for the other). The effective size is ArviZ's bulk
+one, of the worse of z and z² (about the mean), of the worst judged quantity. A data pass is a gradient of all rows; a
+forward pass counts as the share of one that it is measured to be on the target. Warm-up, and passes in search of what
+an arm is given (mode, Hessian), have columns of their own. Seconds are those of the draws, without compiling. What is
+printed is the median over seeds, and the least to the most.
 
-Where the host's warm-up is out of reach (many rows), "given metric" is the host with its ideal diagonal metric given (the
-variances of the normal distribution about the mode), started at draws of that distribution, with only the step size to
-adapt in 100 iterations: more than it would have. hamiltorch and HMCECS start at the mode.
+Where the host's warm-up is out of reach (many rows), "given metric" is the host with its ideal diagonal metric given
+(the variances of the normal distribution about the mode), started at draws of that distribution, with only the step
+size to adapt in 100 iterations: more than it would have. hamiltorch and HMCECS start at the mode.
 
 ``--json FILE`` adds the arms that were run to those in the file.
 """
@@ -105,7 +105,11 @@ def print_ratios(results: dict[str, Any], target: str) -> None:
     for name in results[target]["arms"]:
         per = {
             text: interval(ratios(results, target, OURS, name, field))
-            for field, text in (("ess_per_pass", "pass"), ("ess_per_gradient", "gradient"), ("ess_per_second", "second"))
+            for field, text in (
+                ("ess_per_pass", "pass"),
+                ("ess_per_gradient", "gradient"),
+                ("ess_per_second", "second"),
+            )
         }
         if name != OURS and OURS in results[target]["arms"]:
             print(f"{target}: {OURS} over {name}: " + ", ".join(f"{ratio} a {text}" for text, ratio in per.items()))

@@ -1,7 +1,8 @@
 """The ways of sampling that are compared, by name.
 
-Lengths of the host's HMC and numbers of steps of hamiltorch are one grid for every target; no other arm is tuned. HMCECS has
-the settings of ``benchmarks.tall_logistic``; its target is that of its estimate of the likelihood, near the posterior.
+Lengths of the host's HMC and numbers of steps of hamiltorch are one grid for every target; no other arm is tuned.
+HMCECS has the settings of ``benchmarks.tall_logistic``; its target is that of its estimate of the likelihood, near the
+posterior.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Arm(NamedTuple):
         num_warmup: iterations of warm-up.
         forward: forward passes over the rows of an iteration: "draw" for one, "step" for one at each step, "blocks" for
             two over a subsample, "" for none.
-        counts: what counts gradients: "num_grads", of a subset each, or "num_steps", of all rows or of a subsample each.
+        counts: the gradients: "num_grads" of a subset each, or "num_steps" of all rows or of a subsample each.
         is_host: whether it takes the host's number of draws.
         given: what it is told and another finds: "" for nothing, "mode", or "start" for starts drawn from the normal
             distribution about the mode and its variances as metric.

@@ -1,8 +1,8 @@
 """Chains of hamiltorch's symmetric splitting on softmax regression, where hamiltorch can be imported.
 
-It is not on PyPI: ``pip install git+https://github.com/AdamCobb/hamiltorch@19b627b``. Its step size is adapted by its own
-dual averaging in warm-up, to its own target of 0.8; it has no metric of its own. Chains are made one after the other,
-each from the mode.
+It is not on PyPI: ``pip install git+https://github.com/AdamCobb/hamiltorch@19b627b``. Its step size is adapted by its
+own dual averaging in warm-up, to its own target of 0.8; it has no metric of its own. Chains are made one after the
+other, each from the mode.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes) -
 def _sample(
     net: Any, batches: Any, start: Any, target: Target, arm: Arm, num: int, step_size: float | None
 ) -> tuple[list[Any], float]:
-    """Draws after the start and their acceptance; where no step size is given, warm-up's last state and the step size."""
+    """Draws and their acceptance; where no step size is given, what warm-up ends with and the step size."""
     import hamiltorch
 
     is_warmup = step_size is None

@@ -60,7 +60,7 @@ def forward_share(target: Target, repeats: int = 11) -> float:
 
 
 def effective_size(draws: np.ndarray) -> float:
-    """Bulk effective size (ArviZ) of the worse of z and z² about the mean, of the worst quantity; 0 for one that stands.
+    """Bulk effective size (ArviZ), worse of z and z² about the mean, of the worst quantity; 0 where one stands still.
 
     Args:
         draws: shape (chains, draws, quantities).
@@ -113,7 +113,9 @@ def measure(target: Target, arm: Arm, known: Laplace | None, share: float, sizes
     warmup_seconds, _, of_warmup = chains.advance(num_warmup)
     seconds, draws, fields = chains.advance(num_draws)
     gradients, forwards = passes(target, arm, fields, share)
-    mean = {name: float(np.mean(fields[name])) for name in ("accept_prob", "center_order", "diverging") if name in fields}
+    mean = {
+        name: float(np.mean(fields[name])) for name in ("accept_prob", "center_order", "diverging") if name in fields
+    }
     return {
         **figures(draws, gradients, forwards, seconds),
         "warmup_passes": sum(passes(target, arm, of_warmup, share)) / sizes.num_chains,
@@ -128,7 +130,9 @@ def passes(target: Target, arm: Arm, fields: dict[str, np.ndarray], share: float
     """Over the rows, for gradients and, in gradients, forwards."""
     num_steps, num_iterations = float(np.sum(fields["num_steps"])), fields["num_steps"].size
     part = 1.0 if arm.subsample_size is None else arm.subsample_size / target.num_rows
-    gradients = part * num_steps if arm.counts == "num_steps" else float(np.sum(fields["num_grads"])) / target.num_subsets
+    gradients = (
+        part * num_steps if arm.counts == "num_steps" else float(np.sum(fields["num_grads"])) / target.num_subsets
+    )
     forwards = {"": 0.0, "draw": num_iterations, "step": num_steps, "blocks": 2 * part * num_iterations}[arm.forward]
     return gradients, share * forwards
 
@@ -136,9 +140,7 @@ def passes(target: Target, arm: Arm, fields: dict[str, np.ndarray], share: float
 class Chains:
     """Several chains of an arm, compiled once and gone on with."""
 
-    def __init__(
-        self, target: Target, arm: Arm, known: Laplace | None, num_warmup: int, length: int, sizes: Sizes
-    ):
+    def __init__(self, target: Target, arm: Arm, known: Laplace | None, num_warmup: int, length: int, sizes: Sizes):
         kernel = arm.make(target, known)
         kwargs = {} if arm.subsample_size is None else {"subsample_size": arm.subsample_size}
         keys = random.split(random.key(sizes.seed), sizes.num_chains)
@@ -170,7 +172,7 @@ class Chains:
             iterations: a multiple of the compiled length.
 
         Returns:
-            Seconds; judged quantities, shape (chains, iterations, quantities); fields of the state, iterations on axis 0.
+            Seconds; judged quantities, shape (chains, iterations, quantities); fields, iterations on axis 0.
         """
         seconds, judged, fields = 0.0, [], []
         for _ in range(iterations // self._length):

@@ -7,12 +7,12 @@ Every parameter is real and has a normal prior, so draws are positions. Generato
   have (:func:`covtype_like`), prior N(0, 1).
 * ``mnist_pooled``: softmax regression, 12,000 images of MNIST in means over 4 x 4 pixels (of 32 x 32, padded), 650
   weights; ``mnist``: 784 pixels, 7,850 weights. Prior N(0, 1).
-* ``bnn_1_16_1``: 100 rows, tanh, 49 weights; ``network_1d``: 1-100-100-1, 100 rows, 10,401 weights; ``digits``: 64-20-10
-  on 1,347 of scikit-learn's digits, 1,510 weights. Weights N(0, 1/inputs of the layer), biases N(0, 1); in the first
-  two y is a sum of sines with noise N(0, 0.1²), whose scale is known.
+* ``bnn_1_16_1``: 100 rows, tanh, 49 weights; ``network_1d``: 1-100-100-1, 100 rows, 10,401 weights; ``digits``:
+  64-20-10 on 1,347 of scikit-learn's digits, 1,510 weights. Weights N(0, 1/inputs of the layer), biases N(0, 1); in the
+  first two y is a sum of sines with noise N(0, 0.1²), whose scale is known.
 
-Regressions are judged by their weights, softmax regressions and ``digits`` by the predictive probabilities of the labels of
-50 images that are not in the data, the other networks by their values at 50 inputs.
+Regressions are judged by their weights, softmax regressions and ``digits`` by the predictive probabilities of the
+labels of 50 images that are not in the data, the other networks by their values at 50 inputs.
 """
 
 from __future__ import annotations

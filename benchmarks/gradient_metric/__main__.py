@@ -1,15 +1,16 @@
 """A metric from draws and gradients, after 200 iterations of warm-up, against the host's NUTS after 1,000 (NumPyro).
 
-Six normal targets of D = 50 dimensions: independent, of standard deviations over 10⁴, autocorrelated by 0.9, equicorrelated
-by 0.9, rotated of condition 1,000, and of three factors; and twelve posteriors of posteriordb. One subset, whose draws are
-those of the host but for the metric; four vectorised chains from the host's own starts, in float64. The effective size is
-ArviZ's bulk one, of the worse of z and z² (about the mean), of the worst coordinate of the model's sites; gradients of
-warm-up are counted apart. What is compared is seeds' ratios: their median by target and, over targets, the median and the
-worst of these medians, with the least and the most of the same statistic of single seeds.
+Six normal targets of D = 50 dimensions: independent, of standard deviations over 10⁴, autocorrelated by 0.9,
+equicorrelated by 0.9, rotated of condition 1,000, and of three factors; and twelve posteriors of posteriordb. One
+subset, whose draws are those of the host but for the metric; four vectorised chains from the host's own starts, in
+float64. The effective size is ArviZ's bulk one, of the worse of z and z² (about the mean), of the worst coordinate of
+the model's sites; gradients of warm-up are counted apart. What is compared is seeds' ratios: their median by target
+and, over targets, the median and the worst of these medians, with the least and the most of the same statistic of
+single seeds.
 
 The data of one posterior, ``diamonds``, are looked for in ``posteriordb`` under the directory that ``--data`` or the
-environment variable SPLIT_MCMC_DATA names; without it, it is left out and this is said. ``--json FILE`` adds the targets
-that were run to those in the file.
+environment variable SPLIT_MCMC_DATA names; without it, it is left out and this is said. ``--json FILE`` adds the
+targets that were run to those in the file.
 """
 
 from __future__ import annotations

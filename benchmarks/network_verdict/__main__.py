@@ -1,9 +1,9 @@
 """Whether centring turns itself off on three networks, and what having asked costs (NumPyro).
 
-The networks of ``benchmarks.efficiency``. Asked of each, for every seed: the verdict of warm-up is "off" (the statistic
-``center_order`` is 0); the draws after warm-up are those of ``center=None`` at the same metric, step size, length and place,
-bit for bit; the gradients of warm-up are at most 1.05 times those of ``center=None``. One chain in float32. A run with centring
-forced (a kernel given a reference) is the control: its draws must differ.
+The networks of ``benchmarks.efficiency``. Asked of each, for every seed: the verdict of warm-up is "off" (the
+statistic ``center_order`` is 0); the draws after warm-up are those of ``center=None`` at the same metric, step size,
+length and place, bit for bit; the gradients of warm-up are at most 1.05 times those of ``center=None``. One chain in
+float32. A run with centring forced (a kernel given a reference) is the control: its draws must differ.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Chain:
 
     def go_on_from(self, state: Any) -> None:
         """Take all of another's state that is not of its centring."""
-        shared = {name: jax.tree.map(jnp.array, getattr(state, name)) for name in state._fields if name not in OF_CENTRING}
+        shared = {
+            name: jax.tree.map(jnp.array, getattr(state, name)) for name in state._fields if name not in OF_CENTRING
+        }
         self.state = self.state._replace(**shared)
 
 
