@@ -60,7 +60,7 @@ def arms_of(target: Target, patterns: list[str] | None) -> dict[str, Arm]:
     }
 
 
-def run_target(target: Target, arms: dict[str, Arm], sizes: list[Sizes]) -> dict[str, Any]:
+def run_target(target: Target, arms: dict[str, Arm], sizes: Sizes, seeds: list[int]) -> dict[str, Any]:
     """The figures of arms on a target, printed as they come."""
     share, known = forward_share(target), None
     if any(arm.given for arm in arms.values()):
@@ -81,23 +81,26 @@ def run_target(target: Target, arms: dict[str, Arm], sizes: list[Sizes]) -> dict
         if arm.num_steps and not is_installed():
             print(f"| {name} | not run: hamiltorch cannot be imported ({HOW}) |")
             continue
-        seeds = {str(size.seed): run_arm(target, arm, known, share, size) for size in sizes}
-        num_warmup, num_draws = sizes[0].of(arm)
-        settings = {"num_chains": sizes[0].num_chains, "num_warmup": num_warmup, "num_samples": num_draws}
-        found[name] = {"settings": {**settings, "float64": jax.config.read("jax_enable_x64")}, "seeds": seeds}
+        by_seed = run_arm(target, arm, known, share, sizes, seeds)
+        num_warmup, num_draws = sizes.of(arm)
+        settings = {"num_chains": sizes.num_chains, "num_warmup": num_warmup, "num_samples": num_draws}
+        found[name] = {"settings": {**settings, "float64": jax.config.read("jax_enable_x64")}, "seeds": by_seed}
         cells = [interval(values({"": {"arms": found}}, "", name, field)) for field in COLUMNS]
         print("|", " | ".join([name, *cells]), "|", flush=True)
     return {**entry, "arms": found}
 
 
-def run_arm(target: Target, arm: Arm, known: Laplace | None, share: float, sizes: Sizes) -> dict[str, float]:
-    """The figures of one seed, with the machine's load."""
+def run_arm(
+    target: Target, arm: Arm, known: Laplace | None, share: float, sizes: Sizes, seeds: list[int]
+) -> dict[str, dict[str, float]]:
+    """The figures of an arm by seed, with the machine's load when it was done."""
     if arm.num_steps:
         assert known is not None
-        found = measure_hamiltorch(target, arm, known, sizes)
+        found = {str(seed): measure_hamiltorch(target, arm, known, sizes, seed) for seed in seeds}
     else:
-        found = measure(target, arm, known if arm.given else None, share, sizes)
-    return {**found, "load": os.getloadavg()[0]}
+        found = measure(target, arm, known if arm.given else None, share, sizes, seeds)
+    load = os.getloadavg()[0]
+    return {seed: {**run, "load": load} for seed, run in found.items()}
 
 
 def print_ratios(results: dict[str, Any], target: str) -> None:
@@ -143,13 +146,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     results: dict[str, Any] = {}
-    sizes = [
-        Sizes(options.chains, options.samples, options.host_samples, options.warmup, seed) for seed in options.seeds
-    ]
+    sizes = Sizes(options.chains, options.samples, options.host_samples, options.warmup)
     for name in options.targets:
         target = target_of(name, options.rows, options.data)
         arms = arms_of(target, options.arms)
-        results[name] = run_target(target, arms, sizes)
+        results[name] = run_target(target, arms, sizes, options.seeds)
         print_ratios(results, name)
         save(options.json, vars(options), merged(read(options.json), results))
 

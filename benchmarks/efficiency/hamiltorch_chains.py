@@ -30,7 +30,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("hamiltorch") is not None
 
 
-def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes) -> dict[str, float]:
+def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes, seed: int) -> dict[str, float]:
     """The figures of an arm of hamiltorch's.
 
     A step is 2M gradients of subsets, and an iteration two more evaluations of all of them.
@@ -38,7 +38,8 @@ def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes) -
     import torch
 
     num_warmup, num_draws = sizes.of(arm)
-    rows, labels = (torch.from_numpy(np.array(part)) for part in target.args)
+    rows = torch.tensor(np.asarray(target.args[0], np.float32))  # its weights are in PyTorch's default precision
+    labels = torch.tensor(np.asarray(target.args[1]))
     size = len(rows) // target.num_subsets
     batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=size)
     net = torch.nn.Linear(rows.shape[1], 10)
@@ -46,7 +47,7 @@ def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes) -
     start = np.concatenate([np.asarray(mode["weights"]).T.ravel(), np.asarray(mode["bias"])]).astype(np.float32)
     chains, rates, steps, seconds, warmup_seconds = [], [], [], 0.0, 0.0
     for chain in range(sizes.num_chains):
-        torch.manual_seed(1000 * sizes.seed + chain)
+        torch.manual_seed(1000 * seed + chain)
         begin = time.perf_counter()
         warm, step_size = _sample(net, batches, torch.from_numpy(start), target, arm, num_warmup, None)
         middle = time.perf_counter()

@@ -30,14 +30,12 @@ class Sizes(NamedTuple):
         num_samples: draws of each.
         host_samples: draws of each of an arm of the host's.
         most_warmup: no arm has more iterations of warm-up.
-        seed: of the chains.
     """
 
     num_chains: int
     num_samples: int
     host_samples: int
     most_warmup: int
-    seed: int
 
     def of(self, arm: Arm) -> tuple[int, int]:
         """Iterations of warm-up, and draws, of a chain."""
@@ -97,8 +95,10 @@ def figures(draws: np.ndarray, gradients: float, forwards: float, seconds: float
     }
 
 
-def measure(target: Target, arm: Arm, known: Laplace | None, share: float, sizes: Sizes) -> dict[str, float]:
-    """The figures of one arm of JAX on one target.
+def measure(
+    target: Target, arm: Arm, known: Laplace | None, share: float, sizes: Sizes, seeds: list[int]
+) -> dict[str, dict[str, float]]:
+    """The figures of one arm of JAX on one target, by seed; compiled once.
 
     Args:
         target: what is sampled.
@@ -106,10 +106,17 @@ def measure(target: Target, arm: Arm, known: Laplace | None, share: float, sizes
         known: mode and covariance, where the arm is given them.
         share: of a forward pass in a gradient.
         sizes: how long.
+        seeds: of the chains.
     """
     jax.clear_caches()
+    chains = Chains(target, arm, known, sizes)
+    return {str(seed): _figures_of_seed(chains, share, sizes, seed) for seed in seeds}
+
+
+def _figures_of_seed(chains: Chains, share: float, sizes: Sizes, seed: int) -> dict[str, float]:
+    target, arm, known = chains.target, chains.arm, chains.known
     num_warmup, num_draws = sizes.of(arm)
-    chains = Chains(target, arm, known, num_warmup, math.gcd(num_warmup, num_draws), sizes)
+    chains.start(seed)
     warmup_seconds, _, of_warmup = chains.advance(num_warmup)
     seconds, draws, fields = chains.advance(num_draws)
     gradients, forwards = passes(target, arm, fields, share)
@@ -138,32 +145,49 @@ def passes(target: Target, arm: Arm, fields: dict[str, np.ndarray], share: float
 
 
 class Chains:
-    """Several chains of an arm, compiled once and gone on with."""
+    """Several chains of an arm, compiled once, started for each seed and gone on with.
 
-    def __init__(self, target: Target, arm: Arm, known: Laplace | None, num_warmup: int, length: int, sizes: Sizes):
-        kernel = arm.make(target, known)
-        kwargs = {} if arm.subsample_size is None else {"subsample_size": arm.subsample_size}
-        keys = random.split(random.key(sizes.seed), sizes.num_chains)
-        starts = None if known is None else known.draws(sizes.num_chains, sizes.seed)
-        if arm.subsample_size is None:
-            self._state = kernel.init(keys, num_warmup, starts, target.args, kwargs)
+    Args:
+        target: what is sampled.
+        arm: how.
+        known: mode and covariance, where the arm is given them.
+        sizes: how long.
+    """
+
+    def __init__(self, target: Target, arm: Arm, known: Laplace | None, sizes: Sizes):
+        self.target, self.arm, self.known = target, arm, known
+        self._kernel, self._num_chains = arm.make(target, known), sizes.num_chains
+        self._kwargs = {} if arm.subsample_size is None else {"subsample_size": arm.subsample_size}
+        self._num_warmup, num_draws = sizes.of(arm)
+        self._length = math.gcd(self._num_warmup, num_draws)
+        self._judged = jax.jit(lambda z: lax.map(jax.vmap(target.judged), z))
+        self._run, self._state = None, None
+
+    def start(self, seed: int) -> None:
+        """Start every chain anew."""
+        keys, args = random.split(random.key(seed), self._num_chains), self.target.args
+        if self.arm.subsample_size is None:
+            starts = None if self.known is None else self.known.draws(self._num_chains, seed)
+            self._state = self._kernel.init(keys, self._num_warmup, starts, args, self._kwargs)
         else:  # the host's MCMC does not vectorise HMCECS
-            assert known is not None
-            states = [kernel.init(key, num_warmup, known.at_mode(), target.args, kwargs) for key in keys]
+            assert self.known is not None
+            mode = self.known.at_mode()
+            states = [self._kernel.init(key, self._num_warmup, mode, args, self._kwargs) for key in keys]
             self._state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        if self._run is None:
+            self._run = jax.jit(self._iterations).lower(self._state, args).compile()
 
-        def iterate(args: tuple[Any, ...], state: Any, _: None) -> tuple[Any, Any]:
-            sample = partial(kernel.sample, model_args=args, model_kwargs=kwargs)
-            state = (sample if arm.subsample_size is None else jax.vmap(sample))(state)
+    def _iterations(self, state: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Go on by the compiled length, with positions and fields of the states, iterations on axis 0."""
+        sample = partial(self._kernel.sample, model_args=args, model_kwargs=self._kwargs)
+
+        def iterate(state: Any, _: None) -> tuple[Any, Any]:
+            state = (sample if self.arm.subsample_size is None else jax.vmap(sample))(state)
             inner = getattr(state, "hmc_state", state)
             fields = {name: getattr(inner, name) for name in FIELDS if getattr(inner, name, None) is not None}
             return state, (state.z, fields)
 
-        def run(state: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
-            return lax.scan(partial(iterate, args), state, None, length=length)
-
-        self._run, self._length = jax.jit(run).lower(self._state, target.args).compile(), length
-        self._judged, self._args = jax.jit(lambda z: lax.map(jax.vmap(target.judged), z)), target.args
+        return lax.scan(iterate, state, None, length=self._length)
 
     def advance(self, iterations: int) -> tuple[float, np.ndarray, dict[str, np.ndarray]]:
         """Iterate.
@@ -174,10 +198,11 @@ class Chains:
         Returns:
             Seconds; judged quantities, shape (chains, iterations, quantities); fields, iterations on axis 0.
         """
+        assert self._run is not None
         seconds, judged, fields = 0.0, [], []
         for _ in range(iterations // self._length):
             begin = time.perf_counter()
-            self._state, (z, found) = jax.block_until_ready(self._run(self._state, self._args))
+            self._state, (z, found) = jax.block_until_ready(self._run(self._state, self.target.args))
             seconds += time.perf_counter() - begin
             judged.append(np.asarray(self._judged(z)))
             fields.append({name: np.asarray(value) for name, value in found.items()})

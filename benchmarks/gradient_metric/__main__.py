@@ -22,13 +22,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import jax
 import numpy as np
 from jax import random
 from numpyro.infer import MCMC, NUTS
 
 from benchmarks.common.report import add_common_options, save
+from benchmarks.efficiency.measures import effective_size
 from benchmarks.gradient_metric.targets import TARGETS, Target, target_of
 from numpyro_split import SplitNUTS
 from split_common.datasets import DATA_VARIABLE
@@ -37,8 +37,10 @@ NUM_CHAINS = 4
 QUICK_TARGETS = ["AR(1), 0.9", "eight_schools_noncentered"]
 
 
-def run(kernel: Any, target: Target, num_warmup: int, num_samples: int, counts: str, seed: int) -> dict[str, float]:
-    """Effective draws a gradient, gradients a draw, and those of a chain's warm-up."""
+def run(
+    kernel: Any, target: Target, num_warmup: int, num_samples: int, counts: str, seeds: list[int]
+) -> list[dict[str, float]]:
+    """For each seed effective draws a gradient, gradients a draw, and those of a chain's warm-up; compiled once."""
     made = MCMC(
         kernel,
         num_warmup=num_warmup,
@@ -47,28 +49,29 @@ def run(kernel: Any, target: Target, num_warmup: int, num_samples: int, counts: 
         chain_method="vectorized",
         progress_bar=False,
     )
-    made.warmup(random.key(2 * seed), *target.args, extra_fields=(counts,), collect_warmup=True)
-    of_warmup = float(np.sum(made.get_extra_fields()[counts])) / NUM_CHAINS
-    made.run(random.key(2 * seed + 1), *target.args, extra_fields=(counts,))
-    num_grads = float(np.sum(made.get_extra_fields()[counts]))
-    sites = made.get_samples(group_by_chain=True).values()
-    x = np.concatenate([np.asarray(u).reshape(NUM_CHAINS, num_samples, -1) for u in sites], axis=2)
-    squared = (x - x.mean((0, 1))) ** 2
-    size = min(float(np.min(az.ess(az.convert_to_dataset({"x": u}))["x"])) for u in (x, squared))
-    return {
-        "ess_per_gradient": size / num_grads,
-        "gradients_per_draw": num_grads / NUM_CHAINS / num_samples,
-        "warmup_gradients": of_warmup,
-    }
+    runs = []
+    for seed in seeds:
+        made.post_warmup_state = None
+        made.warmup(random.key(2 * seed), *target.args, extra_fields=(counts,), collect_warmup=True)
+        of_warmup = float(np.sum(made.get_extra_fields()[counts])) / NUM_CHAINS
+        made.run(random.key(2 * seed + 1), *target.args, extra_fields=(counts,))
+        num_grads = float(np.sum(made.get_extra_fields()[counts]))
+        sites = made.get_samples(group_by_chain=True).values()
+        x = np.concatenate([np.asarray(u).reshape(NUM_CHAINS, num_samples, -1) for u in sites], axis=2)
+        figures = {
+            "ess_per_gradient": effective_size(x) / num_grads,
+            "gradients_per_draw": num_grads / NUM_CHAINS / num_samples,
+            "warmup_gradients": of_warmup,
+        }
+        runs.append(figures)
+    return runs
 
 
 def compare(target: Target, options: argparse.Namespace) -> dict[str, Any]:
     """Both kernels with every seed, and ratios."""
-    ours, hosts, samples = [], [], options.samples
-    for seed in options.seeds:
-        kernel = SplitNUTS(target.model, 1, metric="auto")
-        ours.append(run(kernel, target, options.warmup, samples, "num_grads", seed))
-        hosts.append(run(NUTS(target.model), target, options.host_warmup, samples, "num_steps", seed))
+    samples, seeds = options.samples, options.seeds
+    ours = run(SplitNUTS(target.model, 1, metric="auto"), target, options.warmup, samples, "num_grads", seeds)
+    hosts = run(NUTS(target.model), target, options.host_warmup, samples, "num_steps", seeds)
     ratios = [a["ess_per_gradient"] / b["ess_per_gradient"] for a, b in zip(ours, hosts, strict=True)]
     return {"auto": ours, "host": hosts, "ratios": ratios}
 
