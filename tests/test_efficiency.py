@@ -127,7 +127,10 @@ def test_an_arm_runs(name):
 @pytest.mark.slow
 @pytest.mark.skipif(not is_installed(), reason="hamiltorch is not on PyPI")
 def test_hamiltorch_runs(monkeypatch):
+    import torch
+
     monkeypatch.delenv("SPLIT_MCMC_DATA", raising=False)
+    torch.set_default_dtype(torch.float32)  # hamiltorch's priors and the layer are in the default one
     target = target_of("mnist_pooled", 300)
     found = measure_hamiltorch(target, ARMS["hamiltorch symmetric, 10 steps"], laplace(target), Sizes(2, 10, 10, 10), 1)
     assert set(found) >= FIGURES
