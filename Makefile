@@ -51,6 +51,7 @@ types: .venv-test/ready
 
 docs: .venv-test/ready
 	.venv-test/bin/python $(PIP) '.[docs]'
+	.venv-test/bin/python -m benchmarks.common.performance
 	.venv-test/bin/mkdocs build --strict
 
 clean:

@@ -13,6 +13,7 @@ from benchmarks.common.labelled import Labelled
 from benchmarks.common.numpyro_models import classifiers
 from benchmarks.data_pass.passes import STEP_SIZE
 from numpyro_split import NaiveSplitHMC, RandomisedSplitHMC, SymmetricSplitHMC, split_model
+from numpyro_split.potential.centering import Center, CenteredPotential
 
 KERNELS = {"symmetric": SymmetricSplitHMC, "naive": NaiveSplitHMC, "randomised": RandomisedSplitHMC}
 NUM_STEPS = 10
@@ -49,6 +50,19 @@ def temporary_mib(model_name: str, labelled: Labelled, num_subsets: int) -> dict
     iteration = _compiled(lambda state, data: kernel.sample(state, data, {}), state, data)
     compiled = {"subset gradient": gradient, "symmetric iteration": iteration}
     return {name: each.memory_analysis().temp_size_in_bytes / 2**20 for name, each in compiled.items()}
+
+
+def centred_mib(model_name: str, labelled: Labelled, num_subsets: int) -> float:
+    """Temporary buffers of a centred subset gradient, of first order, and what is kept for it: M gradients."""
+    kernel, state, data = started_kernel("symmetric", model_name, labelled, num_subsets)
+    potential = split_model(kernel.model, data, num_subsets=num_subsets)
+    center = Center.at(potential, state.z, tuple(state.z), False)
+    gradient = _compiled(
+        lambda potential, center, z, m: CenteredPotential(potential, center).subset_energies_and_grad(z, m),
+        *(potential, center, state.z, jnp.array(0)),
+    )
+    kept = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(center))
+    return (gradient.memory_analysis().temp_size_in_bytes + kept) / 2**20
 
 
 def _compiled(function: Callable[..., Any], *arguments: Any) -> Any:

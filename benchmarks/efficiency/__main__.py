@@ -1,191 +1,158 @@
-"""Effective draws per data pass and per second: centred splitting and single visits against whole gradients (NumPyro).
+"""Effective draws per data pass, per gradient and per second: our kernels, the hosts', HMCECS and hamiltorch (NumPyro).
 
-A logistic regression of N rows and D = 20 inputs from N(0, 1), weights from N(0, 1/9), in float64, four vectorised
-chains, 300 iterations of warm-up (1,000 for the host's kernels, their default in most of their examples). The effective
-size is the bulk one of ArviZ, of the worse of z and z² (about the mean), of the worst coordinate. A data pass is a
-gradient of all rows; a forward pass counts as its measured share of one. What is compiled is compiled before it is
-timed. No arm is tuned by hand: lengths of the host's HMC are the grid that is shown, and those of ours, where one is
-given, a quarter of a turn times U(0.5, 1.5).
+Targets are described in ``benchmarks/efficiency/targets.py``, arms in ``arms.py``. Four vectorised chains from the
+host's own starts, in float32, the hosts' default (``--float64`` for the other). The effective size is ArviZ's bulk
+one, of the worse of z and z² (about the mean), of the worst judged quantity. A data pass is a gradient of all rows; a
+forward pass counts as the share of one that it is measured to be on the target. Warm-up, and passes in search of what
+an arm is given (mode, Hessian), have columns of their own. Seconds are those of the draws, without compiling. What is
+printed is the median over seeds, and the least to the most.
+
+Where the host's warm-up is out of reach (many rows), "given metric" is the host with its ideal diagonal metric given
+(the variances of the normal distribution about the mode), started at draws of that distribution, with only the step
+size to adapt in 100 iterations: more than it would have. hamiltorch and HMCECS start at the mode.
+
+``--json FILE`` adds the arms that were run to those in the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-import time
+import os
 import warnings
-from typing import Any, NamedTuple
+from fnmatch import fnmatch
+from typing import Any
 
-import arviz as az
 import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
-from jax import lax, random
-from numpyro.infer import HMC, MCMC, NUTS
 
 from benchmarks.common.report import add_common_options, save
-from numpyro_split import SplitHMC, SplitNUTS, SymmetricSplitHMC, split_model
+from benchmarks.efficiency.arms import ARMS, Arm
+from benchmarks.efficiency.hamiltorch_chains import HOW, is_installed, measure_hamiltorch
+from benchmarks.efficiency.laplace import MOST_PARAMETERS, Laplace, laplace
+from benchmarks.efficiency.measures import Sizes, forward_share, measure
+from benchmarks.efficiency.records import interval, merged, ratios, read, values
+from benchmarks.efficiency.targets import TARGETS, Target, target_of
 
-NUM_INPUTS, NUM_CHAINS = 20, 4
-QUARTER = {"trajectory_length": math.pi / 2, "step_size_jitter": 0.5}
-
-
-class Arm(NamedTuple):
-    """A way of sampling.
-
-    Attributes:
-        kernel: from the model and M.
-        num_warmup: iterations of warm-up.
-        is_host: whether it takes the gradient of all rows at once.
-        forward: forward passes over the data, "draw" for one each, "step" for one at each step, "" for none.
-    """
-
-    kernel: Any
-    num_warmup: int = 300
-    is_host: bool = False
-    forward: str = "draw"
-
-
-def visits(order: int | None) -> Any:
-    """Single visits, centred."""
-    return lambda model, m: SplitHMC(model, m, schedule="single_visit", center="auto", center_order=order, **QUARTER)
-
-
-ARMS = {
-    "SymmetricSplitHMC": Arm(SymmetricSplitHMC),
-    "symmetric, quarter turns": Arm(lambda model, m: SymmetricSplitHMC(model, m, **QUARTER)),
-    "symmetric, quarter turns, centred": Arm(lambda model, m: SymmetricSplitHMC(model, m, center="auto", **QUARTER)),
-    "single visits": Arm(lambda model, m: SplitHMC(model, m, schedule="single_visit", **QUARTER)),
-    "single visits, centred, order 1": Arm(visits(1)),
-    "single visits, centred": Arm(visits(None)),
-    "SplitNUTS": Arm(SplitNUTS, forward="step"),
-    "SplitNUTS, single visits, centred": Arm(
-        lambda model, m: SplitNUTS(model, m, schedule="single_visit", center="auto"), forward="step"
-    ),
-    "single visits, centred, metric auto": Arm(
-        lambda model, m: SplitHMC(model, m, schedule="single_visit", center="auto", metric="auto"), 200
-    ),
-    "SymmetricSplitHMC, centred, metric auto": Arm(
-        lambda model, m: SymmetricSplitHMC(model, m, center="auto", metric="auto"), 200
-    ),
-    "SplitNUTS, metric auto": Arm(lambda model, m: SplitNUTS(model, m, metric="auto"), 200, forward="step"),
-    "host NUTS": Arm(lambda model, _: NUTS(model), 1000, True, ""),
-    **{
-        f"host HMC, length {length:.3g}": Arm(
-            lambda model, _, length=length: HMC(model, trajectory_length=length), 1000, True, ""
-        )
-        for length in (math.pi / 2, 2.0, 2 * math.pi)
-    },
+COLUMNS = {
+    "ess_per_pass": "ESS a pass",
+    "ess_per_gradient": "ESS a gradient",
+    "ess_per_second": "ESS/s",
+    "passes_per_draw": "passes a draw",
+    "warmup_passes": "passes of warm-up",
+    "reference_passes": "passes of a reference",
+    "steps": "steps",
+    "accept_prob": "acceptance",
+    "ess": "ESS",
+    "rhat": "R-hat",
 }
+OURS = "SplitHMC, recommended"
+QUICK_ROWS, QUICK_DRAWS, QUICK_ARMS = 1000, 20, [OURS, "host NUTS"]
 
 
-def model(X: Any, y: Any) -> None:
-    """Logistic regression."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("data", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-def data(num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Inputs and labels."""
-    rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(num_rows, NUM_INPUTS)), rng.normal(size=NUM_INPUTS) / 3
-    return jnp.array(X), jnp.array((rng.random(num_rows) < 1 / (1 + np.exp(-X @ w))).astype(float))
-
-
-def forward_share(args: tuple[Any, ...], num_subsets: int) -> float:
-    """Time of a forward pass over the data, in gradients."""
-    potential, z = split_model(model, args, num_subsets=num_subsets), {"w": jnp.zeros(NUM_INPUTS)}
-    seconds: dict[str, list[float]] = {"energies": [], "energies_and_grad": []}
-    for i in range(12):
-        for name, found in seconds.items():
-            begin = time.perf_counter()
-            jax.block_until_ready(getattr(potential, name)(z))
-            found += [time.perf_counter() - begin] if i > 1 else []
-    return float(np.median(seconds["energies"]) / np.median(seconds["energies_and_grad"]))
-
-
-def seconds_of_draws(made: MCMC, args: tuple[Any, ...]) -> float:
-    """Median time of as many further draws, without the compiling that the host does for each run."""
-    loop = jax.jit(
-        lambda state: lax.fori_loop(0, made.num_samples, lambda _, state: made.sampler.sample(state, args, {}), state)
-    )
-    compiled, seconds = loop.lower(made.last_state).compile(), []
-    for _ in range(3):
-        begin = time.perf_counter()
-        jax.block_until_ready(compiled(made.last_state))
-        seconds.append(time.perf_counter() - begin)
-    return float(np.median(seconds))
-
-
-def run(arm: Arm, args: tuple[Any, ...], num_subsets: int, num_samples: int, share: float) -> dict[str, float]:
-    """The figures of one arm."""
-    fields = ("num_steps",) if arm.is_host else ("num_steps", "num_grads", "accept_prob")
-    made = MCMC(
-        arm.kernel(model, num_subsets),
-        num_warmup=arm.num_warmup,
-        num_samples=num_samples,
-        num_chains=NUM_CHAINS,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    made.warmup(random.key(1), *args, extra_fields=fields, collect_warmup=True)
-
-    def passes() -> float:
-        found = made.get_extra_fields()
-        num_steps = float(np.sum(found["num_steps"]))
-        whole = num_steps if arm.is_host else float(np.sum(found["num_grads"])) / num_subsets
-        num_draws = np.size(found["num_steps"])
-        return whole + share * {"": 0.0, "draw": num_draws, "step": num_steps}[arm.forward]
-
-    of_warmup = passes()
-    made.run(random.key(2), *args, extra_fields=fields)
-    seconds = seconds_of_draws(made, args)
-    w = np.asarray(made.get_samples(group_by_chain=True)["w"])
-    squared = (w - w.mean((0, 1))) ** 2
-    size = min(float(np.min(az.ess(az.convert_to_dataset({"x": x}))["x"])) for x in (w, squared))
-    found = made.get_extra_fields()
+def arms_of(target: Target, patterns: list[str] | None) -> dict[str, Arm]:
+    """Those of the target's kind whose name fits, and that can be told what they are to be given."""
     return {
-        "ess": size,
-        "ess_per_pass": size / passes(),
-        "ess_per_second": size / seconds,
-        "passes_per_draw": passes() / (NUM_CHAINS * num_samples),
-        "warmup_passes": of_warmup / NUM_CHAINS,
-        "steps": float(np.mean(found["num_steps"])),
-        "accept_prob": float(np.mean(found["accept_prob"])) if "accept_prob" in found else math.nan,
+        name: arm
+        for name, arm in ARMS.items()
+        if target.kind in arm.kinds
+        and (arm.given != "start" or target.num_parameters <= MOST_PARAMETERS)
+        and (not patterns or any(fnmatch(name, pattern) for pattern in patterns))
     }
 
 
-def main() -> None:
-    """Run every arm and print the table."""
+def run_target(target: Target, arms: dict[str, Arm], sizes: Sizes, seeds: list[int]) -> dict[str, Any]:
+    """The figures of arms on a target, printed as they come."""
+    share, known = forward_share(target), None
+    if any(arm.given for arm in arms.values()):
+        known = laplace(target)
+    entry = {
+        "source": target.source,
+        "rows": target.num_rows,
+        "parameters": target.num_parameters,
+        "subsets": target.num_subsets,
+        "forward_share": share,
+        **({} if known is None or known.condition is None else {"condition": known.condition}),
+    }
+    print(f"\n{target.name}: " + ", ".join(f"{name} {value}" for name, value in entry.items()))
+    for line in (("arm", *COLUMNS.values()), ["---"] * (1 + len(COLUMNS))):
+        print("|", " | ".join(line), "|")
+    found: dict[str, Any] = {}
+    for name, arm in arms.items():
+        if arm.num_steps and not is_installed():
+            print(f"| {name} | not run: hamiltorch cannot be imported ({HOW}) |")
+            continue
+        by_seed = run_arm(target, arm, known, share, sizes, seeds)
+        num_warmup, num_draws = sizes.of(arm)
+        settings = {"num_chains": sizes.num_chains, "num_warmup": num_warmup, "num_samples": num_draws}
+        found[name] = {"settings": {**settings, "float64": jax.config.read("jax_enable_x64")}, "seeds": by_seed}
+        cells = [interval(values({"": {"arms": found}}, "", name, field)) for field in COLUMNS]
+        print("|", " | ".join([name, *cells]), "|", flush=True)
+    return {**entry, "arms": found}
+
+
+def run_arm(
+    target: Target, arm: Arm, known: Laplace | None, share: float, sizes: Sizes, seeds: list[int]
+) -> dict[str, dict[str, float]]:
+    """The figures of an arm by seed, with the machine's load when it was done."""
+    if arm.num_steps:
+        assert known is not None
+        found = {str(seed): measure_hamiltorch(target, arm, known, sizes, seed) for seed in seeds}
+    else:
+        found = measure(target, arm, known if arm.given else None, share, sizes, seeds)
+    load = os.getloadavg()[0]
+    return {seed: {**run, "load": load} for seed, run in found.items()}
+
+
+def print_ratios(results: dict[str, Any], target: str) -> None:
+    """The recommended kernel over every other arm."""
+    for name in results[target]["arms"]:
+        per = {
+            text: interval(ratios(results, target, OURS, name, field))
+            for field, text in (
+                ("ess_per_pass", "pass"),
+                ("ess_per_gradient", "gradient"),
+                ("ess_per_second", "second"),
+            )
+        }
+        if name != OURS and OURS in results[target]["arms"]:
+            print(f"{target}: {OURS} over {name}: " + ", ".join(f"{ratio} a {text}" for text, ratio in per.items()))
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--subsets", type=int, default=50)
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="arms whose name contains one of these")
-    add_common_options(parser, ("numpyro",))
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=["tall_20k"])
+    parser.add_argument("--arms", nargs="+", metavar="PATTERN", help="names of arms, * for any text; default: all")
+    parser.add_argument("--rows", type=int, help="N of regressions, for that of the target")
+    parser.add_argument("--samples", type=int, default=1000, help="draws of a chain")
+    parser.add_argument("--host-samples", type=int, help="of the host's and hamiltorch's; default: as --samples")
+    parser.add_argument("--warmup", type=int, default=1000, help="most iterations of warm-up of any arm")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--float64", action="store_true")
+    add_common_options(parser, ("numpyro",), data=True)
     options = parser.parse_args()
     if options.quick:
-        options.rows, options.samples = 500, 20
-    jax.config.update("jax_enable_x64", True)
+        options.rows, options.samples, options.seeds, options.warmup = QUICK_ROWS, QUICK_DRAWS, [1], QUICK_DRAWS
+        options.arms = options.arms or QUICK_ARMS
+    options.host_samples = QUICK_DRAWS if options.quick else options.host_samples or options.samples
+    return options
+
+
+def main() -> None:
+    """Run arms on targets and print the tables."""
+    options = parse()
+    jax.config.update("jax_enable_x64", options.float64)
     warnings.simplefilter("ignore")
-    args, results = data(options.rows), {}
-    share = forward_share(args, options.subsets)
-    print(f"N = {options.rows:,}, D = {NUM_INPUTS}, M = {options.subsets}; a forward pass is {share:.2f} of a gradient")
-    header = ("arm", "ESS a pass", "ESS/s", "passes a draw", "passes of a warm-up", "steps", "acceptance", "ESS")
-    for line in (header, ["---"] * len(header)):
-        print("|", " | ".join(line), "|")
-    for name, arm in ARMS.items():
-        if options.only and not any(text in name for text in options.only):
-            continue
-        found = results[name] = run(arm, args, options.subsets, options.samples, share)
-        cells = [f"{found['ess_per_pass']:.3f}", f"{found['ess_per_second']:.1f}", f"{found['passes_per_draw']:.2f}"]
-        cells += [f"{found['warmup_passes']:,.0f}", f"{found['steps']:.1f}", f"{found['accept_prob']:.2f}"]
-        print("|", " | ".join([name, *cells, f"{found['ess']:,.0f}"]), "|", flush=True)
-        jax.clear_caches()
-    save(options.json, {**vars(options), "forward_share": share}, results)
+    np.seterr(all="ignore")
+    results: dict[str, Any] = {}
+    sizes = Sizes(options.chains, options.samples, options.host_samples, options.warmup)
+    for name in options.targets:
+        target = target_of(name, options.rows, options.data)
+        arms = arms_of(target, options.arms)
+        results[name] = run_target(target, arms, sizes, options.seeds)
+        print_ratios(results, name)
+        save(options.json, vars(options), merged(read(options.json), results))
 
 
 if __name__ == "__main__":

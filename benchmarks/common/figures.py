@@ -1,0 +1,65 @@
+"""Figures of ``docs/performance.md``, as SVG, from the results of benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.efficiency.records import Results, values
+
+FIELDS = {"ess_per_pass": "effective draws a data pass", "ess_per_second": "effective draws a second"}
+OURS, OTHERS = "tab:blue", "tab:gray"
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write an SVG that is the same for the same figures."""
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_arms(results: Results, target: str, path: Path) -> None:
+    """Bars of medians, with least and most of seeds, of every arm of a target; a sentence where none was run."""
+    import matplotlib.pyplot as plt
+
+    arms = list(results.get(target, {}).get("arms", {}))
+    figure, axes = plt.subplots(1, 2, figsize=(9, 1.2 + 0.28 * max(len(arms), 3)), sharey=True, layout="constrained")
+    for axis, (field, text) in zip(axes, FIELDS.items(), strict=True):
+        axis.set_xlabel(text)
+        if not arms:
+            axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
+        for place, arm in enumerate(arms):
+            found = values(results, target, arm, field)
+            middle = float(np.median(found))
+            ends = [[middle - min(found)], [max(found) - middle]]
+            colour = OTHERS if arm.startswith(("host", "HMCECS", "hamiltorch")) else OURS
+            axis.barh(place, middle, xerr=ends, color=colour, height=0.7, ecolor="black", capsize=2)
+        if arms:
+            axis.set_xscale("log")
+    axes[0].set_yticks(range(len(arms)), arms)
+    axes[0].invert_yaxis()
+    figure.suptitle(target)
+    save_figure(figure, path)
+
+
+def draw_ratios(by_target: dict[str, list[float]], path: Path) -> None:
+    """Ratios by target, medians with least and most; a sentence where there are none."""
+    import matplotlib.pyplot as plt
+
+    names = sorted(by_target, key=lambda name: float(np.median(by_target[name])))
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.25 * max(len(names), 3)), layout="constrained")
+    for place, name in enumerate(names):
+        ratios = by_target[name]
+        axis.plot([min(ratios), max(ratios)], [place, place], color=OURS)
+        axis.plot(np.median(ratios), place, "o", color=OURS)
+    axis.set_yticks(range(len(names)), names)
+    axis.set_xscale("log")
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_xlabel('effective draws a gradient, metric="auto" after 200 iterations over host NUTS after 1,000')
+    if not names:
+        axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
+    save_figure(figure, path)

@@ -1,0 +1,1 @@
+"""Whether what is chosen in warm-up turns itself off on networks."""
