@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common import health
-from split_common.checks import check_positive_float, check_positive_int, first_line
+from split_common.checks import check_positive_float, check_positive_int
+from split_common.errors import first_line
 from split_common.values import finite_number, is_name, real_array, shown
 
 STATISTICS = (*health.STATISTICS, "rows_touched")

@@ -58,7 +58,6 @@ from numpyro_split.subsampling.proposals import draw_force, propose
 from numpyro_split.trajectories.fixed_length import Decision, metropolis
 from split_common.audit import Audit
 from split_common.certainty import as_many
-from split_common.checks import check_sites
 from split_common.digest import digest_of_arrays
 from split_common.health import STATISTICS
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets
@@ -71,6 +70,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.start import check_sites
 
 NOTHING_FOUND = Reference(None, None, None)
 

@@ -34,7 +34,9 @@ from numpyro_split.potential.model_rows import describe_model
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.split_potential import SplitPotential
-from split_common.checks import ModelNotSplittableError, compare_differences, compare_split, no_finite_start
+from split_common.errors import ModelNotSplittableError
+from split_common.exactness import compare_differences, compare_split
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
 ROW_BUDGET = 2048
@@ -202,7 +204,7 @@ def _numbers_in_float64(
 
 
 def _numbers(density: ModelDensity, data: Data, points: list[Position], with_grad: bool) -> list[tuple[Any, ...]]:
-    """At each point what :func:`split_common.checks.compare_split` compares."""
+    """At each point what :func:`split_common.exactness.compare_split` compares."""
     potential, energy = SplitPotential(density, density.hold(data)), partial(_host_energy, density)
     if not with_grad:
         host = jax.jit(energy)

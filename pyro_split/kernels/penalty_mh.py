@@ -49,7 +49,6 @@ from pyro_split.subsampling.num_batches import NoiseAdapter, NoiseState, warn_if
 from pyro_split.subsampling.proposals import Forces, propose
 from pyro_split.trajectories.fixed_length import Decision, metropolis
 from split_common.audit import Audit
-from split_common.checks import check_sites
 from split_common.health import STATISTICS
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets
 from split_common.options import with_options
@@ -62,6 +61,7 @@ from split_common.penalty import (
     penalty,
 )
 from split_common.settling import Settled
+from split_common.start import check_sites
 
 NOTHING_FOUND = Reference(None, None, None)
 

@@ -29,7 +29,8 @@ from pyro_split.potential.model_rows import describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.checks import compare_differences, compare_split, no_finite_start
+from split_common.exactness import compare_differences, compare_split
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
 ROW_BUDGET = 2048
