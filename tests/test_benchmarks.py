@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import benchmarks
+from benchmarks.render import pages, rendered
 
 ROOT = Path(__file__).parents[1] / "benchmarks"
 KNOWN = benchmarks()
@@ -45,3 +46,24 @@ def test_one_dialect_of_options(name):
 def test_the_readme_names_each():
     text = (ROOT / "README.md").read_text()
     assert not [name for name in KNOWN if not name.startswith("papers.") and f"`{name}`" not in text]
+
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_a_page_is_what_its_results_render(page):
+    """After a benchmark has been run: ``python -m benchmarks.render``."""
+    assert rendered(page.read_text(), PAGES[page]) == page.read_text()
+
+
+def test_a_figure_that_was_changed_by_hand_is_found():
+    page = ROOT / "exhaustion" / "README.md"
+    changed = page.read_text().replace("21.8 ± 1.8", "22.8 ± 1.8")
+    assert changed != page.read_text()
+    assert rendered(changed, PAGES[page]) == page.read_text()
+
+
+def test_a_table_without_a_place_is_an_error():
+    with pytest.raises(ValueError, match="a place for each"):
+        rendered("no table", {"cost": str})
