@@ -2,6 +2,16 @@
 
 At one point values are compared relative to the sum of the terms' magnitudes, with which rounding grows, and gradients
 relative to their norm. Between points changes of energy are compared in nats, as a decision to accept rests on them.
+
+A proof (:mod:`split_common.row_independence`) holds for all parameter values, and one point is compared besides. Where
+nothing is proved, several points are: near the start, and along a descent of the split potential, where a sampler would
+go. Then differences of energy between points count, in nats: they are what a sampler rests on.
+
+Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
+that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
+not proved is compared in value on all rows too, where the machine's memory allows. A model that fixes N itself cannot
+be run on a sample: then values alone are compared, on all rows. A point at which the model's own potential is not
+finite says nothing, and is drawn again.
 """
 
 from __future__ import annotations

@@ -1,15 +1,4 @@
-"""The comparison of numbers: do the subsets add up to the model's own potential?
-
-A proof (:mod:`numpyro_split.splitting.row_independence`) holds for all parameter values, and one point is compared
-besides. Where nothing is proved, several points are: near the start, and along a descent of the split potential, where
-a sampler would go. Then differences of energy between points count, in nats: they are what a sampler rests on.
-
-Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
-that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
-not proved is compared in value on all rows too, where the machine's memory allows. A model that fixes N itself cannot
-be run on a sample: then values alone are compared, on all rows, on the host. A point at which the model's own potential
-is not finite says nothing, and is drawn again.
-"""
+"""The comparison of numbers: do the subsets add up to the model's own potential (:mod:`split_common.exactness`)?"""
 
 from __future__ import annotations
 
