@@ -67,3 +67,13 @@ def test_a_figure_that_was_changed_by_hand_is_found():
 def test_a_table_without_a_place_is_an_error():
     with pytest.raises(ValueError, match="a place for each"):
         rendered("no table", {"cost": str})
+
+
+def test_the_control_leaves_the_penalty_out():
+    """What the negative control of the penalty's experiments replaces is a step of the method that its kernel runs."""
+    pytest.importorskip("numpyro")
+    from benchmarks.papers.penalty_bnn.chains import NoPenalty, WithoutPenalty
+    from numpyro_split.kernels.penalty_mh import Penalty
+
+    assert type(WithoutPenalty(lambda: None, 5)._method) is NoPenalty
+    assert set(vars(NoPenalty)) & set(vars(Penalty)) >= {"_propose"}
