@@ -15,7 +15,7 @@ from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
-from split_common.checks import check_none_summed_out
+from split_common.discrete import check_none_summed_out
 from split_common.report import Report
 from split_common.settling import put_settled
 

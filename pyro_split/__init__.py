@@ -14,7 +14,7 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import split_model
 from pyro_split.subsampling.audit import audit
 from split_common import metrics, plots
-from split_common.checks import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError
 from split_common.schedule import Reversal, Schedule
 from split_common.stochastic_gradient import polynomial_decay
 

@@ -10,6 +10,8 @@ import pyro
 import torch
 from pyro.infer.mcmc.adaptation import WarmupAdapter
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.runtime import _PYRO_STACK
 from pyro.poutine.subsample_messenger import SubsampleMessenger
 from pyro.poutine.subsample_messenger import _Subsample as Subsample
 from torch._subclasses.fake_tensor import (
@@ -41,6 +43,34 @@ def writes(target: Any) -> bool:
     """Whether an operation of a graph writes into one of its operands."""
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
+
+class AnyNumberOfRows(Messenger):
+    """Lets one plate take any number of rows, where Pyro holds it to its ``subsample_size``.
+
+    A plate compares that number with the rows that handlers give it before any handler can see the plate, so a handler
+    alone does not get past it. Pyro's method therefore looks through the handlers in force, from the import of this
+    file on: nothing of Pyro's is replaced and put back around a run, which two threads could do in the wrong order.
+
+    Args:
+        plate: name of the plate.
+    """
+
+    def __init__(self, plate: str):
+        super().__init__()
+        self.plate = plate
+
+
+_own_subsample = SubsampleMessenger._subsample
+
+
+def _subsample(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any, **others: Any) -> Any:
+    """Pyro's own, without a ``subsample_size`` for a plate that may take any number of rows."""
+    if any(isinstance(handler, AnyNumberOfRows) and handler.plate == name for handler in _PYRO_STACK):
+        subsample_size = None
+    return _own_subsample(name, size, subsample_size, *rest, **others)
+
+
+SubsampleMessenger._subsample = staticmethod(_subsample)  # type: ignore[method-assign]
 
 MATRICES = ("_inverse_mass_matrix", "_mass_matrix_sqrt", "_mass_matrix_sqrt_inverse")
 
@@ -146,12 +176,12 @@ def _no_check(distribution: Any, value: Any) -> None:
 __all__ = [
     "FAKE_TENSOR_LOG",
     "AdaptState",
+    "AnyNumberOfRows",
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",
     "Subsample",
-    "SubsampleMessenger",
     "TorchDispatchMode",
     "arguments_of_run",
     "covariances",

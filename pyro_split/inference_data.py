@@ -19,7 +19,7 @@ from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.model_rows import plate_frame, sample_sites
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
-from split_common.checks import check_none_summed_out
+from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
 from split_common.report import Report
 from split_common.row_independence import Verdict

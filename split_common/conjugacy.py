@@ -12,8 +12,14 @@ Then the log-density is, but for a term free of u,
 
 .. math:: \sum_l (\alpha_l + Q_l / 2) \log \tau_l - \beta'_l(x)\, \tau_l ,
 
-so that given x the precisions are independent gamma variables. This is enough, and more than is needed: another use may
-cancel out, a mask could be taken into account. What is not established is refused.
+so that given x the precisions are independent gamma variables, of shape α + Q/2 and rate β' for Q weights. In the
+unconstrained u = log τ the energy of one is β' e^u - (α + Q/2) u, so that one gradient of the prior gives β', whatever
+constant factors, means or hyperparameters go into it:
+
+.. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
+
+The condition is enough, and more than is needed: another use may cancel out, a mask could be taken into account. What
+is not established is refused.
 
 What a value of the model is, as a function of the precisions, is followed through its operations. It is :class:`Free`
 of them; :class:`Power`, each entry c e^{a u_l}; :class:`Log`, each entry a u_l + c; or :class:`Other`, of which nothing

@@ -9,13 +9,14 @@ that the model holds become data where it does not divide without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from split_common.checks import ModelNotSplittableError, argument_names, must_be_converted, tables_advice
 from split_common.containers import Form, Opener
+from split_common.data_axes import argument_names
+from split_common.errors import ModelNotSplittableError, first_line
 from split_common.open_model import HELD, open_held
 from split_common.tables import Operations
 
@@ -191,3 +192,27 @@ def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) ->
         return a.shape == b.shape and np.allclose(a, b, TOLERANCE, TOLERANCE, equal_nan=True)
 
     return expected.keys() == found.keys() and all(is_close(x, found[name]) for name, x in expected.items())
+
+
+def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ValueError:
+    """The error for a model that does not take, in place of a user's objects, the arrays that can be cut to rows.
+
+    Args:
+        names: of the arguments that hold such objects.
+        failures: of the model; none where it runs, but computes something else than with the objects themselves.
+    """
+    listed = ", ".join(map(repr, names))
+    reason = f"the model fails with {first_line(failures[0])}" if failures else "the model then computes something else"
+    return ValueError(
+        "data arguments that are no arrays of the framework must be such that the model takes arrays of it in their "
+        f"place, got {listed} ({reason}); pass arrays, as in df['x'].to_numpy() or torch.tensor(x), and compute "
+        "outside the model what needs the methods of another library"
+    )
+
+
+def tables_advice(names: Sequence[str]) -> str:
+    """Advice about arguments that hold objects of pandas, in a model that does not divide."""
+    return (
+        f"; what functions of pandas make of {', '.join(map(repr, names))} has all rows, not some: call them outside "
+        "the model, and pass arrays, as in df['x'].to_numpy()"
+    )

@@ -14,6 +14,17 @@ which is :math:`e^{-\Delta}` times itself at :math:`-\Delta`. Where :math:`\chi^
 
 corrects that to third order, for :math:`\chi^2` below about K/4.
 
+The target is :math:`\pi(z) \propto p(z) \prod_i p(y_i | z)^s`, s = 1 for the posterior; s = n/N for the expected
+posterior of n rows, which over a finite data set is the likelihood tempered by n/N. A transition draws
+:math:`p \sim N(0, M)` and a force; runs leapfrog steps by it to (z', p'); estimates :math:`\delta` and :math:`\chi^2`
+from rows drawn independently of all that, and from rows of great influence, which every iteration reads; and accepts
+with probability
+
+.. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
+
+Given the force, the proposal is a volume-preserving map that is its own inverse up to a flip of the momentum, so with
+the above :math:`\pi` is left invariant, for as long as the noise is normal and its variance is known well enough.
+
 The estimate is a mean over K batches of n of the N rows. Where Kn is at most a twentieth of N, rows are drawn
 independently of one another, and :math:`\chi^2 = s^2/K`, with s² the sample variance of the batches, is without bias.
 Where it is more, rows are distinct: two batches are then correlated by :math:`-S^2/N`, S² the variance of a row's

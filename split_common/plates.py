@@ -1,11 +1,12 @@
-"""Messages for models without a plate that can be divided: why, and the edit that would help."""
+"""The plate that holds the data rows: which it is, and what to write where a model has none that can be divided."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from split_common.checks import WHOLE_RUNS, NoDataPlateError
+from split_common.errors import WHOLE_RUNS, ModelNotSplittableError, NoDataPlateError, RowsMeetError, first_line
+from split_common.values import is_name, shown
 
 MOST_NAMED = 3  # sites, in a message
 
@@ -92,4 +93,54 @@ def _advice(observed: Sequence[Observation], package: str) -> str:
     return (
         f"{sites} is one draw of {first.distribution}, whose {' x '.join(map(str, first.event_shape))} entries rest on "
         "one another (as those of a Gaussian process do), so that it does not divide"
+    )
+
+
+def check_plate(value: Any) -> str | None:
+    """Return ``value``, or raise unless it is None or may be the name of a plate."""
+    if value is not None and not is_name(value):
+        raise ValueError(f"plate must be None or the name of a plate, got {shown(value)}")
+    return value
+
+
+def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Sequence[str]) -> str:
+    """Return the name of the data plate.
+
+    Args:
+        requested: the user's ``plate``, or None to take the only candidate.
+        sizes: size of every plate in the model.
+        candidates: the plates that hold observations.
+
+    Raises:
+        ValueError: for an unknown name.
+        NoDataPlateError: for no candidate.
+        ModelNotSplittableError: for several.
+    """
+    if requested is not None:
+        check_plate(requested)
+        if requested not in sizes:
+            raise ValueError(
+                f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"
+            )
+        return requested
+    if not candidates:
+        raise NoDataPlateError("the model must hold its likelihood in a plate over the data rows, got none")
+    if len(candidates) > 1:
+        listed = ", ".join(f"{name!r} (size {sizes[name]})" for name in candidates)
+        raise ModelNotSplittableError(
+            f"plate must be given when several plates hold observations: {listed}; got plate=None; {WHOLE_RUNS}"
+        )
+    return candidates[0]
+
+
+def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> ModelNotSplittableError:
+    """The error for a model that neither sliced data nor plate indices divide exactly; ``advice`` comes last."""
+    tried = {
+        "slice": "with the data arguments cut to a subset's rows",
+        "index": "with the plate yielding a subset's row numbers",
+    }
+    reports = "; ".join(f"{tried[mode]}: {first_line(error)}" for mode, error in failures.items())
+    all_meet = all(isinstance(error, RowsMeetError) for error in failures.values())
+    return (RowsMeetError if all_meet else ModelNotSplittableError)(
+        f"the model does not divide over its data plate: {reports}{advice}; {WHOLE_RUNS}"
     )

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from split_common.errors import RowsMeetError
+
 PROVED, REFUTED, NOT_PROVED = "proved", "refuted", "not proved"
 
 
@@ -137,3 +139,11 @@ def _fault(value: Value, axis: int) -> NotAligned | None:
     if axis in value.axes:
         return None
     return NotAligned(False, "a log-probability without an entry for each row")
+
+
+def rows_meet(why: str) -> RowsMeetError:
+    """The error for a model whose likelihood of one row rests on other rows; ``why`` is the operation and its line."""
+    return RowsMeetError(
+        f"{why}, so the likelihood of a row rests on other rows (compute what rests on all rows outside the model and "
+        "pass it as an argument, or take num_subsets=1)"
+    )

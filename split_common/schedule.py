@@ -41,7 +41,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from split_common.checks import check_positive_int, first_line
+from split_common.checks import check_positive_int
+from split_common.errors import first_line
 from split_common.values import name_of, shown
 
 HALF = Fraction(1, 2)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from split_common.checks import check_choice, check_num_subsets
+from split_common.checks import check_choice, check_positive_int
+from split_common.values import shown
 
 SUBSET_ORDERS = ("sequential", "shuffled")
 SHUFFLE_SEED = 0
@@ -123,3 +124,13 @@ def _is_sorted(labels: np.ndarray) -> bool:
         return False
     rises = np.diff(labels) if labels[-1] > labels[0] else -np.diff(labels)
     return bool(np.all(rises >= 0))
+
+
+def check_num_subsets(num_subsets: Any, num_rows: int) -> int:
+    """Return ``num_subsets``, or raise unless every subset gets at least one of ``num_rows`` rows."""
+    number = check_positive_int("num_subsets", num_subsets)
+    if number > num_rows:
+        raise ValueError(
+            f"num_subsets must be at most the number of rows in the data plate, {num_rows}, got {shown(num_subsets)}"
+        )
+    return number

@@ -1,4 +1,36 @@
-"""When a trajectory that doubles stops: what a rule is, its arguments, and a warning where the depth limit stops it."""
+"""When a trajectory that doubles stops: what a rule is, the rules, and how a threshold adapts.
+
+A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
+function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
+same trajectory with the same probability, on which the invariance of the target rests (``trajectories/doubling.py`` of
+either package).
+
+* U-turn: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
+  either end; checked again for the first half with one more state, and for the second half with one more, which
+  catches a turn that falls between the halves.
+* Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
+  zero as it comes to fill its energy level. Stop when the mean is below a threshold, in one of three forms:
+  ``mean_rate``, the mean over the states by their weights exp(-H); ``rate_per_length``, the same over the
+  number of states; ``boundary_rate``, the mean over time, which is |G(end) - G(start)| / time and needs no
+  gradient.
+
+In warm-up the threshold of exhaustion can adapt until draws of the slowest coordinate correlate by one half. With ρ the
+correlation of a coordinate before and after a transition, 1 - ρ = E[(z' - z)²] / (2 var z). Long trajectories bring ρ
+near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less than they cost. In
+between the effective draws per gradient have a broad maximum, and the log of the threshold goes there by the host's
+dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest is told from the
+draws of the window: each is weighed by 1 - ρ to the power of -4. A trajectory that the limit on its depth ended does
+not lower the threshold: were a coordinate to hardly move however long trajectories are (several modes), it would fall
+without end.
+
+Statistics restart with each window of the mass matrix but the last. After warm-up the threshold is fixed at its running
+average.
+
+References:
+    Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
+    Hamiltonian Monte Carlo. Lau (2018), chapter 2, Algorithm 13. For the checks across the halves: Stan reference
+    manual, Hamiltonian Monte Carlo.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ A new version of a host that moves one, or changes what it does, is named here b
 """
 
 import ast
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -149,20 +150,94 @@ def test_what_the_adapter_has_learned(lib):
     assert -10.0 < log_average_step_size(adapter) < 10.0
 
 
+def plate_of(lib, size=10, subsample_size=3):
+    """How many rows a plate holds, and of how many."""
+    plate = lib.ppl.plate("data", size, subsample_size=subsample_size)
+    return plate.subsample_size, plate.size
+
+
 @in_pyro
 def test_plates_ask_for_their_rows(lib):
     from pyro import poutine
 
-    from pyro_split.host import Subsample, SubsampleMessenger
+    from pyro_split.host import Subsample
 
     def model():
         with lib.ppl.plate("data", 10, subsample_size=3):
             lib.ppl.sample("x", lib.dist.Normal(0.0, 1.0))
 
     assert isinstance(poutine.trace(model).get_trace().nodes["data"]["fn"], Subsample)
-    assert SubsampleMessenger._subsample("data", 10, 3)[:2] == (10, 3)
+    assert plate_of(lib) == (3, 10)
+    assert lib.ppl.plate("data").size == -1
     with pytest.raises(ValueError, match="subsample_size does not match"):
-        SubsampleMessenger._subsample("data", 10, 3, lib.np.arange(4))
+        lib.ppl.plate("data", 10, subsample_size=3, subsample=lib.np.arange(4))
+
+
+@in_pyro
+def test_a_plate_takes_any_number_of_rows_where_it_may(lib):
+    """Inside the handler and not outside, where handlers lie in one another, and after one that failed."""
+    from pyro_split.potential.model_rows import SelectRows
+
+    def rows(number):
+        return SelectRows("data", lib.np.arange(number))
+
+    with rows(4):
+        assert plate_of(lib) == (4, 10)
+        with SelectRows("others", None):
+            assert plate_of(lib) == (4, 10)
+        with rows(5):  # the outer handler is asked last
+            assert plate_of(lib) == (4, 10)
+
+    def fails():
+        with SelectRows("data", None):
+            assert plate_of(lib) == (10, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    with SelectRows("others", None):
+        assert plate_of(lib) == (3, 10)
+
+
+@in_pyro
+def test_threads_that_run_models_leave_plates_as_they_were(lib):
+    """Two threads whose models begin and end in turn, on Pyro's one stack, in the order that does not nest."""
+    from pyro.poutine.runtime import _PYRO_STACK
+    from pyro.poutine.subsample_messenger import SubsampleMessenger
+
+    from pyro_split.potential.model_rows import SelectRows
+
+    own, events, refused = SubsampleMessenger._subsample, [threading.Event() for _ in range(3)], []
+
+    def run_first_model():
+        with SelectRows("data", lib.np.arange(4)):
+            events[0].set()
+            events[1].wait(10)
+            assert SubsampleMessenger._subsample is own
+
+    def first():
+        with pytest.raises(ValueError, match="not on the bottom of the stack"):
+            run_first_model()
+        refused.append(True)
+        events[2].set()
+
+    def second():
+        events[0].wait(10)
+        with SelectRows("data", lib.np.arange(4)):
+            events[1].set()
+            events[2].wait(10)
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        _PYRO_STACK.clear()  # Pyro leaves the first thread's handler there
+    assert refused
+    assert SubsampleMessenger._subsample is own
+    assert plate_of(lib) == (3, 10)
 
 
 @in_pyro

@@ -6,7 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
-from split_common.checks import ModelNotSplittableError, compare_split
+from split_common.errors import ModelNotSplittableError
+from split_common.exactness import compare_split
 from split_common.row_independence import NOT_PROVED, Verdict
 from split_common.schedule import naive, symmetric
 from tests import models

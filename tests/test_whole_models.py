@@ -13,7 +13,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from split_common.checks import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree, compare_with_reference
 

@@ -15,7 +15,11 @@ PACKAGES = ("jax", "numpyro", "torch", "pyro-ppl", "numpy")
 
 
 def add_common_options(
-    parser: argparse.ArgumentParser, frameworks: Sequence[str] = ("numpyro", "pyro"), data: bool = False
+    parser: argparse.ArgumentParser,
+    frameworks: Sequence[str] = ("numpyro", "pyro"),
+    data: bool = False,
+    full: str | None = None,
+    one_at_a_time: bool = False,
 ) -> None:
     """Options that every benchmark takes.
 
@@ -23,13 +27,24 @@ def add_common_options(
         parser: of its command line.
         frameworks: that it runs in.
         data: whether it reads MNIST.
+        full: what ``--full`` is, of a benchmark that has a size above the one of its figures.
+        one_at_a_time: whether one run is in one framework, the first where none is named.
     """
-    choices = [*frameworks, "both"] if len(frameworks) > 1 else list(frameworks)
-    parser.add_argument("--framework", choices=choices, default=choices[-1])
+    several = len(frameworks) > 1 and not one_at_a_time
+    choices = [*frameworks, "both"] if several else list(frameworks)
+    parser.add_argument("--framework", choices=choices, default="both" if several else choices[0])
     parser.add_argument("--json", metavar="FILE", help="file to write the results to")
-    parser.add_argument("--quick", action="store_true", help="a small size: shows that the script runs, not a figure")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="a small size: shows that the script runs, not a figure")
+    if full is not None:
+        sizes.add_argument("--full", action="store_true", help=full)
     if data:
         parser.add_argument("--data", help="directory with mnist.npz; default: environment variable SPLIT_MCMC_DATA")
+
+
+def size_named(options: argparse.Namespace) -> str:
+    """The size asked for: "quick", "default" or "full"."""
+    return "quick" if options.quick else "full" if getattr(options, "full", False) else "default"
 
 
 def chosen(option: str, names: Sequence[str]) -> Sequence[str]:

@@ -22,10 +22,9 @@ from jax import lax, random
 from numpyro.infer import NUTS
 
 from benchmarks.common.report import add_common_options, save
+from benchmarks.exhaustion.tables import CRITERIA, THRESHOLDS, efficiency
 from numpyro_split import XHMC, SplitNUTS, SplitPotential
 
-CRITERIA = ("per_length", "mean", "boundary")
-THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 1.0, "adapt")
 KINDS = ("correlated", "ill-conditioned", "autocorrelated")
 CHAINS = 4
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -130,13 +129,10 @@ def measure(kind: str, size: int, options: argparse.Namespace) -> list[dict[str,
 def print_cell(result: dict[str, Any]) -> None:
     """One line of the table."""
     by_name = {name: np.array([r[name] for r in result["runs"]], float) for name in Run._fields}
-    efficiency = by_name["efficiency"]
-    error = efficiency.std(ddof=1) / np.sqrt(len(efficiency)) if len(efficiency) > 1 else np.nan
-    figure = "-" if np.isnan(efficiency).any() else f"{efficiency.mean():.3g} ± {error:.2g}"
     chosen = f"  ({by_name['threshold'].mean():.2g})" if result["threshold"] == "adapt" else ""
     print(
         f"{result['target']:16s}{result['dimension']:4d}  {result['method']:16s}{result['threshold'] or '':>6}"
-        f"{figure:>18s}{by_name['num_grads'].mean():9.1f}{chosen}",
+        f"{efficiency(result):>18s}{by_name['num_grads'].mean():9.1f}{chosen}",
         flush=True,
     )
 

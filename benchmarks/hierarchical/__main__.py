@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks.common.report import add_common_options, save
 from benchmarks.hierarchical.numpyro_hierarchical import METHODS, Draws, Sampler, Target, targets
+from benchmarks.hierarchical.tables import log_scale, spread
 
 CHAINS = 4
 
@@ -115,19 +116,13 @@ def print_result(method: str, result: dict[str, Any], num_draws: int) -> None:
     runs = result["runs"]
     column = {name: np.array([run[name] for run in runs]) for name in Run._fields if name != "log_scales"}
     median = {name: float(np.median(values)) for name, values in column.items()}
-    of_precisions = [np.array([run["log_scales"][name] for run in runs]) for name in runs[0]["log_scales"]]
-    worst = max(of_precisions, key=lambda x: x[:, 1].mean())
     print(
-        f"{method:22s}{100 * median['ess'] / num_draws:9.1f} {_spread(column['per_second']):26s}",
-        f"{median['with_warmup']:8.4g} {median['with_all']:7.3g} {_spread(column['per_gradient']):22s}",
+        f"{method:22s}{100 * median['ess'] / num_draws:9.1f} {spread(column['per_second']):26s}",
+        f"{median['with_warmup']:8.4g} {median['with_all']:7.3g} {spread(column['per_gradient']):22s}",
         f"{median['grads']:6.1f}{median['steps']:6.1f} {median['step_size']:6.2g} {median['diverging']:6.2f} ",
-        f"{worst[:, 0].mean():.3f} ± {np.hypot.reduce(worst[:, 1]) / len(worst):.3f}",
+        log_scale(runs),
         flush=True,
     )
-
-
-def _spread(values: np.ndarray) -> str:
-    return f"{np.median(values):.3g} [{values.min():.3g}, {values.max():.3g}]"
 
 
 def main(arguments: list[str] | None = None) -> None:

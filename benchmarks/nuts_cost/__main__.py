@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.common.report import add_common_options, chosen, save, verdict
 from benchmarks.common.timing import Spread, interleaved
+from benchmarks.nuts_cost.tables import efficiency_ratio, time_ratio
 from benchmarks.nuts_cost.targets import TARGETS, data
 
 GOAL = 1.10
@@ -60,14 +61,12 @@ def measure(framework: str, target: str, options: argparse.Namespace) -> dict[st
 
 def print_result(result: dict[str, Any]) -> None:
     """One line of the table."""
-    ratios = np.array(result["split_ess"]) / np.mean(result["host_ess"])
-    spread = np.hypot(*(np.std(result[f"{n}_ess"], ddof=1) / np.mean(result[f"{n}_ess"]) for n in NAMES))
     print(
         "{framework:8s} {target:13s}{host_us:9.1f}{split_us:9.1f}".format(**result),
-        "   {median:5.2f} [{quartile_1:.2f}-{quartile_3:.2f}]".format(**result["time_ratio"]),
+        f"    {time_ratio(result)}",
         f" {verdict(result['time_ratio']['median'], GOAL):18s}",
         f"{np.mean(result['host_ess']):8.1f}{np.mean(result['split_ess']):8.1f}",
-        f"{ratios.mean():6.2f} ± {spread / np.sqrt(len(ratios)):.2f}",
+        f"  {efficiency_ratio(result)}",
         flush=True,
     )
 

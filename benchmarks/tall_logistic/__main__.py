@@ -32,6 +32,7 @@ from benchmarks.common.timing import interleaved
 from benchmarks.tall_logistic.chains import Chains, agreement, effective_sizes, moments
 from benchmarks.tall_logistic.data import HARD_ROWS, ROWS, Data, hard_data, independent_data, mode_of
 from benchmarks.tall_logistic.methods import BY_HAND, RIVALS_FROM, Method, hard_methods, methods
+from benchmarks.tall_logistic.tables import table_of
 
 EFFECTIVE = 1000  # draws that ESS/s with set-up is for
 
@@ -81,58 +82,9 @@ def measure(data: dict[int, Data], chosen: dict[int, dict[str, Method]], repeats
     return results
 
 
-HEADER = (
-    "rows",
-    "method",
-    "ESS/s",
-    "with set-up",
-    "set-up, s",
-    "µs an iteration",
-    "ESS per draw: worst, median",
-    "draws",
-    "acceptance",
-    "steps",
-    "rows an iteration",
-    "χ²",
-    "χ² > K/4, %",
-    "agreement with the first: mean, sd",
-    "with NUTS: mean, sd",
-)
-
-
-def cells(num_rows: int, name: str, figures: dict[str, Any]) -> list[str]:
-    """One line of the table."""
-    median, least, most = figures["microseconds"]
-    noise = [f"{figures['chi2']:.2g}", f"{100 * figures['above']:.2g}"] if "chi2" in figures else ["–", "–"]
-    return [
-        f"{num_rows:,}",
-        name,
-        f"{figures['ess_per_second']:.3g}",
-        f"{figures['ess_per_second_with_setup']:.3g}",
-        f"{figures['setup_seconds']:.1f}",
-        f"{median:,.3g} [{least:,.3g}, {most:,.3g}]" if most < 1000 else f"{median:,.0f} [{least:,.0f}, {most:,.0f}]",
-        f"{figures['ess_per_draw']['worst']:.2g}, {figures['ess_per_draw']['median']:.2g}",
-        f"{figures['draws']:,}",
-        f"{figures['accept_prob']:.2f}",
-        f"{figures['num_steps']:.1f}",
-        f"{figures['rows']:,.0f}",
-        *noise,
-        *_agreements(figures["agreement"]),
-    ]
-
-
-def _agreements(by_other: dict[str, list[float]]) -> list[str]:
-    found = [f"{mean:.1f}, {sd:.1f}" if mean or sd else "–" for mean, sd in by_other.values()]
-    return found + ["–"] * (2 - len(found))
-
-
 def print_results(results: dict[int, dict[str, Any]]) -> None:
     """The table, and by what the best setting of each rival is behind."""
-    for line in (HEADER, ["---"] * len(HEADER)):
-        print("|", " | ".join(line), "|")
-    for num_rows, by_name in results.items():
-        for name, figures in by_name.items():
-            print("|", " | ".join(cells(num_rows, name, figures)), "|")
+    print(table_of(results))
     for num_rows, by_name in results.items():
         best: dict[str, dict[str, Any]] = {}
         for name, figures in by_name.items():

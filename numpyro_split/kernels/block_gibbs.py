@@ -1,17 +1,9 @@
-r"""Neal's hybrid Gibbs sampler: precisions drawn from their conjugate conditional, weights moved by HMC or NUTS.
+"""Neal's hybrid Gibbs sampler: precisions drawn from their conjugate conditional, weights moved by HMC or NUTS.
 
 Target: the full posterior, exactly. An iteration draws every precision from its distribution given the weights, then
 moves everything else by a transition that leaves the posterior given the precisions invariant (:mod:`split_hmc`,
-:mod:`split_nuts`); a composition of both leaves the joint posterior invariant.
-
-For Q weights under a precision τ ~ Gamma(α, β) the conditional is Gamma(α + Q/2, β'); a variance with an inverse gamma
-prior is one over such a τ. In the unconstrained u = log τ its energy is β' e^u - (α + Q/2) u, so that one gradient of
-the prior gives β', whatever constant factors, means or hyperparameters go into it:
-
-.. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
-
-That this is the conditional is decided before anything is drawn, from the model's expression (:mod:`conjugacy`): every
-use of a precision in the log-density is found, and one that is not known to be of this form for all values is refused.
+:mod:`split_nuts`); a composition of both leaves the joint posterior invariant. What the conditional is, and that a
+model has it, is decided from the model's expression before anything is drawn: :mod:`split_common.conjugacy`.
 
 Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
 an iteration. :class:`~numpyro_split.S3HMC` moves them together.

@@ -35,11 +35,11 @@ from numpyro_split.potential.tracing import eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
 from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
-from split_common.checks import check_finite_start, check_is_state, check_sites, check_state_form
 from split_common.containers import Form
 from split_common.health import warn_of_other_data
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
+from split_common.start import check_finite_start, check_is_state, check_sites, check_state_form
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100

@@ -1,19 +1,10 @@
-r"""Metropolis-Hastings that reads a few rows an iteration, with a penalty for what it does not know.
+"""Metropolis-Hastings that reads a few rows an iteration, with a penalty for what it does not know.
 
-Target: :math:`\pi(z) \propto p(z) \prod_i p(y_i | z)^s`, s = 1 for the posterior; s = n/N for the expected posterior
-of n rows, which over a finite data set is the likelihood tempered by n/N.
-
-Transition: draw :math:`p \sim N(0, M)` and a force; run leapfrog steps by it to (z', p')
-(:mod:`numpyro_split.subsampling.proposals`); estimate :math:`\delta` of U(z') - U(z), and its variance :math:`\chi^2`,
-from batches of rows drawn independently of all that, and from rows of great influence, which every iteration reads
-(:mod:`numpyro_split.subsampling.estimates`); accept with probability
-
-.. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
-
-Given the force, the proposal is a volume-preserving map that is its own inverse up to a flip of the momentum; the
-acceptance, on average over normal noise of variance :math:`\chi^2`, satisfies detailed balance with respect to
-:math:`e^{-U-K}` (:mod:`split_common.penalty`). So :math:`\pi` is left invariant, for as long as the noise is normal
-and its variance is known well enough: which :func:`~numpyro_split.audit` checks. No iteration reads all rows.
+Target: the posterior, or the expected posterior of n rows. A transition draws a momentum and a force, runs leapfrog
+steps by it (:mod:`numpyro_split.subsampling.proposals`), estimates the change of energy from a few rows
+(:mod:`numpyro_split.subsampling.estimates`) and decides. That this leaves the target invariant is derived in
+:mod:`split_common.penalty`, for normal noise of known variance; :func:`~numpyro_split.audit` checks a run. No iteration
+reads all rows.
 
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110; used
@@ -58,7 +49,6 @@ from numpyro_split.subsampling.proposals import draw_force, propose
 from numpyro_split.trajectories.fixed_length import Decision, metropolis
 from split_common.audit import Audit
 from split_common.certainty import as_many
-from split_common.checks import check_sites
 from split_common.digest import digest_of_arrays
 from split_common.health import STATISTICS
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets
@@ -71,6 +61,7 @@ from split_common.penalty import (
     check_reference,
     penalty,
 )
+from split_common.start import check_sites
 
 NOTHING_FOUND = Reference(None, None, None)
 

@@ -1,28 +1,9 @@
-r"""Semi-separable Hamiltonian Monte Carlo over subsets: weights and their precisions move together.
+"""Semi-separable Hamiltonian Monte Carlo over subsets: weights and their precisions move together.
 
-Target: the full posterior of a model whose Normal weights ω have scales set by precisions τ, exactly. With u the
-unconstrained precisions (log τ),
-
-.. math:: H = U(z) + \tfrac12 \tilde p^T V \tilde p + \tfrac12 \log|G(u)| + \tfrac12 \textstyle\sum_l p_{u,l}^2 / c_l ,
-
-each term once: momenta are drawn from exp(-K) given the position, so that exp(-H) has the posterior as its marginal, a
-trajectory of explicit, reversible, volume-preserving steps (:mod:`numpyro_split.integrators.alternating`) is made, and
-it is accepted with probability min(1, exp(H - H')). G gives weights the mass of their prior precision plus what the
-data add to it (:mod:`numpyro_split.integrators.hierarchical_kinetic`), c is the Fisher information of the weights'
-density in u: Q/2 for a precision of Q weights, plus α - 1 under a gamma prior. The log determinant is what lets the two
-blocks exchange energy; without it, or with H written as the sum of the paper's H_τ and H_ω, which share terms, the
-target is missed.
-
-Where no length is given, a trajectory's is uniform between 0 and one that warm-up learns from trees
-(:mod:`split_common.exploration`): fixed before the first draw, so resting on no state. Trees compare momenta of
-different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run is how
-far it goes in units of the scales where it goes, and a run turns back where one of its ends moves against that.
-Until the last metric is there, trees are of plain leapfrog steps with the constant mass of V and c: far from the
-posterior, weights that are as slow as their prior is narrow keep their precision large.
-
-Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
-adapted mass: in the second block each of its steps would take a data pass for them. The precision of a Normal
-likelihood can be in the second block, with the Fisher information N/2 (``output_precision``), at that price.
+Target: the full posterior of a model whose Normal weights have scales set by precisions, exactly. The Hamiltonian, and
+why its marginal is the posterior, stand in :mod:`split_common.hierarchy`; its steps in
+:mod:`numpyro_split.integrators.alternating`, its kinetic energy in
+:mod:`numpyro_split.integrators.hierarchical_kinetic`.
 
 Reference:
     Cobb, Baydin, Kiskin, Markham and Roberts (2019), Semi-separable Hamiltonian Monte Carlo for inference in Bayesian

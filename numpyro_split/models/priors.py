@@ -1,24 +1,4 @@
-r"""Priors on weights: functions that make the sample statements and return the weights.
-
-Called inside a model, outside the data plate. Write W for the weights, ``name`` for their site. Each prior has two
-forms of one distribution. Centred, W is a latent site itself: Normal(0, scale). Non-centred
-(``centered=False``), the latent site is ``{name}_raw`` ~ Normal(0, 1) and W = scale × raw is deterministic. The first
-suits weights that the data inform well, the second those that the prior holds.
-
-A *unit* is an index along ``unit_axis``. The default, the last axis, is that of weights of shape (inputs, units) used
-as ``x @ W``: a unit's group is then the weights that enter it. ``unit_axis=0`` is for weights of shape
-(units, inputs, ...), as PyTorch and Equinox keep them; for ``x @ W`` it groups the weights that leave each input, as in
-Neal's automatic relevance determination (ARD). ``per_unit=True`` gives each unit a precision or local scale of its own.
-
-A hyperparameter may be a number or an array, the value of a latent site included. An array's shape is checked, its
-sign only where it is NumPy's.
-
-References:
-    Neal (1996), Bayesian Learning for Neural Networks. Carvalho, Polson and Scott (2010), The horseshoe estimator for
-    sparse signals, Biometrika 97. Piironen and Vehtari (2017), Sparsity information and regularization in the
-    horseshoe and other shrinkage priors, Electronic Journal of Statistics 11. Lau (2018), Exploring dynamic
-    Hamiltonian Monte Carlo for Bayesian neural networks, sections 3.4, 3.5 and 4.5.
-"""
+"""Priors on weights: functions that make the sample statements and return the weights (:mod:`split_common.priors`)."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from numpyro_split.potential.row_block import RowBlock
-from split_common.checks import argument_names, check_row_axis
 from split_common.containers import Given
+from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
 from split_common.subsets import SubsetLayout
 

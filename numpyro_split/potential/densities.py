@@ -25,7 +25,7 @@ from numpyro_split.potential.model_rows import (
 )
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock, subset_block
-from split_common.checks import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError
 from split_common.subsets import SubsetLayout
 
 

@@ -27,7 +27,8 @@ from jax.errors import ConcretizationTypeError, TracerArrayConversionError, Trac
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
-from split_common.checks import ReadingError, first_line, reading_advice
+from split_common.errors import ReadingError, first_line
+from split_common.readings import reading_advice
 
 if TYPE_CHECKING:
     from numpyro_split.potential.arguments import Arguments, Data

@@ -27,8 +27,9 @@ from numpyro_split.potential.densities import Density, FunctionDensity
 from numpyro_split.potential.derivatives import grad, value_and_grad
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position, zeros
-from split_common.checks import check_callable, check_lengths
+from split_common.checks import check_callable
 from split_common.containers import Given
+from split_common.data_axes import check_lengths
 from split_common.subsets import SubsetLayout
 
 

@@ -1,15 +1,4 @@
-"""The comparison of numbers: do the subsets add up to the model's own potential?
-
-A proof (:mod:`numpyro_split.splitting.row_independence`) holds for all parameter values, and one point is compared
-besides. Where nothing is proved, several points are: near the start, and along a descent of the split potential, where
-a sampler would go. Then differences of energy between points count, in nats: they are what a sampler rests on.
-
-Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
-that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
-not proved is compared in value on all rows too, where the machine's memory allows. A model that fixes N itself cannot
-be run on a sample: then values alone are compared, on all rows, on the host. A point at which the model's own potential
-is not finite says nothing, and is drawn again.
-"""
+"""The comparison of numbers: do the subsets add up to the model's own potential (:mod:`split_common.exactness`)?"""
 
 from __future__ import annotations
 
@@ -34,7 +23,9 @@ from numpyro_split.potential.model_rows import describe_model
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.split_potential import SplitPotential
-from split_common.checks import ModelNotSplittableError, compare_differences, compare_split, no_finite_start
+from split_common.errors import ModelNotSplittableError
+from split_common.exactness import compare_differences, compare_split
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
 ROW_BUDGET = 2048
@@ -202,7 +193,7 @@ def _numbers_in_float64(
 
 
 def _numbers(density: ModelDensity, data: Data, points: list[Position], with_grad: bool) -> list[tuple[Any, ...]]:
-    """At each point what :func:`split_common.checks.compare_split` compares."""
+    """At each point what :func:`split_common.exactness.compare_split` compares."""
     potential, energy = SplitPotential(density, density.hold(data)), partial(_host_energy, density)
     if not with_grad:
         host = jax.jit(energy)

@@ -1,16 +1,4 @@
-r"""Adaptation of XHMC's threshold in warm-up, until draws of the slowest coordinate correlate by one half.
-
-With ρ the correlation of a coordinate before and after a transition, 1 - ρ = E[(z' - z)²] / (2 var z). Long
-trajectories bring ρ near 0 and cost more gradients than draws gain; short ones leave it near 1, and draws gain less
-than they cost. In between the effective draws per gradient have a broad maximum, and the log of the threshold goes
-there by the host's dual averaging of ½ - (1 - ρ), as the step size goes to its acceptance. Which coordinate is slowest
-is told from the draws of the window: each is weighed by 1 - ρ to the power of -4. A trajectory that the limit on its
-depth ended does not lower the threshold: were a coordinate to hardly move however long trajectories are (several
-modes), it would fall without end.
-
-Statistics restart with each window of the mass matrix but the last. After warm-up the threshold is fixed at its running
-average.
-"""
+"""Adaptation of XHMC's threshold to where the slowest draws correlate by half (:mod:`split_common.termination`)."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from pyro_split.potential.running import check_only_run
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from pyro_split.splitting.settings import Splitting
-from split_common.checks import check_finite_start, check_sites
 from split_common.containers import Form
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
+from split_common.start import check_finite_start, check_sites
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100

@@ -1,34 +1,7 @@
-r"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, with no accept step.
+"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, with no accept step.
 
-Target, at no step size exactly: p(z|y)^(1/T). A chain samples a distribution near it. Let ∇Ũ be the gradient of
-U = -log p(z, y) with the likelihood of n rows, drawn afresh, scaled by N/n, or of all rows; G a constant diagonal;
-η the step size. With momentum r ~ N(0, T I) and velocity v = sqrt(ηG) r, so v ~ N(0, ηTG), a step is
-
-.. math:: r \leftarrow (1-\alpha) r - \sqrt{\eta G}\,\nabla\tilde U(z) + \mathcal N(0, 2(\alpha-\hat\beta)T), \qquad
-          z \leftarrow z + \sqrt{\eta G}\,r,
-
-which in v is that of Chen, Fox and Guestrin, eq. 15, with mass matrix 1/G: v ← (1-α)v - ηG∇Ũ(z) + N(0, 2(α-β̂)ηTG).
-In r nothing depends on η or G, so both may change between steps without disturbing the momentum.
-
-Where each iteration draws r afresh, its first kick is half a kick, with no friction. Then r belongs to the time of z,
-as in leapfrog, and L = 1 is stochastic-gradient Langevin dynamics,
-
-.. math:: z \leftarrow z - \tfrac{\eta}{2} G\,\nabla\tilde U(z) + \mathcal N(0, \eta T G),
-
-with step size ε = η: one transition is written for both. A whole first kick would divide the variance of a normal
-target by about 1 + 1/L for short trajectories, and no kick before the first drift by 1 - 1/L.
-
-How far off, for a normal target of precision h in one coordinate, G = 1, gradient noise of variance V (0 for all rows):
-
-* Langevin: variance (T + εV/4) / (h (1 - εh/4)), stable below εh = 4.
-* momentum carried on: variance (T(1 - β̂/α) + ηV/(2α)) / (h (1 - ηh/(2(2-α)))), so β̂ = ηV/(2T) cancels the noise.
-
-Both means are exact: off a normal target they are not.
-
-Reference:
-    Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML. Chen, Fox and Guestrin
-    (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML. Li, Chen, Carlson and Carin (2016), Preconditioned
-    stochastic gradient Langevin dynamics for deep neural networks, AAAI. Lau (2018), section 3.3.
+Target, at no step size exactly: p(z|y)^(1/T). One transition is written for both kernels: its step, and how far off the
+target it is, stand in :mod:`split_common.stochastic_gradient`, with the references.
 """
 
 from __future__ import annotations

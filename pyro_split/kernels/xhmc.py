@@ -1,8 +1,7 @@
 """Exhaustive Hamiltonian Monte Carlo: trees of :mod:`pyro_split.kernels.split_nuts` that fill their energy level.
 
-The target and its proof are those of every tree (:mod:`pyro_split.trajectories.doubling`); the criterion and its
-forms are in :mod:`pyro_split.trajectories.termination`, how its threshold adapts in
-:mod:`pyro_split.adaptation.threshold`.
+The target and its proof are those of every tree (:mod:`pyro_split.trajectories.doubling`); the criterion, its forms
+and how its threshold adapts are in :mod:`split_common.termination`.
 
 Reference:
     Betancourt (2016), Identifying the Optimal Integration Time in Hamiltonian Monte Carlo. Lau (2018), chapter 2.

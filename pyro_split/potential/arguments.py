@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pyro_split.host import pytree
 from pyro_split.potential.row_block import RowBlock
-from split_common.checks import argument_names, check_row_axis
 from split_common.containers import Given
+from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
 
 Data = tuple[Tensor, ...]

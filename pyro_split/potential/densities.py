@@ -19,7 +19,7 @@ from pyro_split.potential.held import NOTHING_HELD, Held
 from pyro_split.potential.model_rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
-from split_common.checks import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError
 from split_common.subsets import SubsetLayout
 
 Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]

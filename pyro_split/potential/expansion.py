@@ -1,17 +1,4 @@
-r"""Taylor expansions of the log-likelihood about a fixed reference, row by row, with exact totals.
-
-With d = z - z*, g_i and H_i the gradient and Hessian of row i's log-likelihood ℓ_i at the reference z*, and U
-orthonormal columns (all of them, or the few directions in which the second order matters most),
-
-.. math:: T_i(z) = \ell_i(z^*) + g_i^\top d + \tfrac12 (P d)^\top H_i (P d), \qquad P = U U^\top.
-
-The sum of T_i over *all* rows is known from Σ g_i and Uᵀ(Σ H_i)U, made once; so only ℓ_i - T_i, which is of third order
-in d, is left to estimate from a few rows. T_i itself costs derivatives along d alone: no row's Hessian is ever formed.
-
-Reference:
-    Bardenet, Doucet and Holmes (2017), On Markov chain Monte Carlo methods for tall data, JMLR 18. Quiroz, Kohn,
-    Villani and Tran (2019), Speeding up MCMC by efficient data subsampling, JASA 114.
-"""
+"""Taylor expansions of the log-likelihood, row by row, with exact totals (:mod:`split_common.reference`)."""
 
 from __future__ import annotations
 

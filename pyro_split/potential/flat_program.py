@@ -29,7 +29,7 @@ from pyro_split.host import (
     without_modes,
 )
 from pyro_split.potential.capture import unlogged
-from split_common.checks import first_line
+from split_common.errors import first_line
 
 PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
 NOT_THE_USERS = (

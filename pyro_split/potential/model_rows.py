@@ -15,11 +15,10 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.distributions import Independent, MaskedDistribution, Unit
-from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions.constraints import Constraint
 
-from pyro_split.host import FakeTensorMode, Subsample, SubsampleMessenger, unvalidated
+from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, unvalidated
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import tensors_for_arrays
@@ -29,7 +28,7 @@ ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
 
 
-class SelectRows(Messenger):
+class SelectRows(AnyNumberOfRows):
     """Answers the data plate with given row indices, without the N/B scaling of stochastic methods.
 
     Args:
@@ -38,23 +37,8 @@ class SelectRows(Messenger):
     """
 
     def __init__(self, plate: str, indices: Tensor | None):
-        super().__init__()
-        self.plate, self.indices = plate, indices
-
-    def __enter__(self) -> SelectRows:
-        """Let the plate take any number of rows: Pyro itself holds a plate to its ``subsample_size``."""
-        self._subsample = subsample = SubsampleMessenger._subsample
-
-        def any_number(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any) -> Any:
-            return subsample(name, size, None if name == self.plate else subsample_size, *rest)
-
-        SubsampleMessenger._subsample = staticmethod(any_number)  # type: ignore[method-assign]
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        """Restore Pyro's own rule."""
-        SubsampleMessenger._subsample = staticmethod(self._subsample)  # type: ignore[method-assign]
-        return super().__exit__(*error)
+        super().__init__(plate)
+        self.indices = indices
 
     def _pyro_sample(self, msg: Any) -> None:
         if isinstance(msg["fn"], Subsample):

@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from pyro_split.host import pytree, unvalidated
-from split_common.checks import ReadingError, reading_advice
+from split_common.errors import ReadingError
+from split_common.readings import reading_advice
 
 # how Python and NumPy ask a value of a tensor, and operations whose result's shape is a matter of values
 READERS: set[Any] = {

@@ -25,8 +25,9 @@ from pyro_split.potential.densities import Density, FunctionDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position, add, zeros
 from pyro_split.potential.row_block import RowBlock, subset_block
-from split_common.checks import check_callable, check_lengths
+from split_common.checks import check_callable
 from split_common.containers import Given
+from split_common.data_axes import check_lengths
 from split_common.subsets import SubsetLayout
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]

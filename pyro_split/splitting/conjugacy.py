@@ -17,8 +17,8 @@ from pyro_split.host import FakeTensorMode, unvalidated
 from pyro_split.potential.capture import OF_SHAPE, graph_of, operation_of, unlogged
 from pyro_split.potential.position import Position
 from pyro_split.splitting.model_split import ModelSplit
-from split_common.checks import first_line
 from split_common.conjugacy import PARAMETERS, Free, Log, Other, Term, Value, not_conjugate, result
+from split_common.errors import first_line
 
 FAMILIES = {dist.Normal: "Normal", dist.Gamma: "Gamma", dist.InverseGamma: "InverseGamma"}
 WRAPPERS = {dist.Independent, dist.MaskedDistribution}

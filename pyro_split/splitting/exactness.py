@@ -1,15 +1,4 @@
-"""The comparison of numbers: do the subsets add up to the model's own potential?
-
-A proof (:mod:`pyro_split.splitting.row_independence`) holds for all parameter values, and one point is compared
-besides. Where nothing is proved, several points are: near the start, and along a descent of the split potential, where
-a sampler would go. Then differences of energy between points count, in nats: they are what a sampler rests on.
-
-Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
-that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
-not proved is compared in value on all rows too, where the machine's memory allows. A model that fixes N itself cannot
-be run on a sample: then values alone are compared, on all rows. A point at which the model's own potential is not
-finite says nothing, and is drawn again.
-"""
+"""The comparison of numbers: do the subsets add up to the model's own potential (:mod:`split_common.exactness`)?"""
 
 from __future__ import annotations
 
@@ -29,7 +18,8 @@ from pyro_split.potential.model_rows import describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.checks import compare_differences, compare_split, no_finite_start
+from split_common.exactness import compare_differences, compare_split
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
 ROW_BUDGET = 2048

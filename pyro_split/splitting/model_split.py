@@ -34,28 +34,21 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.exactness import check_exact
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
-from split_common.checks import (
+from split_common.containers import Form
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal
+from split_common.discrete import check_no_discrete
+from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
-    NoFiniteStartError,
     RowsMeetError,
-    axes_advice,
-    check_data_axes,
-    check_lengths,
-    check_no_discrete,
-    choose_plate,
     first_line,
-    neither_mode_splits,
-    no_finite_start,
-    raise_if_unequal,
-    rows_meet,
 )
-from split_common.containers import Form
 from split_common.held import HeldValue, reasons
 from split_common.open_model import OpenModel
-from split_common.plates import divisible_without_plate, no_data_plate
-from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict
+from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.start import NoFiniteStartError, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 FEW_ROWS = 16

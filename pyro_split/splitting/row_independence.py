@@ -22,7 +22,7 @@ from pyro_split.potential.held import HeldNumber
 from pyro_split.potential.position import Position
 from pyro_split.splitting.row_operations import FREE, ROUNDING, Operation, Rule, no_rule, unknown
 from pyro_split.splitting.row_rules import ELEMENTWISE, RULES
-from split_common.checks import first_line
+from split_common.errors import first_line
 from split_common.held import Holding, Proof, reasons
 from split_common.row_independence import (
     NOT_PROVED,

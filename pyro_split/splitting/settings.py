@@ -10,15 +10,10 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
-from split_common.checks import (
-    check_callable,
-    check_choice,
-    check_data_axes,
-    check_flag,
-    check_plate,
-    check_positive_int,
-)
+from split_common.checks import check_callable, check_choice, check_flag, check_positive_int
+from split_common.data_axes import check_data_axes
 from split_common.open_model import OpenModel
+from split_common.plates import check_plate
 from split_common.subsets import SUBSET_ORDERS
 
 

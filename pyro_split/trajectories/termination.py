@@ -1,24 +1,4 @@
-r"""When a trajectory that doubles has gone far enough.
-
-A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
-function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
-same trajectory with the same probability, on which the invariance of the target rests (see
-:mod:`pyro_split.trajectories.doubling`).
-
-* :data:`U_TURN`: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
-  either end; checked again for the first half with one more state, and for the second half with one more, which
-  catches a turn that falls between the halves.
-* Exhaustion: the virial G = zᵀp changes at the rate dG/dt = pᵀM⁻¹p - zᵀ∇U, whose mean along a trajectory tends to
-  zero as it comes to fill its energy level. Stop when the mean is below a threshold, in one of three forms:
-  :func:`mean_rate`, the mean over the states by their weights exp(-H); :func:`rate_per_length`, the same over the
-  number of states; :func:`boundary_rate`, the mean over time, which is |G(end) - G(start)| / time and needs no
-  gradient.
-
-References:
-    Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
-    Hamiltonian Monte Carlo. Lau (2018), chapter 2, Algorithm 13. For the checks across the halves: Stan reference
-    manual, Hamiltonian Monte Carlo.
-"""
+"""When a trajectory that doubles has gone far enough: the rules of :mod:`split_common.termination`, computed."""
 
 from __future__ import annotations
 

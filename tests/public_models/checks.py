@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from split_common.checks import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError
 from tests.public_models.case import RIGHT, Case
 
 LEAST_POINTS = 5

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from benchmarks.common.report import save
+from benchmarks.common.report import add_common_options, save, size_named
 from benchmarks.papers.cobb_2019.figures import entropy_figure
 from benchmarks.papers.cobb_2019.lenet import SHAPES, SITE, Data, Setting, Weights, load, start_of_chain
 from split_common.metrics import predictive_entropy, predictive_probabilities
 
 PAPER_ACCURACY = {"optimised": 98.20, "S3HMC": 98.15}
 SIZES = {
-    "quick": {"warmup": 5, "draws": 10, "num_steps": 2, "epochs": 5},
+    "quick": {"warmup": 1, "draws": 2, "num_steps": 1, "epochs": 1},
+    "default": {"warmup": 5, "draws": 10, "num_steps": 2, "epochs": 5},
     "full": {"warmup": 300, "draws": 500, "num_steps": 20, "epochs": 10},
 }
 
@@ -160,11 +161,7 @@ def run(options: argparse.Namespace, setting: Setting) -> dict[str, Any]:
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--framework", choices=["numpyro", "pyro"], default="numpyro")
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_const", const="quick", dest="size", help="minutes; the default")
-    sizes.add_argument("--full", action="store_const", const="full", dest="size", help="for an accelerator")
-    parser.set_defaults(size="quick")
+    add_common_options(parser, data=True, full="for an accelerator", one_at_a_time=True)
     parser.add_argument("--num-subsets", type=int, default=20, help="M; 1 does not split")
     parser.add_argument("--train", type=int, default=10_000, help="digits to train on")
     parser.add_argument("--warmup", type=int, help="iterations before the draws")
@@ -172,15 +169,13 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-steps", type=int, help="of a trajectory")
     parser.add_argument("--epochs", type=int, help="of the optimiser, before the chain")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data", help="directory with mnist.npz and fashion_mnist.npz")
     parser.add_argument("--figures", help="directory to draw the figure in")
-    parser.add_argument("--json", help="file to write the results to")
     return parser.parse_args(arguments)
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
     """The named size, but for what the options say."""
-    size = SIZES[options.size]
+    size = SIZES[size_named(options)]
     given = {name: getattr(options, name) for name in size if getattr(options, name) is not None}
     return Setting(num_subsets=options.num_subsets, seed=options.seed, **size | given)
 

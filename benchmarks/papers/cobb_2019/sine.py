@@ -14,12 +14,16 @@ from typing import Any
 
 import arviz as az
 
-from benchmarks.common.report import save
+from benchmarks.common.report import add_common_options, save, size_named
 from benchmarks.papers.cobb_2019.figures import sine_figures
 from benchmarks.papers.cobb_2019.regression import CASES, Case, Chain, figures_of, load
 
-QUICK = {"numpyro": {"chains": 2, "warmup": 500, "draws": 500}, "pyro": {"chains": 2, "warmup": 50, "draws": 50}}
-FULL = {"chains": 4, "warmup": 1000, "draws": 1000}
+SIZES = {
+    "quick": {"chains": 2, "warmup": 10, "draws": 10},
+    "default": {"chains": 2, "warmup": 500, "draws": 500},
+    "full": {"chains": 4, "warmup": 1000, "draws": 1000},
+}
+DEFAULT_IN_PYRO = {"chains": 2, "warmup": 50, "draws": 50}  # where a step takes some 2 ms instead of 0.03
 
 
 def run_case(host: Any, case: Case, size: dict[str, int], seed: int) -> tuple[Chain, dict[str, Any]]:
@@ -56,20 +60,13 @@ def print_result(result: dict[str, Any]) -> None:
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--framework", choices=["numpyro", "pyro"], default="numpyro")
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_const", const="quick", dest="size", help="minutes; the default")
-    sizes.add_argument(
-        "--full", action="store_const", const="full", dest="size", help="4 chains of 1,000 + 1,000; hours in Pyro"
-    )
-    parser.set_defaults(size="quick")
+    add_common_options(parser, full="4 chains of 1,000 + 1,000; hours in Pyro", one_at_a_time=True)
     parser.add_argument("--chains", type=int)
     parser.add_argument("--warmup", type=int, help="iterations of each chain before its draws")
     parser.add_argument("--draws", type=int, help="of each chain")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names of the cases to run; default all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figures", help="directory to draw the figures in; needs all cases")
-    parser.add_argument("--json", help="file to write the results to")
     return parser.parse_args(arguments)
 
 
@@ -79,8 +76,9 @@ def main(arguments: list[str] | None = None) -> None:
     cases = [case for case in CASES if not options.only or case.name in options.only]
     if not cases or (options.figures and len(cases) < len(CASES)):
         raise SystemExit(f"--only must name some of {[case.name for case in CASES]}, all for --figures")
-    size = FULL if options.size == "full" else QUICK[options.framework]
-    size |= {name: getattr(options, name) for name in size if getattr(options, name) is not None}
+    name = size_named(options)
+    size = DEFAULT_IN_PYRO if (name, options.framework) == ("default", "pyro") else SIZES[name]
+    size = size | {name: getattr(options, name) for name in size if getattr(options, name) is not None}
     host = importlib.import_module(f"benchmarks.papers.cobb_2019.{options.framework}_regression")
     print(f"{options.framework}, {size}")
     print_header()

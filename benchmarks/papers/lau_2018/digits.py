@@ -14,7 +14,7 @@ from numpyro.infer import MCMC
 from sklearn.datasets import load_digits
 
 from benchmarks.common.numpyro_models import Classifier, Position
-from benchmarks.common.report import save
+from benchmarks.common.report import add_common_options, save, size_named
 from benchmarks.papers.lau_2018.ess import counting_lag_zero, effective_sizes
 
 NUM_ROWS = 500  # of training and of test data
@@ -42,7 +42,11 @@ class Size(NamedTuple):
     draws: int
 
 
-SIZES = {"quick": Size(chains=2, warmup=100, draws=100), "full": Size(chains=4, warmup=1000, draws=1000)}
+SIZES = {
+    "quick": Size(chains=2, warmup=10, draws=10),
+    "default": Size(chains=2, warmup=100, draws=100),
+    "full": Size(chains=4, warmup=1000, draws=1000),
+}
 
 
 class Paper(NamedTuple):
@@ -136,24 +140,20 @@ def run_row(row: Row, digits: Digits, size: Size, seed: int) -> dict[str, Any]:
 def parse_options(description: str | None, arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line that both scripts take."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_const", const="quick", dest="size", help="minutes; the default")
-    sizes.add_argument("--full", action="store_const", const="full", dest="size", help="the thesis's lengths; hours")
-    parser.set_defaults(size="quick")
+    add_common_options(parser, ["numpyro"], full="the thesis's lengths; hours")
     parser.add_argument("--scaling", choices=list(PIXEL_DIVISORS), default="255", help="what pixels are divided by")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names of the rows to run; default all")
     parser.add_argument("--chains", type=int)
     parser.add_argument("--warmup", type=int, help="iterations of each chain before its draws")
     parser.add_argument("--draws", type=int, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="file to write the results to")
     return parser.parse_args(arguments)
 
 
 def size_of(options: argparse.Namespace) -> Size:
     """The named size, but for what the options say."""
     given = {name: getattr(options, name) for name in Size._fields if getattr(options, name) is not None}
-    return SIZES[options.size]._replace(**given)
+    return SIZES[size_named(options)]._replace(**given)
 
 
 def run_table(rows: Sequence[Row], options: argparse.Namespace) -> None:

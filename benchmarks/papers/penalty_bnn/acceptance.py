@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from benchmarks.common.report import save
+from benchmarks.common.report import save, size_named
 from benchmarks.papers.penalty_bnn.chains import Size, cells, header, parse_options, run, save_figure
 from numpyro_split import PenaltyMH
 from split_common.plots import COLOURS
@@ -28,7 +28,7 @@ NUM_ROWS, DIMENSION, STEP = 10_000, 10, 0.2
 FIXED_BATCHES, FIXED_SIZE = 20, 50
 BATCH_SIZES, BATCHES = (10, 25, 50, 100), (5, 10, 40)
 CONTROL_VARIATES = (None, "taylor1", "taylor2")
-SIZES = {"quick": Size(0, 200), "full": Size(0, 1_000)}
+SIZES = {"quick": Size(0, 200), "default": Size(0, 1_000)}
 COLUMNS = {"accept_prob": "11.3f", "predicted": "9.3f", "chi2": "9.3g", "rows_touched": "12.0f", "seconds": "7.0f"}
 
 
@@ -104,7 +104,7 @@ def draw(results: list[dict[str, Any]], directory: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the chains, print a table, draw the figure."""
     options = parse_options(__doc__, arguments)
-    size, data = SIZES["quick" if options.quick else "full"], make_rows(options.seed)
+    size, data = SIZES[size_named(options)], make_rows(options.seed)
     start = normal_approximation(*data)
     warnings.filterwarnings("ignore", message="the noise of PenaltyMH")  # some of these are meant to be too noisy
     print(f"N = {NUM_ROWS}, D = {DIMENSION}, c = {STEP}, {size}\n{'n':>4s} {'K':>4s} {'':8s}", header(COLUMNS))
@@ -114,8 +114,8 @@ def main(arguments: list[str] | None = None) -> None:
         for control_variate in CONTROL_VARIATES:
             results.append(run_case(num, control_variate, start, size, options.seed, data))
             print(f"{num[0]:4d} {num[1]:4d} {control_variate or '-':8s}", cells(results[-1], COLUMNS), flush=True)
-    if options.output:
-        draw(results, options.output)
+    if options.figures:
+        draw(results, options.figures)
     save(options.json, {"rows": NUM_ROWS, "dimension": DIMENSION, "step": STEP, **size._asdict()}, results)
 
 

@@ -101,8 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
         panels[name] = case, chain
         results.append({"name": name, "power": case.power, **summary(data, chain, exact(data, case.power, GRID))})
         print(f"{name:24s}", cells(results[-1], COLUMNS), flush=True)
-    if options.output:
-        draw(data, panels, options.output)
+    if options.figures:
+        draw(data, panels, options.figures)
     save(options.json, {"rows": NUM_ROWS, "batch_size": BATCH_SIZE}, results)
 
 

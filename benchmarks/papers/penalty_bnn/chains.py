@@ -15,7 +15,9 @@ from matplotlib.figure import Figure
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC
 
+from benchmarks.common.report import add_common_options
 from numpyro_split import PenaltyMH
+from numpyro_split.kernels.penalty_mh import Penalty
 
 STATISTICS = ("accept_prob", "step_size")
 NOISE_STATISTICS = (*STATISTICS, "chi2", "rows_touched")
@@ -42,21 +44,27 @@ class Chain(NamedTuple):
     state: Any
 
 
-class WithoutPenalty(PenaltyMH):
-    """Negative control: takes the noisy change of energy for the true one, and accepts by exp(-δ) alone."""
+class NoPenalty(Penalty):
+    """Takes the noisy change of energy for the true one, and accepts by exp(-δ) alone."""
 
     def _propose(self, *args: Any) -> Any:
         start, end, estimate = super()._propose(*args)
         return start, end, estimate._replace(chi2=jnp.zeros_like(estimate.chi2))
 
 
+class WithoutPenalty(PenaltyMH):
+    """Negative control: PenaltyMH whose method leaves the penalty out."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._method = NoPenalty(**vars(self._method))
+
+
 def parse_options(description: str | None, arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line that every script takes."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short chains: shows that the script runs")
-    parser.add_argument("--output", help="directory for the figure; none is drawn without it")
-    parser.add_argument("--json", help="file to write the results to")
-    parser.add_argument("--data", help="directory with mnist.npz; default: environment variable SPLIT_MCMC_DATA")
+    add_common_options(parser, ["numpyro"], data=True)
+    parser.add_argument("--figures", help="directory for the figure; none is drawn without it")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(arguments)
 

@@ -22,7 +22,7 @@ import numpyro
 import numpyro.distributions as dist
 from matplotlib.figure import Figure
 
-from benchmarks.common.report import save
+from benchmarks.common.report import save, size_named
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
     Size,
@@ -42,7 +42,7 @@ BATCH_SIZES = (5, 10)
 TARGETS = ("posterior", "expected")
 STEPS = {"posterior": 0.5, "expected": 1.7}  # of the random walk, in standard deviations of the target
 KERNELS = {"with penalty": PenaltyMH, "without penalty": WithoutPenalty}
-SIZES = {"quick": Size(500, 5_000), "full": Size(2_000, 60_000)}
+SIZES = {"quick": Size(500, 5_000), "default": Size(2_000, 60_000)}
 COEFFICIENTS = ("intercept", "slope")
 COLUMNS = {
     "accept_prob": "11.2f",
@@ -153,7 +153,7 @@ def draw(found: dict[tuple[str, int], tuple[dict[str, Chain], Normal]], director
 def main(arguments: list[str] | None = None) -> None:
     """Run the chains, print a table, draw the figure."""
     options = parse_options(__doc__, arguments)
-    size, data = SIZES["quick" if options.quick else "full"], make_rows(options.seed)
+    size, data = SIZES[size_named(options)], make_rows(options.seed)
     print(f"N = {NUM_ROWS}, K = {NUM_BATCHES}, {size}\n{'':30s}", header(COLUMNS))
     found, results = {}, []
     for target in TARGETS:
@@ -165,8 +165,8 @@ def main(arguments: list[str] | None = None) -> None:
                 results.append({"target": target, "n": batch_size, "rule": name, **summary(chains[name], posterior)})
                 print(f"{target:10s}{batch_size:4d} {name:15s}", cells(results[-1], COLUMNS), flush=True)
             found[target, batch_size] = chains, posterior
-    if options.output:
-        draw(found, options.output)
+    if options.figures:
+        draw(found, options.figures)
     save(options.json, {"rows": NUM_ROWS, "batches": NUM_BATCHES, "steps": STEPS, **size._asdict()}, results)
 
 

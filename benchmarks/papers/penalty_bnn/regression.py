@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from benchmarks.common.report import save
+from benchmarks.common.report import save, size_named
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
     Size,
@@ -40,8 +40,8 @@ from numpyro_split import SymmetricSplitHMC
 from split_common.plots import COLOURS
 
 BATCH_SIZES, CONTROL_SIZE = (100, 25, 10, 5), 10
-SIZES = {"quick": Size(1_000, 1_000), "full": Size(5_000, 10_000)}
-HMC_SIZES = {"quick": Size(200, 200), "full": Size(1_000, 2_000)}
+SIZES = {"quick": Size(1_000, 1_000), "default": Size(5_000, 10_000)}
+HMC_SIZES = {"quick": Size(200, 200), "default": Size(1_000, 2_000)}
 COLUMNS = {
     "accept_prob": "11.2f",
     "chi2": "6.2f",
@@ -99,7 +99,7 @@ def draw(data: Regression, chains: dict[str, tuple[Chain, float]], directory: st
 def main(arguments: list[str] | None = None) -> None:
     """Run the chains, print a table, draw the figure."""
     options = parse_options(__doc__, arguments)
-    length, data = "quick" if options.quick else "full", load(options.seed)
+    length, data = size_named(options), load(options.seed)
     chains = run_all(data, length, options.seed)
     print(
         f"N = {NUM_ROWS}, K = {NUM_BATCHES}, {SIZES[length]}, of all rows {HMC_SIZES[length]}\n{'':26s}",
@@ -109,8 +109,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name, (chain, power) in chains.items():
         results.append({"name": name, "power": power, **summary(data, chain, exact(data, power, GRID))})
         print(f"{name:26s}", cells(results[-1], COLUMNS))
-    if options.output:
-        draw(data, chains, options.output)
+    if options.figures:
+        draw(data, chains, options.figures)
     save(options.json, {"rows": NUM_ROWS, "batches": NUM_BATCHES, **SIZES[length]._asdict()}, results)
 
 

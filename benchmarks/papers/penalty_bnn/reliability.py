@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from benchmarks.common.report import save
+from benchmarks.common.report import save, size_named
 from benchmarks.papers.penalty_bnn import network
 from benchmarks.papers.penalty_bnn.chains import (
     Chain,
@@ -50,8 +50,8 @@ TINY = 1e-12  # the least probability that log loss takes
 SHOWN_SHARE = 0.002  # of the test images that a bin must hold to be drawn
 SHOWN_DRAWS = 300  # of which class probabilities are averaged
 WATCHED = 20  # test images whose first logit the effective sample size is of
-REGRESSION_LENGTHS = {"quick": Size(1_000, 1_000), "full": Size(5_000, 10_000)}
-IMAGE_LENGTHS = {"quick": Size(100, 100), "full": Size(2_000, 15_000)}
+REGRESSION_LENGTHS = {"quick": Size(1_000, 1_000), "default": Size(5_000, 10_000)}
+IMAGE_LENGTHS = {"quick": Size(100, 100), "default": Size(2_000, 15_000)}
 REGRESSION_COLUMNS = {"calibration_error": "17.3f", "coverage_90": "11.2f", "log_density": "11.2f"}
 IMAGE_COLUMNS = {
     "calibration_error": "17.3f",
@@ -193,14 +193,14 @@ def draw(coverages: dict[str, np.ndarray], images: dict[str, Bins], directory: s
 def main(arguments: list[str] | None = None) -> None:
     """Run the chains, print both tables, draw the figure."""
     options = parse_options(__doc__, arguments)
-    length = "quick" if options.quick else "full"
+    length = size_named(options)
     coverages, regression = run_regression(REGRESSION_LENGTHS[length], options.seed)
     data = train_features(load_mnist(data_directory(options.data)), options.seed)
     images, classification = run_images(data, IMAGE_LENGTHS[length], options.seed)
     settings = {"images": NUM_IMAGES, "hidden": HIDDEN, "batches": NUM_BATCHES, "bins": NUM_BINS}
     save(options.json, settings, {"regression": regression, "mnist": classification})
-    if options.output:
-        draw(coverages, images, options.output)
+    if options.figures:
+        draw(coverages, images, options.figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,31 @@
+"""Errors of models that do not divide over their rows."""
+
+from __future__ import annotations
+
+WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the model as it is"
+
+
+class ModelNotSplittableError(ValueError):
+    """The model does not divide: no plate can be divided, or the sum over subsets is not the model's own potential.
+
+    Example:
+        >>> issubclass(ModelNotSplittableError, ValueError)
+        True
+    """
+
+
+class RowsMeetError(ModelNotSplittableError):
+    """The likelihood of a row is known to rest on other rows."""
+
+
+class NoDataPlateError(ModelNotSplittableError):
+    """The model has no plate that holds observations."""
+
+
+class ReadingError(ModelNotSplittableError):
+    """Python reads a value of traced data that has no one value."""
+
+
+def first_line(error: Exception) -> str:
+    """First line of an error's message."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

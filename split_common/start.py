@@ -1,0 +1,75 @@
+"""What a chain may start from: parameters at which its energy is finite, or the state of an earlier run."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+class NoFiniteStartError(ValueError):
+    """The log-density is not finite where sampling would start."""
+
+
+def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartError:
+    """The error for a model whose log-density is finite nowhere, naming the data that make it so."""
+    for name, x in arrays:
+        if np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
+            where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
+            return NoFiniteStartError(
+                f"data argument {name!r} must not make the log-density NaN, got NaN at {list(where)}"
+            )
+    return NoFiniteStartError(
+        "the model's log-density and its gradient must be finite at the start, got no such point in 100 tries; "
+        "check the model, or give init_strategy or initial parameters"
+    )
+
+
+def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]) -> None:
+    """Raise unless a position holds every latent site, with its number of unconstrained values."""
+    if dict(sizes) != dict(expected):
+        raise ValueError(
+            f"{name} must hold the unconstrained values of every latent site, sizes {dict(expected)}, got {dict(sizes)}"
+        )
+
+
+def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
+    """Raise unless the potential energy of every chain is finite at its initial parameters.
+
+    Args:
+        energy: of one chain, a scalar, or of several, shape (chains,).
+        z: the initial parameters by site, unconstrained; with a leading axis of chains where there are several.
+    """
+    energy = np.asarray(energy)
+    if np.all(np.isfinite(energy)):
+        return
+    chain = int(np.argmin(np.isfinite(np.atleast_1d(energy))))
+    of_chain = {name: np.asarray(u)[chain] if energy.ndim else np.asarray(u) for name, u in z.items()}
+    raise NoFiniteStartError(
+        f"initial parameters must have a finite potential energy, got {np.atleast_1d(energy)[chain]}"
+        f"{f' in chain {chain} of those that start together,' if energy.ndim else ''} at {reprlib.repr(of_chain)}"
+    )
+
+
+def check_is_state(kernel: str, state: Any) -> None:
+    """Raise unless ``state`` is one of these kernels' states."""
+    if not hasattr(state, "data_digest"):
+        raise TypeError(f"post_warmup_state must be a state of {kernel}, got {type(state).__name__}")
+
+
+def check_state_form(kernel: str, expected: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise unless a state has the arrays that a kernel's chains have on a model and its data.
+
+    Args:
+        kernel: name of the kernel.
+        expected: shape and type of each array, by its place in the state.
+        given: those of the state.
+    """
+    for place in sorted({*expected, *given}):
+        if expected.get(place) != given.get(place):
+            raise ValueError(
+                f"post_warmup_state must be a state of {kernel} with these arguments on this model and data of this "
+                f"shape, got {given.get(place, 'nothing')} at {place}, where {expected.get(place, 'nothing')} is needed"
+            )
