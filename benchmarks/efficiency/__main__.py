@@ -45,7 +45,7 @@ COLUMNS = {
     "ess": "ESS",
     "rhat": "R-hat",
 }
-OURS = "SplitHMC, recommended"
+OURS = "SplitHMC"
 QUICK_ROWS, QUICK_DRAWS, QUICK_ARMS = 1000, 20, [OURS, "host NUTS"]
 
 

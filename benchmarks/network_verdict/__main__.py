@@ -1,8 +1,8 @@
-"""Whether centring turns itself off on three networks, and what having asked costs (NumPyro).
+"""Whether centring and harmonic drifts turn themselves off on three networks, and what having asked costs (NumPyro).
 
-The networks of ``benchmarks.efficiency``. Asked of each, for every seed: the verdict of warm-up is "off" (the
-statistic ``center_order`` is 0); the draws after warm-up are those of ``center=None`` at the same metric, step size,
-length and place, bit for bit; the gradients of warm-up are at most 1.05 times those of ``center=None``. One chain in
+The networks of ``benchmarks.efficiency``. Asked of each, for every seed: the verdicts of warm-up are "off" (the
+statistic ``center_order`` is 0, ``harmonic_drift`` false); the draws after warm-up are those of ``center=None`` and
+``drift=None`` at the same metric, step size, length and place, bit for bit; the gradients of warm-up are at most 1.05 times those of ``center=None``. One chain in
 float32. A run with centring forced (a kernel given a reference) is the control: its draws must differ.
 """
 
@@ -22,9 +22,9 @@ from benchmarks.common.report import add_common_options, save, verdict
 from benchmarks.efficiency.targets import NETWORKS, Target, target_of
 from numpyro_split import SplitHMC
 
-AUTO: dict[str, Any] = {"schedule": "symmetric", "center": "auto", "metric": "auto"}
-OFF: dict[str, Any] = {"schedule": "symmetric", "center": None, "metric": "auto"}
-OF_CENTRING = ("centering", "center_order")  # what a state has besides, where centring was asked for
+AUTO: dict[str, Any] = {"schedule": "symmetric", "center": "auto", "metric": "auto", "drift": "auto"}
+OFF: dict[str, Any] = {"schedule": "symmetric", "center": None, "metric": "auto", "drift": None}
+OF_VERDICTS = ("centering", "center_order", "harmonic_drift")  # what a state has besides, where these were asked for
 MOST_DEARER = 1.05
 
 
@@ -56,7 +56,7 @@ class Chain:
     def go_on_from(self, state: Any) -> None:
         """Take all of another's state that is not of its centring."""
         shared = {
-            name: jax.tree.map(jnp.array, getattr(state, name)) for name in state._fields if name not in OF_CENTRING
+            name: jax.tree.map(jnp.array, getattr(state, name)) for name in state._fields if name not in OF_VERDICTS
         }
         self.state = self.state._replace(**shared)
 
@@ -78,6 +78,7 @@ def compare(target: Target, num_warmup: int, num_samples: int, seed: int) -> dic
     draws, draws_off, draws_forced = (chain.advance(num_samples)[0] for chain in (asked, off, forced))
     return {
         "order": int(asked.state.center_order),
+        "harmonic": bool(asked.state.harmonic_drift),
         "difference": difference(draws, draws_off),
         "difference_of_control": difference(draws, draws_forced),
         "warmup_ratio": cost / cost_off,
@@ -103,14 +104,22 @@ def main() -> None:
         options.targets, options.warmup, options.samples, options.seeds = ["bnn_1_16_1"], 40, 10, [1]
     warnings.simplefilter("ignore")
     results: dict[str, Any] = {}
-    header = ("network", "weights", "order found", "difference of draws", "of the control", "warm-up over center=None")
+    header = (
+        "network",
+        "weights",
+        "order found",
+        "harmonic drifts",
+        "difference of draws",
+        "of the control",
+        "warm-up over center=None",
+    )
     for line in (header, ["---"] * len(header)):
         print("|", " | ".join(line), "|")
     for name in options.targets:
         target = target_of(name)
         found = [compare(target, options.warmup, options.samples, seed) for seed in options.seeds]
         results[name] = {"parameters": target.num_parameters, "seeds": found}
-        cells = [", ".join(f"{run[field]:.3g}" for run in found) for field in list(found[0])[:4]]
+        cells = [", ".join(f"{run[field]:.3g}" for run in found) for field in list(found[0])[:5]]
         print("|", " | ".join([name, f"{target.num_parameters:,}", *cells]), "|", flush=True)
         ratio = float(np.median([run["warmup_ratio"] for run in found]))
         print(f"warm-up, median over seeds: {ratio:.3f}, {verdict(ratio, MOST_DEARER)}", flush=True)
