@@ -2,8 +2,9 @@
 
 The networks of ``benchmarks.efficiency``. Asked of each, for every seed: the verdicts of warm-up are "off" (the
 statistic ``center_order`` is 0, ``harmonic_drift`` false); the draws after warm-up are those of ``center=None`` and
-``drift=None`` at the same metric, step size, length and place, bit for bit; the gradients of warm-up are at most 1.05 times those of ``center=None``. One chain in
-float32. A run with centring forced (a kernel given a reference) is the control: its draws must differ.
+``drift=None`` at the same metric, step size, length and place, bit for bit; the gradients of warm-up are at most 1.05
+times those of ``center=None``. One chain in float32. A run with centring forced (a kernel given a reference) is the
+control: its draws must differ.
 """
 
 from __future__ import annotations
