@@ -12,19 +12,19 @@ import argparse
 import warnings
 from typing import Any
 
-import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax import random
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import NUTS
 
 from benchmarks.common.report import add_common_options, save
+from benchmarks.gradient_metric import large
+from benchmarks.gradient_metric.runs import run
 from numpyro_split import SplitNUTS
 
-DIM, NUM_CHAINS = 50, 4
+DIM = 50
 
 
 def targets() -> dict[str, np.ndarray]:
@@ -42,41 +42,22 @@ def targets() -> dict[str, np.ndarray]:
     }
 
 
-def run(kernel: Any, num_warmup: int, num_samples: int, counts: str, seed: int) -> dict[str, float]:
-    """Effective draws a gradient, gradients a draw, and those of a chain's warm-up."""
-    made = MCMC(
-        kernel,
-        num_warmup=num_warmup,
-        num_samples=num_samples,
-        num_chains=NUM_CHAINS,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    made.warmup(random.key(2 * seed), extra_fields=(counts,), collect_warmup=True)
-    of_warmup = float(np.sum(made.get_extra_fields()[counts])) / NUM_CHAINS
-    made.run(random.key(2 * seed + 1), extra_fields=(counts,))
-    num_grads = float(np.sum(made.get_extra_fields()[counts]))
-    x = np.asarray(made.get_samples(group_by_chain=True)["x"])
-    squared = (x - x.mean((0, 1))) ** 2
-    size = min(float(np.min(az.ess(az.convert_to_dataset({"x": u}))["x"])) for u in (x, squared))
-    return {
-        "ess_per_gradient": size / num_grads,
-        "gradients_per_draw": num_grads / NUM_CHAINS / num_samples,
-        "warmup_gradients": of_warmup,
-    }
-
-
 def main() -> None:
     """Run both kernels on every target, with every seed, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    add_common_options(parser, ("numpyro",))
+    parser.add_argument("--large", action="store_true", help="targets of 600 and 650 parameters, low rank or diagonal")
+    parser.add_argument("--warmup", type=int, default=300, help="iterations of warm-up with --large")
+    add_common_options(parser, ("numpyro",), data=True)
     options = parser.parse_args()
     if options.quick:
-        options.samples, options.seeds = 20, [1]
+        options.samples, options.seeds, options.warmup = 20, [1], 30
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
+    if options.large:
+        found = large.compare(options.warmup, options.samples, options.seeds, options.data)
+        return save(options.json, vars(options), found)
     results = {}
     header = ("target", "metric auto", "host NUTS", "ratio (least to most)", "warm-up", "host's warm-up")
     for line in (header, ["---"] * len(header)):
