@@ -383,7 +383,8 @@ def test_a_run_goes_on_from_a_state():
     kernel = short_steps(lib, normal(lib, covariance(12), 2), metric="auto")
     whole, part = (run(lib, kernel, num_warmup=60, num_samples=num) for num in (20, 10))
     first = part.get_samples()["x"]
-    part.post_warmup_state = state = part.last_state
+    state = part.post_warmup_state = part.last_state
+    assert state is not None
     part.run(state.rng_key)
     np.testing.assert_array_equal(np.concatenate([first, part.get_samples()["x"]]), whole.get_samples()["x"])
 
