@@ -1,5 +1,6 @@
 """Exact MCMC for Pyro models on data too large for one gradient."""
 
+from pyro_split.adaptation.stored_metric import center_of, metric_of
 from pyro_split.inference_data import to_inference_data
 from pyro_split.kernels.block_gibbs import BlockGibbsHMC
 from pyro_split.kernels.penalty_mh import PenaltyMH
@@ -36,6 +37,8 @@ __all__ = [
     "SymmetricSplitHMC",
     "WindowedHMC",
     "audit",
+    "center_of",
+    "metric_of",
     "metrics",
     "networks",
     "plots",

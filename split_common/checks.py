@@ -22,6 +22,14 @@ def check_positive_int(name: str, value: Any, at_most: int | None = None) -> int
     return number
 
 
+def check_chain(chain: Any, num_chains: int) -> int:
+    """Return ``chain`` as an int, or raise unless it is the number of one of so many chains, counted from 0."""
+    number = whole_number(chain)
+    if number is None or not 0 <= number < num_chains:
+        raise ValueError(f"chain must be a whole number from 0 to {num_chains - 1}, got {shown(chain)}")
+    return number
+
+
 def check_positive_float(name: str, value: Any) -> float:
     """Return ``value`` as a float, or raise unless it is finite and above 0."""
     number = finite_number(value)

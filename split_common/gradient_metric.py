@@ -14,7 +14,8 @@ was (:mod:`numpyro_split.adaptation.step_size_and_metric`).
 Both covariances are taken in units of each coordinate in which draws and gradients have the same variance, and a
 multiple of the identity is added to both: directions that a window has not seen keep these units, and so the diagonal
 metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`. The multiple is :data:`SHRINKAGE` for a window of
-at most D draws, which cannot see all directions, and falls with :math:`(D/n)^2` beyond.
+at most D draws, which cannot see all directions, and falls with :math:`(D/n)^2` beyond. Beyond
+:data:`MAX_DENSE_SIZE` parameters the metric is of low rank (:mod:`split_common.low_rank_metric`).
 
 Reference:
     Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
@@ -61,7 +62,7 @@ def check_metric(metric: Any, dense: Any, dense_name: str, adapt_mass_matrix: bo
 
 
 def uses_gradients(metric: str | None, size: int) -> bool:
-    """Whether a metric of so many parameters is made from draws and gradients; beyond that it is the host's."""
+    """Whether a metric of so many parameters is dense, from draws and gradients; beyond that it is of low rank."""
     return metric is not None and size <= MAX_DENSE_SIZE
 
 
@@ -97,18 +98,34 @@ def metric_of_window(draws: Any, grads: Any, num_draws: Any, xp: Any) -> Any:
         >>> metric_of_window(seen, precision @ seen @ precision, 20, np).round(1).tolist()
         [[4.0, 1.0], [1.0, 1.0]]
     """
-    unit = _units(xp.diagonal(draws), xp.diagonal(grads), xp)
+    unit = same_variance_units(xp.diagonal(draws), xp.diagonal(grads), xp)
     added = shrinkage(num_draws, len(unit)) * xp.diag(xp.ones_like(unit))
     draws, grads = draws / unit / unit[:, None] + added, grads * unit * unit[:, None] + added
-    # of any root L of G = L Lᵀ the mean is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
+    return geometric_mean(draws, grads, xp) * (unit * unit[:, None])
+
+
+def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
+    """The solution X of X G X = C, for two positive definite matrices.
+
+    Args:
+        draws: C, shape (D, D).
+        grads: G, shape (D, D).
+        xp: the arrays' module.
+
+    Example:
+        >>> import numpy as np
+        >>> geometric_mean(np.diag([4.0, 1.0]), np.diag([1.0, 9.0]), np).round(3).tolist()
+        [[2.0, 0.0], [0.0, 0.333]]
+    """
+    # of any root L of G = L Lᵀ it is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
     root = xp.linalg.cholesky(grads)
     values, vectors = xp.linalg.eigh(root.T @ draws @ root)
     middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values)) @ vectors.T
     mean = xp.linalg.solve(root.T, xp.linalg.solve(root.T, middle).T)
-    return (mean + mean.T) / 2 * (unit * unit[:, None])
+    return (mean + mean.T) / 2
 
 
-def _units(draws: Any, grads: Any, xp: Any) -> Any:
+def same_variance_units(draws: Any, grads: Any, xp: Any) -> Any:
     """Units in which draws and gradients of these variances have the same; 1 where one of them does not vary."""
     vary = (draws > 0) & (grads > 0)
     one = xp.ones_like(draws)

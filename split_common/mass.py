@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from split_common.low_rank_metric import LowRank, check_low_rank_values
 from split_common.values import copied, is_name, real_array, shown
 
 MAX_FACTORISED = 2000  # rows of a matrix whose factorisation takes a fraction of a second
@@ -75,9 +76,9 @@ def check_mass_matrix_values(value: Any, host_array: type) -> Any:
             NumPy's.
 
     Raises:
-        ValueError: unless it is None, an array of finite real numbers of shape (D,) or (D, D), or a dict from tuples of
-            site names, each named once, to such arrays; with a diagonal above 0, a matrix symmetric and positive
-            definite (to be so is checked up to 2,000 rows).
+        ValueError: unless it is None, an array of finite real numbers of shape (D,) or (D, D), a metric of low rank, or
+            a dict from tuples of site names, each named once, to such; with a diagonal above 0, a matrix symmetric and
+            positive definite (to be so is checked up to 2,000 rows).
     """
     if value is None:
         return None
@@ -130,6 +131,8 @@ def _is_block(value: Any) -> bool:
 
 
 def _checked_matrix(where: str, matrix: Any, host_array: type, given: Any) -> Any:
+    if isinstance(matrix, LowRank):
+        return check_low_rank_values(where, matrix, host_array)
     found = real_array(matrix)
     if found is None or found.size == 0 or found.ndim not in (1, 2) or not np.all(np.isfinite(found)):
         raise ValueError(

@@ -166,17 +166,11 @@ def test_a_gradient_of_all_rows_is_counted_where_no_schedule_has_it(lib, schedul
     np.testing.assert_array_equal(num_grads - num_subsets * num_steps, expected)
 
 
-def test_beyond_its_size_it_is_the_hosts(lib, monkeypatch):
+def test_it_is_dense_up_to_500_parameters():
+    """Beyond, it is of low rank (``test_low_rank_metric.py``)."""
     assert uses_gradients("auto", 500)
     assert not uses_gradients("auto", 501)
     assert not uses_gradients(None, 2)
-    monkeypatch.setattr(gradient_metric, "MAX_DENSE_SIZE", DIM - 1)
-    draws = []
-    for metric in (None, "auto"):
-        kernel = lib.split.SplitNUTS(normal(lib, np.identity(DIM), 2), metric=metric)
-        mcmc = run(lib, kernel, num_warmup=50, num_samples=20)
-        draws.append(lib.to_numpy(mcmc.get_samples()["x"]))
-    np.testing.assert_array_equal(*draws)
 
 
 @pytest.mark.parametrize(

@@ -24,54 +24,24 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import random
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import NUTS
 
 from benchmarks.common.report import add_common_options, save
-from benchmarks.efficiency.measures import effective_size
+from benchmarks.gradient_metric import large
+from benchmarks.gradient_metric.runs import run
 from benchmarks.gradient_metric.targets import TARGETS, Target, target_of
 from numpyro_split import SplitNUTS
 from split_common.datasets import DATA_VARIABLE
 
-NUM_CHAINS = 4
 QUICK_TARGETS = ["AR(1), 0.9", "eight_schools_noncentered"]
-
-
-def run(
-    kernel: Any, target: Target, num_warmup: int, num_samples: int, counts: str, seeds: list[int]
-) -> list[dict[str, float]]:
-    """For each seed effective draws a gradient, gradients a draw, and those of a chain's warm-up; compiled once."""
-    made = MCMC(
-        kernel,
-        num_warmup=num_warmup,
-        num_samples=num_samples,
-        num_chains=NUM_CHAINS,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    runs = []
-    for seed in seeds:
-        made.post_warmup_state = None
-        made.warmup(random.key(2 * seed), *target.args, extra_fields=(counts,), collect_warmup=True)
-        of_warmup = float(np.sum(made.get_extra_fields()[counts])) / NUM_CHAINS
-        made.run(random.key(2 * seed + 1), *target.args, extra_fields=(counts,))
-        num_grads = float(np.sum(made.get_extra_fields()[counts]))
-        sites = made.get_samples(group_by_chain=True).values()
-        x = np.concatenate([np.asarray(u).reshape(NUM_CHAINS, num_samples, -1) for u in sites], axis=2)
-        figures = {
-            "ess_per_gradient": effective_size(x) / num_grads,
-            "gradients_per_draw": num_grads / NUM_CHAINS / num_samples,
-            "warmup_gradients": of_warmup,
-        }
-        runs.append(figures)
-    return runs
 
 
 def compare(target: Target, options: argparse.Namespace) -> dict[str, Any]:
     """Both kernels with every seed, and ratios."""
     samples, seeds = options.samples, options.seeds
-    ours = run(SplitNUTS(target.model, 1, metric="auto"), target, options.warmup, samples, "num_grads", seeds)
-    hosts = run(NUTS(target.model), target, options.host_warmup, samples, "num_steps", seeds)
+    kernel = SplitNUTS(target.model, 1, metric="auto")
+    ours = run(kernel, options.warmup, samples, "num_grads", seeds, target.args)
+    hosts = run(NUTS(target.model), options.host_warmup, samples, "num_steps", seeds, target.args)
     ratios = [a["ess_per_gradient"] / b["ess_per_gradient"] for a, b in zip(ours, hosts, strict=True)]
     return {"auto": ours, "host": hosts, "ratios": ratios}
 
@@ -110,6 +80,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--host-warmup", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--large", action="store_true", help="600 and 650 parameters, low rank or the host's diagonal")
     add_common_options(parser, ("numpyro",), data=True)
     options = parser.parse_args()
     if options.quick:
@@ -125,6 +96,10 @@ def main() -> None:
         os.environ[DATA_VARIABLE] = options.data
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
+    if options.large:
+        return save(
+            options.json, vars(options), large.compare(options.warmup, options.samples, options.seeds, options.data)
+        )
     path = None if options.json is None else Path(options.json)
     results = json.loads(path.read_text())["results"] if path and path.exists() else {}
     for cells in (HEADER, ["---"] * len(HEADER)):

@@ -15,9 +15,11 @@ from numpyro.infer.hmc_util import HMCAdaptState, welford_covariance
 
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.harmonic import HarmonicDrift
+from numpyro_split.integrators.low_rank import LowRankKinetic
 from numpyro_split.potential.position import Position, flatten
 from split_common.gradient_metric import metric_of_window
 from split_common.harmonic import is_nearly_normal, share_left
+from split_common.low_rank_metric import LowRank, has_low_rank
 
 _welford: Any = welford_covariance(diagonal=False)
 _START, _FEED = _welford[:2]
@@ -94,7 +96,10 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
     if inverse_mass_matrix is None:
         return {sites: identity}
     _, unravel = ravel_pytree(x)
-    velocity = EuclideanKinetic(inverse_mass_matrix).velocity
+    if isinstance(inverse_mass_matrix, LowRank):
+        inverse_mass_matrix = {sites: inverse_mass_matrix}
+    form = LowRankKinetic if has_low_rank(inverse_mass_matrix) else EuclideanKinetic
+    velocity = form(inverse_mass_matrix).velocity
     return {sites: jax.vmap(lambda p: flatten(velocity(unravel(p)), sites))(identity)}
 
 

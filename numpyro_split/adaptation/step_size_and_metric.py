@@ -6,6 +6,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,14 +17,17 @@ from jax import lax, random
 from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
 
 from numpyro_split.adaptation.gradient_metric import GradientWindow, dense_start, with_window
+from numpyro_split.adaptation.low_rank_metric import LowRankWindow, low_rank_start, with_low_rank_window
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorBase
+from numpyro_split.integrators.low_rank import kinetic_of_inverse
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, flatten, zeros
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.gradient_metric import check_metric, uses_gradients
 from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
+from split_common.low_rank_metric import check_low_rank, has_low_rank, uses_low_rank
 from split_common.mass import (
     check_inverse_mass_matrix,
     check_mass_blocks,
@@ -97,6 +101,7 @@ class AdaptationSettings(NamedTuple):
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
         check_mass_blocks("dense_mass", self.dense_mass, sizes)
+        check_low_rank(self.inverse_mass_matrix, self.metric, self.adapt_mass_matrix, sizes)
         dense = self.dense_mass
         if uses_gradients(self.metric, sum(sizes.values())):
             dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
@@ -113,6 +118,7 @@ class SearchPoint(NamedTuple):
         active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
             this keeps the search from running where its result is not used.
         window: what drifts follow; None for straight ones.
+        inverse_mass_matrix: of a form that the host does not know, before its state has it.
     """
 
     coordinates: Position
@@ -120,6 +126,7 @@ class SearchPoint(NamedTuple):
     energies: Compensated | None
     active: jax.Array
     window: GradientWindow | None = None
+    inverse_mass_matrix: Any = None
 
 
 # From a metric and what drifts follow, an integrator.
@@ -218,13 +225,15 @@ class Adapter:
         self._settings, self._num_warmup = settings, num_warmup
         self._trial, self._learns_length = trial, measures_fit
         ends = [window.end for window in build_adaptation_schedule(num_warmup)]
-        self._window_ends = jnp.array(ends)
+        self._ends, self._window_ends = ends, jnp.array(ends)
         self._metric_ends = ends[1:-1]  # the first window and the last adapt the step size alone
         self._metric_start = ends[0]
         size = sum(u.size for u in like.values())
-        self._uses_gradients = uses_gradients(settings.metric, size)
+        is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
+        self._uses_gradients = is_dense or is_low_rank
+        self._is_low_rank = is_low_rank or (has_low_rank(settings.inverse_mass_matrix) and not is_dense)
         self._follows_normal = settings.follows_normal(size)
-        dense = True if self._uses_gradients else settings.dense_mass
+        dense = True if is_dense else settings.dense_mass
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
@@ -243,6 +252,8 @@ class Adapter:
     ) -> HMCAdaptState:
         """First step size, and metric, which is the identity where None is given, at a starting point."""
         point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
+        if self._is_low_rank:
+            return self._init_low_rank(point, low_rank_start(inverse_mass_matrix, point.coordinates), rng_key)
         if self._uses_gradients:
             inverse_mass_matrix = dense_start(inverse_mass_matrix, point.coordinates)
         given = dict(inverse_mass_matrix) if isinstance(inverse_mass_matrix, dict) else inverse_mass_matrix
@@ -251,6 +262,19 @@ class Adapter:
         if self._uses_gradients:
             state = state._replace(mm_state=GradientWindow.start(flatten(point.coordinates, point.coordinates).size))
         return state
+
+    def _init_low_rank(self, point: SearchPoint, inverse_mass_matrix: Any, rng_key: jax.Array) -> HMCAdaptState:
+        """The host's first state, with a metric that the host takes as it is."""
+        step_size = jnp.asarray(self._settings.step_size, jnp.result_type(float))
+        state = self._init(point._replace(inverse_mass_matrix=inverse_mass_matrix), rng_key, step_size)
+        state = state._replace(
+            inverse_mass_matrix=inverse_mass_matrix, mass_matrix_sqrt=None, mass_matrix_sqrt_inv=None
+        )
+        if not self._uses_gradients:
+            return state
+        (block,), bounds = inverse_mass_matrix.values(), [-1, *self._ends]
+        longest = max(end - last for last, end in itertools.pairwise(bounds))
+        return state._replace(mm_state=LowRankWindow.start(len(block.scales), longest))
 
     def wants_gradient(self, i: jax.Array) -> jax.Array | bool:
         """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``i``."""
@@ -289,7 +313,8 @@ class Adapter:
                 assert grad is not None
                 is_in_window = (self._metric_start < i) & (i <= self._metric_ends[-1])
                 ends_window = jnp.any(i == jnp.array(self._metric_ends))
-                old = with_window(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
+                feed = with_low_rank_window if self._is_low_rank else with_window
+                old = feed(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
             new = self._update(i, accept_prob, point._replace(window=self._followed(old)), old)
             last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
             longest = self._longest(self._followed(old)) if self._settings.adapt_step_size else math.inf
@@ -332,6 +357,8 @@ class Adapter:
 
         Of a metric from draws and gradients the former are those of the draws that it was made from.
         """
+        if self._is_low_rank:
+            return state.mm_state.variances, state.mm_state.draw_variances
         if self._uses_gradients:
             _, squares, num = state.mm_state.draws
             return state.mm_state.variances, jnp.diagonal(squares) / (num - 1)
@@ -352,7 +379,7 @@ class Adapter:
         settings = self._settings
         if not (settings.adapt_step_size and settings.find_heuristic_step_size and self._num_warmup):
             return state
-        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True), self._followed(state))
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True), window=self._followed(state))
         found = self._search(state.step_size, state.inverse_mass_matrix, point, rng_key)
         return state._replace(step_size=jnp.where(found < state.step_size, found / 2, state.step_size))
 
@@ -360,7 +387,9 @@ class Adapter:
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
     ) -> jax.Array:
         """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
-        energy_change = self._trial(EuclideanKinetic.of_inverse(inverse_mass_matrix), point)
+        if point.inverse_mass_matrix is not None:
+            inverse_mass_matrix = point.inverse_mass_matrix
+        energy_change = self._trial(kinetic_of_inverse(inverse_mass_matrix), point)
         longest = self._longest(point.window)
 
         def accepts(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:

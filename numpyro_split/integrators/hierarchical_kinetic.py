@@ -31,6 +31,7 @@ from jax import random
 from numpyro_split.host import dce_jaxpr
 from numpyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
 from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.integrators.low_rank import LowRankKinetic
 from numpyro_split.potential.compensated import compensated_total
 from numpyro_split.potential.model_rows import Trace
 from numpyro_split.potential.position import Position
@@ -123,7 +124,7 @@ class HierarchicalKinetic(NamedTuple):
     """
 
     hierarchy: Hierarchy
-    adapted: EuclideanKinetic
+    adapted: EuclideanKinetic | LowRankKinetic
     log_variances: Position
     log_data_shares: Position
     scales: Position | None = None
@@ -137,9 +138,12 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = jnp.log(jnp.maximum(0.0, -jnp.expm1(log_variances[name] - 2 * log_scale)))
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
-    def constant(self) -> EuclideanKinetic:
+    def constant(self) -> Any:
         """Kinetic energy of V and c, with masses of weights that do not follow the precisions."""
         sites, adapted = tuple(sorted(self.hierarchy.shapes)), self.adapted
+        if isinstance(adapted, LowRankKinetic):
+            some = next(iter(adapted.inverse_mass_matrix.values())).scales
+            return adapted.joined({name: like(1 / mass, some) for name, mass in self.hierarchy.masses.items()})
 
         def joined(matrix: Any, power: float) -> dict[tuple[str, ...], jax.Array]:
             blocks = matrix if isinstance(matrix, dict) else {sites: matrix}

@@ -25,6 +25,7 @@ from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, one_step
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase
+from numpyro_split.integrators.low_rank import adapted_kinetic
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.kernels.system import Euclidean, System
@@ -162,7 +163,7 @@ class Hamiltonian:
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """One iteration: a move at the state's step size and metric, then both adapt."""
-        adapted, window = EuclideanKinetic.adapted(state.adapt_state), self._followed(state)
+        adapted, window = adapted_kinetic(state.adapt_state), self._followed(state)
         moved = self._move(self._integrator(potential, state, adapted, window), state)
         moved = self._recentred(potential, moved)
         adapter = self._adapter(potential, moved)
@@ -242,7 +243,7 @@ class Hamiltonian:
         if moved.centering is None or not settings.is_found:
             return moved
         assert moved.adapt_state is not None
-        velocity = EuclideanKinetic.adapted(moved.adapt_state).velocity
+        velocity = adapted_kinetic(moved.adapt_state).velocity
         centering, num_grads = recentred(
             moved.centering, settings, potential, velocity, self.system.coordinates, moved.i, moved.z, self.num_warmup
         )

@@ -32,6 +32,7 @@ from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, SearchPoint
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.integrators.low_rank import adapted_kinetic
 from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.options import COMMON_DEFAULTS, CommonOptions, Options, resolve_options
@@ -231,7 +232,7 @@ class Penalty:
         rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
         settings, estimator = self.settings, self._estimator(potential, state.taylor, state.certainty_rows)
         batches = estimator.batches
-        kinetic, step_size = EuclideanKinetic.adapted(state.adapt_state), state.adapt_state.step_size
+        kinetic, step_size = adapted_kinetic(state.adapt_state), state.adapt_state.step_size
         start, end, estimate = self._propose(
             estimator, kinetic, state.z, step_size, state.noise.num_groups, key_proposal
         )

@@ -11,7 +11,7 @@ from jax import lax, random
 from numpyro.infer import MCMC
 
 from numpyro_split.host import arguments_of_run, has_draws
-from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.low_rank import adapted_kinetic
 from numpyro_split.potential.compensated import difference
 from numpyro_split.subsampling.estimates import Estimator
 from numpyro_split.subsampling.proposals import draw_force, propose
@@ -55,7 +55,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     @jax.jit
     def look_at(z: Any, state: Any, rng_key: jax.Array) -> tuple[jax.Array, ...]:
         key_force, key_proposal, key_rows = random.split(rng_key, 3)
-        kinetic = EuclideanKinetic.adapted(state.adapt_state)
+        kinetic = adapted_kinetic(state.adapt_state)
         force = draw_force(settings, batches, potential, state.taylor, key_force)
         start, end = propose(settings, force, kinetic, z, state.adapt_state.step_size, key_proposal)
         new, old = potential.energies(end.z), potential.energies(start.z)

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.harmonic import HarmonicDrift
+from pyro_split.integrators.low_rank import kinetic_of_inverse
 from pyro_split.potential.position import Position, flatten, unflatten
 from split_common.gradient_metric import metric_of_window
 from split_common.harmonic import is_nearly_normal, share_left
+from split_common.low_rank_metric import LowRank
 
 
 class GradientWindow(WelfordCovariance):
@@ -124,7 +126,7 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
     sites = tuple(sorted(x))
     given = inverse_mass_matrix if isinstance(inverse_mass_matrix, dict) else {sites: inverse_mass_matrix}
     some = next(iter(x.values()))
-    kinetic = EuclideanKinetic.of_inverse({block: torch.as_tensor(matrix).to(some) for block, matrix in given.items()})
+    kinetic = kinetic_of_inverse({block: _like(matrix, some) for block, matrix in given.items()})
     ordered = {name: x[name] for name in sites}
     identity = torch.eye(sum(u.numel() for u in x.values()), dtype=some.dtype, device=some.device)
     columns = [flatten(kinetic.velocity(unflatten(p, ordered)), sites) for p in identity]
@@ -135,3 +137,10 @@ def harmonic_drift(kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift |
     """Drifts about what the last window of a metric from draws and gradients has found; None for straight ones."""
     reference = kinetic.mass_matrix.reference
     return None if reference is None else HarmonicDrift(kinetic, unflatten(reference, like))
+
+
+def _like(matrix: Any, some: Tensor) -> Any:
+    """A block in the precision and on the device of a tensor."""
+    if isinstance(matrix, LowRank):
+        return matrix.converted(lambda array: torch.as_tensor(array).to(some))
+    return torch.as_tensor(matrix).to(some)

@@ -15,14 +15,17 @@ from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
 from pyro_split.adaptation.gradient_metric import GradientMassMatrix, dense_start
+from pyro_split.adaptation.low_rank_metric import LowRankMassMatrix, low_rank_start
 from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorBase
+from pyro_split.integrators.low_rank import adapted_kinetic
 from pyro_split.potential.position import Position
 from split_common.centering import CenterSettings
 from split_common.checks import check_flag, check_positive_float, check_probability
 from split_common.gradient_metric import check_metric, uses_gradients
 from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
+from split_common.low_rank_metric import check_low_rank, has_low_rank, uses_low_rank
 from split_common.mass import (
     check_inverse_mass_matrix,
     check_mass_blocks,
@@ -114,6 +117,7 @@ class AdaptationSettings(NamedTuple):
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
         check_mass_blocks("full_mass", self.full_mass, sizes)
+        check_low_rank(self.inverse_mass_matrix, self.metric, self.adapt_mass_matrix, sizes)
         dense = self.full_mass
         if uses_gradients(self.metric, sum(sizes.values())):
             dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
@@ -180,12 +184,11 @@ class Adapter:
         self._coordinates, self._longest_step = coordinates, longest_step
         self._settings, self._warmup_steps = settings, warmup_steps
         self._trial, self._z, adapted = trial, z, coordinates(z)
-        size = sum(u.numel() for u in adapted.values())
-        self._uses_gradients = uses_gradients(settings.metric, size)
-        self._follows_normal = settings.follows_normal(size)
-        self._learns_length = measures_fit
-        if self._uses_gradients:
-            given = settings.inverse_mass_matrix
+        size, given = sum(u.numel() for u in adapted.values()), settings.inverse_mass_matrix
+        is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
+        self._uses_gradients = is_dense or is_low_rank
+        self._follows_normal, self._learns_length = settings.follows_normal(size), measures_fit
+        if is_dense:
             settings = settings._replace(
                 full_mass=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)
             )
@@ -197,8 +200,11 @@ class Adapter:
             target_accept_prob=settings.target_accept_prob,
             dense_mass=settings.full_mass,
         )
-        if self._uses_gradients:
+        if is_dense:
             self._host.mass_matrix_adapter = GradientMassMatrix()
+        elif is_low_rank or has_low_rank(given):
+            self._host.mass_matrix_adapter = LowRankMassMatrix(low_rank_start(given, adapted), is_low_rank)
+            settings = settings._replace(inverse_mass_matrix=None)
         some = next(iter(z.values()))
         self._host.configure(
             warmup_steps,
@@ -232,6 +238,8 @@ class Adapter:
         Of a metric from draws and gradients the former are those of the draws that it was made from.
         """
         adapter = self._host.mass_matrix_adapter
+        if isinstance(adapter, LowRankMassMatrix):
+            return adapter.variances
         found = covariances(adapter)
         last = torch.cat([_diagonal(block) for block in found.values()])
         if isinstance(adapter, GradientMassMatrix):
@@ -261,7 +269,7 @@ class Adapter:
     @property
     def kinetic(self) -> EuclideanKinetic:
         """The kinetic energy of the metric."""
-        return EuclideanKinetic(self._host.mass_matrix_adapter)
+        return adapted_kinetic(self._host.mass_matrix_adapter)
 
     def wants_gradient(self, t: int) -> bool:
         """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``t``."""

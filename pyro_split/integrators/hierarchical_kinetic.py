@@ -29,6 +29,7 @@ from torch import Tensor
 
 from pyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
 from pyro_split.integrators.integrator import IntegratorState
+from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
@@ -123,7 +124,7 @@ class HierarchicalKinetic(NamedTuple):
     """
 
     hierarchy: Hierarchy
-    adapted: EuclideanKinetic
+    adapted: EuclideanKinetic | LowRankKinetic
     log_variances: Position
     log_data_shares: Position
     scales: Position | None = None
@@ -137,8 +138,10 @@ class HierarchicalKinetic(NamedTuple):
             log_data_shares[name] = (-(log_variances[name] - 2 * log_scale).expm1()).clamp(min=0.0).log()
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
-    def constant(self) -> EuclideanKinetic:
+    def constant(self) -> Any:
         """Kinetic energy of V and c, with masses of weights that do not follow the precisions."""
+        if isinstance(self.adapted, LowRankKinetic):
+            return self.adapted.joined({name: 1 / mass for name, mass in self.hierarchy.mass.items()})
         of_precisions = {(name,): (1 / mass).reshape(-1) for name, mass in self.hierarchy.mass.items()}
         return EuclideanKinetic.of_inverse({**self.adapted.mass_matrix.inverse_mass_matrix, **of_precisions})
 

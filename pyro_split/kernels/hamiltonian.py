@@ -170,8 +170,12 @@ class Hamiltonian:
         self.trajectory.watch(state, self.warmup_steps)
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """What warm-up settled on."""
-        return {"settled": state.settled}
+        """What warm-up settled on, the metric, and where splitting is centred."""
+        assert state.adapt_state is not None
+        found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
+        if state.centering is None:
+            return found
+        return {**found, "center": {**state.z, **state.centering.center.reference}}
 
     def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
         """By one trajectory."""

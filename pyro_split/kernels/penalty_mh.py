@@ -237,7 +237,7 @@ class Penalty:
         """What warm-up settled on, and the inverse mass matrix by block."""
         assert state.adapt_state is not None
         found = state.adapt_state.inverse_mass_matrix
-        return {"settled": state.settled, "inverse_mass_matrix": {sites: x.clone() for sites, x in found.items()}}
+        return {"settled": state.settled, "inverse_mass_matrix": dict(found)}
 
     def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
         """The reference that was given, or the mode."""

@@ -53,7 +53,7 @@ class WindowedHMC(SplitKernel):
             each a dense block.
         target_accept_prob: acceptance that the step size is adapted to.
         metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and the host's diagonal beyond, which serves from a window of few draws and costs a gradient of
+            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
             all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
         center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
             are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of

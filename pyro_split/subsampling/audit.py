@@ -7,7 +7,7 @@ import torch
 from pyro.infer import MCMC
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws
-from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.low_rank import kinetic_of_inverse
 from pyro_split.subsampling.proposals import propose
 from split_common.audit import Audit, check_audited, summarise
 from split_common.checks import check_positive_int
@@ -54,7 +54,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
             values = {name: draws[name][chain, draw] for name in sites}
             z = values if split is None else split.unconstrain(values)
             found = by_chain[chain]
-            kinetic = EuclideanKinetic.of_inverse(found["inverse_mass_matrix"])
+            kinetic = kinetic_of_inverse(found["inverse_mass_matrix"])
             start, end = propose(settings, forces.draw(), kinetic, z, found["step_size"][-1])
             change = potential.energies(end.z) - potential.energies(start.z)
             exact = float(change[0] + batches.likelihood_power(settings.target) * change[1:].sum())

@@ -1,0 +1,115 @@
+"""The metric of low rank from draws and gradients over the host's windows (:mod:`split_common.low_rank_metric`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from numpyro.infer.hmc_util import HMCAdaptState
+
+from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.potential.position import Position, flatten
+from split_common.low_rank_metric import (
+    MAX_DRAWS,
+    LowRank,
+    deviations,
+    full_rank,
+    has_low_rank,
+    is_usable,
+    low_rank_of_window,
+)
+
+
+class LowRankWindow(NamedTuple):
+    """What a window of warm-up has seen, in the place of the host's estimator: its last draws, and gradients there.
+
+    Attributes:
+        draws: of shape (n, D), the oldest one overwritten by the next.
+        grads: gradients of the potential there, shape (n, D).
+        num: how many draws the window has had.
+        variances: of the draws of the window that the metric is from, shape (D,).
+    """
+
+    draws: jax.Array
+    grads: jax.Array
+    num: jax.Array
+    variances: jax.Array
+
+    @classmethod
+    def start(cls, size: int, longest: int) -> LowRankWindow:
+        """Before warm-up, of so many parameters, for windows of at most so many iterations."""
+        nothing = jnp.zeros((max(2, min(longest, MAX_DRAWS)), size))
+        return cls(nothing, nothing, jnp.zeros((), jnp.result_type(int)), jnp.full(size, jnp.nan))
+
+    def fed(self, x: Position, grad: Position | None) -> LowRankWindow:
+        """With one more draw, and, where it is known, the gradient there."""
+        place = self.num % len(self.draws)
+        flat = jnp.zeros(()) if grad is None else flatten(grad, x)
+        draws, grads = self.draws.at[place].set(flatten(x, x)), self.grads.at[place].set(flat)
+        return self._replace(draws=draws, grads=grads, num=self.num + 1)
+
+    def renewed(self) -> LowRankWindow:
+        """The next window, once the metric has been made from this one."""
+        return self._replace(num=jnp.zeros_like(self.num), variances=self.draw_variances)
+
+    @property
+    def seen(self) -> jax.Array:
+        """1 for each row that is a draw of the window, shape (n,)."""
+        return (jnp.arange(len(self.draws)) < self.num).astype(self.draws.dtype)
+
+    @property
+    def draw_variances(self) -> jax.Array:
+        """Of the draws so far, shape (D,)."""
+        return jnp.sum(deviations(self.draws, self.seen) ** 2, 0)
+
+    def fit(self, inverse_mass_matrix: LowRank) -> tuple[jax.Array, jax.Array]:
+        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        draws, grads = (deviations(x, self.seen) for x in (self.draws, self.grads))
+        squared = jnp.sum(grads * inverse_mass_matrix.velocity(grads)) / draws.shape[1]
+        return squared, jnp.sum(draws * inverse_mass_matrix.momentum(draws)) / draws.shape[1]
+
+
+def low_rank_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], LowRank]:
+    """The inverse mass matrix to start from, diagonal or of low rank, as one block; None for the identity."""
+    sites, dtype = tuple(sorted(x)), jnp.result_type(*x.values())
+    blocks = inverse_mass_matrix if isinstance(inverse_mass_matrix, Mapping) else {sites: inverse_mass_matrix}
+    if has_low_rank(inverse_mass_matrix):
+        (start,) = blocks.values()
+        start = start.converted(lambda array: jnp.asarray(array, dtype))
+    else:
+        variances = {name: jnp.ones_like(u) for name, u in x.items()}
+        if inverse_mass_matrix is not None:
+            given = EuclideanKinetic({b: jnp.asarray(matrix) for b, matrix in blocks.items()})
+            variances |= given.variances({name: u.shape for name, u in x.items()})
+        start = LowRank.of_variances(flatten(variances, sites).astype(dtype))
+    return {sites: start.padded(full_rank(len(start.scales)), jnp)}
+
+
+def with_low_rank_window(
+    state: HMCAdaptState, x: Position, grad: Position, is_in_window: jax.Array | bool, ends_window: jax.Array
+) -> HMCAdaptState:
+    """The host's adaptation state after a draw: the window fed, and at its end the metric made anew.
+
+    Args:
+        state: before.
+        x: the draw, in the coordinates of the metric.
+        grad: gradient of the potential there, a dict like ``x``.
+        is_in_window: whether a window that the metric is made from is under way.
+        ends_window: whether it ends here.
+    """
+
+    def fed() -> HMCAdaptState:
+        return state._replace(mm_state=state.mm_state.fed(x, grad))
+
+    def renewed() -> HMCAdaptState:
+        window = state.mm_state.fed(x, grad)
+        ((sites, old),) = state.inverse_mass_matrix.items()
+        found = low_rank_of_window(window.draws, window.grads, window.seen, jnp).padded(len(old.factors), jnp)
+        usable = is_usable(found, jnp)
+        kept = LowRank(*(jnp.where(usable, new, field) for new, field in zip(found, old, strict=True)))
+        return state._replace(inverse_mass_matrix={sites: kept}, mm_state=window.renewed())
+
+    return lax.cond(ends_window, renewed, lambda: lax.cond(is_in_window, fed, lambda: state))

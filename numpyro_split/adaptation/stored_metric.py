@@ -1,0 +1,63 @@
+"""What warm-up found, for a later run to start from: the metric, and where splitting was centred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from split_common.checks import check_chain
+
+
+def metric_of(mcmc: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
+    """The inverse mass matrix that a chain of a run ended with, as ``inverse_mass_matrix=`` takes it.
+
+    Args:
+        mcmc: the host's ``MCMC``, which has been run.
+        chain: the number of the chain.
+
+    Returns:
+        From tuples of site names to blocks: of shape (D,) where diagonal, (D, D) where dense, and a
+        :class:`~split_common.low_rank_metric.LowRank` where of low rank.
+
+    Raises:
+        ValueError: for a run that has not been made, or has no mass matrix, or no such chain.
+
+    Example:
+        >>> from numpyro_split import SplitNUTS, metric_of  # then:
+        >>> # SplitNUTS(model, 10, metric="auto", inverse_mass_matrix=metric_of(mcmc))
+    """
+    return _of_chain(_last_state(mcmc, "adapt_state", "has a mass matrix"), "adapt_state", chain).inverse_mass_matrix
+
+
+def center_of(mcmc: Any, chain: int = 0) -> dict[str, jax.Array]:
+    """The reference that a chain's splitting was centred about, as ``center=`` takes it.
+
+    Args:
+        mcmc: the host's ``MCMC``, which has been run.
+        chain: the number of the chain.
+
+    Returns:
+        Unconstrained values by site; the sites that are not centred are where the chain ended.
+
+    Raises:
+        ValueError: for a run that has not been made, or is not of a kernel that centres, or has no such chain.
+    """
+    state = _last_state(mcmc, "centering", "centres")
+    return {**_of_chain(state, "z", chain), **_of_chain(state, "centering", chain).center.reference}
+
+
+def _last_state(mcmc: Any, field: str, what: str) -> Any:
+    """The last state of a run, in which there is a field."""
+    state = getattr(mcmc, "last_state", None)
+    if getattr(state, field, None) is None:
+        raise ValueError(f"mcmc must have been run, with a kernel that {what}, got {type(mcmc).__name__} without that")
+    return state
+
+
+def _of_chain(state: Any, field: str, chain: int) -> Any:
+    """A field of the state, of one of its chains."""
+    found, is_batch = getattr(state, field), jnp.ndim(state.i) > 0
+    place = check_chain(chain, len(state.i) if is_batch else 1)
+    return jax.tree.map(lambda x: x[place], found) if is_batch else found

@@ -1,0 +1,96 @@
+"""The kinetic energy of a mass matrix of low rank plus diagonal (:mod:`split_common.low_rank_metric`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.hmc_util import HMCAdaptState
+
+from numpyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
+from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.potential.position import Position, zeros
+from split_common.low_rank_metric import LowRank, has_low_rank
+
+
+class LowRankKinetic(NamedTuple):
+    """K(p) = ½ pᵀM⁻¹p, each block of M⁻¹ of low rank plus diagonal.
+
+    Attributes:
+        inverse_mass_matrix: M⁻¹, from tuples of site names to blocks.
+        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
+
+    Example:
+        >>> kinetic = LowRankKinetic({("x",): LowRank.of_variances(jnp.array([1.0, 4.0]))})
+        >>> kinetic.velocity({"x": jnp.array([1.0, 1.0])})["x"].tolist()
+        [1.0, 4.0]
+    """
+
+    inverse_mass_matrix: dict[tuple[str, ...], LowRank]
+    held: tuple[str, ...] = ()
+
+    def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
+        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        found = {}
+        for sites, block in self.inverse_mass_matrix.items():
+            ends = np.cumsum([math.prod(shapes[name]) for name in sites])
+            for name, entries in zip(sites, jnp.split(block.variances, ends[:-1]), strict=True):
+                found[name] = entries.reshape(shapes[name])
+        return found
+
+    def joined(self, variances: Position) -> LowRankKinetic:
+        """With diagonal blocks for more sites."""
+        more = {(name,): LowRank.of_variances(jnp.ravel(u)) for name, u in variances.items()}
+        return self._replace(inverse_mass_matrix={**self.inverse_mass_matrix, **more})
+
+    def velocity(self, p: Position) -> Position:
+        """M⁻¹p."""
+        return self._by_block(LowRank.velocity, p)
+
+    def momentum(self, v: Position) -> Position:
+        """M v, the momentum of a velocity."""
+        return self._by_block(LowRank.momentum, v)
+
+    def unscale(self, z: Position, p: Position) -> Position:
+        """The standard normal that a momentum was made from; the position does not matter."""
+        return self._by_block(LowRank.unscale, p)
+
+    def draw(self, z: Position, rng_key: jax.Array) -> Position:
+        """A momentum from N(0, M), like ``z``."""
+        keys = iter(random.split(rng_key, len(self.inverse_mass_matrix)))
+        return self._by_block(lambda block, u: block.scale(random.normal(next(keys), u.shape, u.dtype)), z)
+
+    def energy(self, z: Position, p: Position) -> jax.Array:
+        """K at a point of phase space; the position does not matter."""
+        return kinetic_change(self.velocity, p, zeros(p))
+
+    def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
+        """K at ``new`` minus K at ``old``."""
+        return kinetic_change(self.velocity, new.p, old.p)
+
+    def _by_block(self, function: Callable[[LowRank, jax.Array], jax.Array], x: Position) -> Position:
+        found = {}
+        for sites, block in self.inverse_mass_matrix.items():
+            flat, unravel = ravel_pytree([x[name] for name in sites])
+            found.update(zip(sites, unravel(function(block, flat)), strict=True))
+        return {**found, **zeros({name: x[name] for name in self.held})}
+
+
+def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
+    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
+    if has_low_rank(inverse_mass_matrix):
+        return LowRankKinetic(inverse_mass_matrix)
+    return EuclideanKinetic.of_inverse(inverse_mass_matrix)
+
+
+def adapted_kinetic(state: HMCAdaptState) -> Any:
+    """The kinetic energy of the metric in the host's adaptation state, in which one of low rank needs no roots."""
+    if has_low_rank(state.inverse_mass_matrix):
+        return LowRankKinetic(state.inverse_mass_matrix)
+    return EuclideanKinetic.adapted(state)
