@@ -20,10 +20,18 @@ from tests import kernels
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.kernels import TABLE, Entry
 
-every_kernel = pytest.mark.parametrize("entry", TABLE.values(), ids=TABLE.keys())
-of_potentials = pytest.mark.parametrize(
-    "entry", [e for e in TABLE.values() if e.takes_potential], ids=[k for k, e in TABLE.items() if e.takes_potential]
-)
+# One that differs from its neighbours by what tests of its own look at, asked in the slow suite: half a minute each way.
+VARIANTS = ("SymmetricSplitHMC in a drawn order",)
+
+
+def asked_of(table: dict[str, Entry]) -> Any:
+    """A test for each kernel of a table."""
+    marked = [pytest.param(e, id=k, marks=[pytest.mark.slow] * (k in VARIANTS)) for k, e in table.items()]
+    return pytest.mark.parametrize("entry", marked)
+
+
+every_kernel = asked_of(TABLE)
+of_potentials = asked_of({name: entry for name, entry in TABLE.items() if entry.takes_potential})
 contract = pytest.mark.contract
 in_numpyro = pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
 in_pyro = pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
