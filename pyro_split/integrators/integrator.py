@@ -32,6 +32,10 @@ class Potential(Protocol):
         """The prior's and subset m's terms of U(z), and the gradient of U_m."""
         ...
 
+    def subset_grad(self, z: Position, m: int) -> Position:
+        """The gradient of U_m."""
+        ...
+
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
         ...
@@ -140,9 +144,7 @@ class IntegratorBase(ABC):
             return None
         opening_grad = zeros(z)
         for row in self.schedule.opening:
-            opening_grad = add(
-                opening_grad, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick)
-            )
+            opening_grad = add(opening_grad, self.potential.subset_grad(z, order[row.subset]), float(row.kick))
         return opening_grad
 
     def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
@@ -203,13 +205,16 @@ class Integrator(IntegratorBase):
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
         closing: dict[int, tuple[Tensor, Tensor]] = {}
         for row, closes in self._rows:
-            terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
+            m = order[row.subset]
+            if closes and self._keeps_energies:
+                closing[m], grad = self.potential.subset_energies_and_grad(z, m)
+            else:
+                grad = self.potential.subset_grad(z, m)
             p = add(p, grad, -step_size * float(row.kick))
             if row.drift:
                 z = add(z, self.kinetic.velocity(p), step_size * float(row.drift))
             if opening_grad is not None and closes:
                 opening_grad = add(opening_grad, grad, float(row.kick))
-                closing[order[row.subset]] = terms
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
         return IntegratorState(z, p, opening_grad, energies)
 
