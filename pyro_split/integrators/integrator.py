@@ -192,7 +192,10 @@ class Integrator(IntegratorBase):
 
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic):
         super().__init__(schedule, potential, kinetic)
-        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, strict=True))
+        self._rows = [
+            (row.subset, float(row.kick), float(row.drift), closes)
+            for row, closes in zip(schedule.evaluated_rows, schedule.closes, strict=True)
+        ]
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step of the schedule; the arguments are those of every integrator's."""
@@ -204,17 +207,17 @@ class Integrator(IntegratorBase):
         elif self.schedule.leading_drift:
             z = add(z, self.kinetic.velocity(p), step_size * float(self.schedule.leading_drift))
         closing: dict[int, tuple[Tensor, Tensor]] = {}
-        for row, closes in self._rows:
-            m = order[row.subset]
+        for place, kick, drift, closes in self._rows:
+            m = order[place]
             if closes and self._keeps_energies:
                 closing[m], grad = self.potential.subset_energies_and_grad(z, m)
             else:
                 grad = self.potential.subset_grad(z, m)
-            p = add(p, grad, -step_size * float(row.kick))
-            if row.drift:
-                z = add(z, self.kinetic.velocity(p), step_size * float(row.drift))
+            p = add(p, grad, -step_size * kick)
+            if drift:
+                z = add(z, self.kinetic.velocity(p), step_size * drift)
             if opening_grad is not None and closes:
-                opening_grad = add(opening_grad, grad, float(row.kick))
+                opening_grad = add(opening_grad, grad, kick)
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
         return IntegratorState(z, p, opening_grad, energies)
 

@@ -60,9 +60,7 @@ class Traced:
         traced: false as well once one of them could not be traced.
     """
 
-    def __init__(
-        self, functions: dict[str, Operations], traced: bool, to_trace: dict[str, Operations] | None = None
-    ):
+    def __init__(self, functions: dict[str, Operations], traced: bool, to_trace: dict[str, Operations] | None = None):
         self._functions, self._to_trace, self.traced = functions, to_trace or functions, traced
         self._traces: dict[tuple[str, tuple[torch.Size, ...]], Operations] = {}
 
@@ -107,7 +105,7 @@ class Traced:
                 if is_numerical(error):
                     raise
                 return graph  # some operations, such as a convolution's gradient, the JIT does not take
-            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval())
+            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward
 
 
 class ValueAndGrad:
@@ -153,15 +151,16 @@ def _named(function: Function, num_arguments: int) -> dict[str, Operations]:
     }
 
 
-def value_and_grad(function: Function, num_arguments: int, *tensors: Tensor) -> list[Tensor]:
-    """The value of a scalar function of tensors, and after it its gradient in the first few of them."""
+def value_and_grad(function: Function, num_arguments: int, *tensors: Tensor, factor: float = 1.0) -> list[Tensor]:
+    """The value of a scalar function of tensors, and after it a factor times its gradient in the first few of them."""
     with torch.enable_grad():
         arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
         value = function(*arguments, *tensors[num_arguments:])
         if not value.requires_grad:
             return [value, *(torch.zeros_like(x) for x in arguments)]
-        one = torch.ones((), dtype=value.dtype, device=value.device)  # a constant of the trace, with all it leads to
-        grads = torch.autograd.grad(value, arguments, one, allow_unused=True)
+        # a constant of the trace, which computes what follows from it once
+        seed = torch.full((), factor, dtype=value.dtype, device=value.device)
+        grads = torch.autograd.grad(value, arguments, seed, allow_unused=True)
     return [value.detach(), *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True))]
 
 

@@ -176,7 +176,7 @@ class SplitPotential:
         return (-prior_value, -value), {name: total[name] for name in z}
 
     def subset_grad(self, z: Position, m: int) -> Position:
-        """The gradient of U_m, a dict like ``z``: the same as with the energies, and cheaper, as kicks need no more.
+        """The gradient of U_m, a dict like ``z``: the same as with the energies, to rounding, and cheaper.
 
         One trace for prior and likelihood; on a small model most of the time of a kick is that of starting operations.
         """
@@ -347,11 +347,11 @@ class SplitPotential:
 
             def subset_grad(*tensors: Tensor) -> list[Tensor]:
                 whole, of_rows = tensors[: num_sites + num_data], tensors[num_sites + num_data :]
-                prior_grad = value_and_grad(prior, num_sites, *whole)[1:]
-                grads = value_and_grad(likelihood, num_sites, *of_rows)[1:]
+                prior_grad = value_and_grad(prior, num_sites, *whole, factor=-share)[1:]
+                grads = value_and_grad(likelihood, num_sites, *of_rows, factor=-1.0)[1:]
                 local = dict(zip(sites, grads, strict=True))
                 grad = density.paste(local, dict(zip(sites, whole, strict=False)), RowBlock(of_rows[-1]))
-                return [-(share * p + grad[name]) for name, p in zip(sites, prior_grad, strict=True)]
+                return [p + grad[name] for name, p in zip(sites, prior_grad, strict=True)]
 
             self._prior = ValueAndGrad(prior, num_sites, self._jit_compile)
             self._likelihood = ValueAndGrad(likelihood, num_sites, self._jit_compile)
