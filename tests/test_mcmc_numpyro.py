@@ -365,3 +365,29 @@ def test_sorted_labels_are_warned_of():
         warnings.simplefilter("error")
         kernel = SymmetricSplitHMC(model, num_subsets=4, subset_order="shuffled")
         run(kernel, args=(X, jnp.sort(y)), num_chains=1, num_warmup=2, num_samples=2)
+
+
+def test_a_stored_program_does_not_call_back(tmp_path):
+    """JAX stores no program that does, and a second process is to find the chain; without a directory it does call."""
+    code = """
+import sys, warnings, jax, jax.numpy as jnp
+from jax import monitoring
+from numpyro_split.potential.tracing import call_back
+if sys.argv[1:]:
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+hits = []
+monitoring.register_event_listener(lambda name, **_: hits.append(name.endswith("cache_hits")))
+told = []
+jax.block_until_ready(jax.jit(lambda x: (call_back(told.append, x), x + 1)[1])(1.0))
+jax.effects_barrier()
+print(len(told), any(hits))
+"""
+
+    def output(*arguments):
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert output() == ["1", "False"]
+    assert output(str(tmp_path)) == ["0", "False"]
+    assert output(str(tmp_path)) == ["0", "True"]

@@ -1,15 +1,15 @@
 """What splitting costs on a small network: M = 4 over whole gradients, and hamiltorch's symmetric splitting over ours.
 
-The network is that of hamiltorch's example of split HMC: one input, two layers of 100 rectified units, one output, 10,401
-weights; here 400 rows of a sine with noise. All samplers have the same step size (5e-4), L, M, data, prior, unit mass matrix
-and rule of acceptance, and go on from the same start. A step of M = 4 takes 6 subset gradients, 1.5 data passes, so 1.5 is
-the count; hamiltorch takes 8, as it takes those at which a step turns round, and at which two steps meet, twice.
+The network is that of hamiltorch's example of split HMC: one input, two layers of 100 rectified units, one output,
+10,401 weights; here 400 rows of a sine with noise. All samplers have the same step size (5e-4), L, M, data, prior, unit
+mass matrix and rule of acceptance, and go on from the same start. A step of M = 4 takes 6 subset gradients, 1.5 data
+passes, so 1.5 is the count; hamiltorch takes 8, those at which a step turns round, and at which steps meet, twice.
 
 Samplers take turns in one process, ratios are taken within rounds. hamiltorch comes from its repository,
 
     pip install git+https://github.com/AdamCobb/hamiltorch@19b627b
 
-and is left out where it cannot be imported. One thread of PyTorch each; put ``taskset -c 0`` in front to give XLA one too.
+and is left out where it cannot be imported. One thread of PyTorch; put ``taskset -c 0`` in front to give XLA one too.
 ``--processor-time`` counts seconds of the processor, for a machine that has other work.
 """
 
@@ -27,6 +27,7 @@ from benchmarks.common.report import add_common_options, chosen, save, verdict
 from benchmarks.common.timing import Spread, interleaved
 from benchmarks.small_network.network import NUM_ROWS, NUM_SUBSETS, STEP_SIZE, Arm, make_data
 
+HAMILTORCH = "git+https://github.com/AdamCobb/hamiltorch@19b627b"
 GOAL_OVER_WHOLE = 1.6
 GOAL_OF_HAMILTORCH = {"numpyro": 20.0, "pyro": 5.0}  # at least
 

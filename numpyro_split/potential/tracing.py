@@ -37,3 +37,13 @@ def eagerly() -> AbstractContextManager[None]:
     known values for itself, those in functions that are compiled whole included (211 compilations for 122, once).
     """
     return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else nullcontext()
+
+
+def call_back(function: Callable[..., None], *operands: Any) -> None:
+    """Have a compiled program call a function of Python's, such as a warning, with the values of its operands.
+
+    JAX keeps no program that calls back in its persistent cache, and the chain is the program that takes longest to
+    compile. So nothing is called where ``jax_compilation_cache_dir`` is set; the kernel's report says what went wrong.
+    """
+    if not getattr(jax.config, "jax_compilation_cache_dir", None):
+        jax.debug.callback(function, *operands)
