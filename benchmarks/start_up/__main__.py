@@ -2,9 +2,9 @@
 
 The README's model (1,000 rows, 3 weights), ``SymmetricSplitHMC`` with four subsets and the host's NUTS: 300 iterations
 of warm-up and one draw, everything compiled or traced afresh. Packages are imported and data made before the clock
-starts. In NumPyro also a process that finds its compiled programs in a directory (``jax_compilation_cache_dir``), which
-another one filled. PenaltyMH with its defaults on the tall logistic regression of ``benchmarks.tall_logistic``, 100,000
-rows: mode, expansion, compiling, and 500 iterations of warm-up.
+starts. In NumPyro also a process that finds its compiled programs in a directory that another one filled
+(``jax_compilation_cache_dir``, with ``SPLIT_MCMC_WARNINGS=report``). PenaltyMH with its defaults on the tall logistic
+regression of ``benchmarks.tall_logistic``, 100,000 rows: mode, expansion, compiling, and 500 iterations of warm-up.
 
 Processes take turns, ratios are taken within rounds. Seconds of the processor, which count all threads, stand beside
 those of the clock on the wall: on a machine that has other work they alone are steady.

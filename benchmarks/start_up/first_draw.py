@@ -6,12 +6,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
 
 NUM_WARMUP, NUM_SUBSETS, TALL_ROWS, TALL_WARMUP = 300, 4, 100_000, 500
+
+
+def store_programs(directory: str | None) -> None:
+    """Have JAX keep what it compiles, the chain too, where a directory is given."""
+    if directory is not None:
+        import jax
+
+        os.environ["SPLIT_MCMC_WARNINGS"] = "report"
+        jax.config.update("jax_compilation_cache_dir", directory)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def numpyro_run(ours: bool, directory: str | None) -> Callable[[], object]:
@@ -24,9 +35,7 @@ def numpyro_run(ours: bool, directory: str | None) -> Callable[[], object]:
 
     from numpyro_split import SymmetricSplitHMC
 
-    if directory is not None:
-        jax.config.update("jax_compilation_cache_dir", directory)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    store_programs(directory)
 
     def model(X, y=None):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
@@ -81,9 +90,7 @@ def penalty_run(ours: bool, directory: str | None) -> Callable[[], object]:
     from benchmarks.tall_logistic.data import independent_data, model
     from numpyro_split import PenaltyMH
 
-    if directory is not None:
-        jax.config.update("jax_compilation_cache_dir", directory)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    store_programs(directory)
     data = jax.block_until_ready(independent_data(TALL_ROWS))
 
     def run() -> None:
