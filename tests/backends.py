@@ -13,10 +13,10 @@ class Forces:
     """A potential known by the gradients of its subsets alone, enough to integrate."""
 
     def __init__(self, subset_grad, subset_energies, energies):
-        self._subset_grad, self._subset_energies, self._energies = subset_grad, subset_energies, energies
+        self.subset_grad, self._subset_energies, self._energies = subset_grad, subset_energies, energies
 
     def subset_energies_and_grad(self, z, m):
-        return self._subset_energies, self._subset_grad(z, m)
+        return self._subset_energies, self.subset_grad(z, m)
 
     def energies(self, z):
         return self._energies

@@ -20,7 +20,7 @@ from tests import kernels
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.kernels import TABLE, Entry
 
-# One that differs from a neighbour by what tests of its own look at: asked in the slow suite, for it takes half a minute.
+# One that differs from a neighbour by what tests of its own look at: asked in the slow suite, for time.
 VARIANTS = ("SymmetricSplitHMC in a drawn order",)
 
 

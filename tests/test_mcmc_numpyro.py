@@ -1,5 +1,6 @@
 """Split kernels inside NumPyro's ``MCMC``: every chain method, resuming, new data, pickling, ArviZ."""
 
+import os
 import pickle
 import re
 import subprocess
@@ -365,3 +366,28 @@ def test_sorted_labels_are_warned_of():
         warnings.simplefilter("error")
         kernel = SymmetricSplitHMC(model, num_subsets=4, subset_order="shuffled")
         run(kernel, args=(X, jnp.sort(y)), num_chains=1, num_warmup=2, num_samples=2)
+
+
+def test_a_chain_that_leaves_warnings_to_the_report_is_stored(tmp_path):
+    """JAX stores no program that calls back, and a second process is to find the chain."""
+    code = """
+import jax
+from numpyro_split.potential.tracing import call_back
+hits, told = [], []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name.endswith("cache_hits")))
+jax.block_until_ready(jax.jit(lambda x: (call_back(told.append, x), x + 1)[1])(1.0))
+jax.effects_barrier()
+print(len(told), any(hits))
+"""
+    stored = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+    def run_with(**chosen):
+        environment = {**os.environ, **stored, **chosen}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    for _ in range(2):
+        assert run_with().stdout.split() == ["1", "False"]
+    found = [run_with(SPLIT_MCMC_WARNINGS="report").stdout.split() for _ in range(2)]
+    assert found == [["0", "False"], ["0", "True"]]
+    assert "SPLIT_MCMC_WARNINGS must be 'report' or not set, got 'no'" in run_with(SPLIT_MCMC_WARNINGS="no").stderr

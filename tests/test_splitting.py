@@ -210,6 +210,21 @@ def test_values_are_differentiable(lib):
     np.testing.assert_allclose(by_framework, grad, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("num_subsets", [1, 3, 4])
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("name", ["plate_from_shape", "local_latents_and_factors"])
+def test_a_gradient_without_energies_is_the_same(name, jit_compile, num_subsets):
+    lib = PyroBackend()
+    model, args = getattr(models, name)(lib)
+    z = position(lib, unconstrained_shapes(lib, model, args))
+    potential = lib.split.split_model(model, args, num_subsets=num_subsets, jit_compile=jit_compile)
+    for m in range(num_subsets):
+        expected, grad = potential.subset_energies_and_grad(z, m)[1], potential.subset_grad(z, m)
+        assert list(grad) == list(z)
+        for site, u in expected.items():
+            np.testing.assert_allclose(grad[site], u, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("method", ["energies_and_grad", "potential_and_grad"])
 def test_gradients_of_subsets_are_summed_as_they_come(method, monkeypatch):
     """Of 8 subsets' gradients no more are alive at a time than the last one and the sum."""

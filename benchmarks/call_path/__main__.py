@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"numpyro": "numpyro_split", "pyro": "pyro_split"}
 LAYERS = ("host", "potential", "splitting", "integrators", "trajectories", "adaptation", "kernels")
 SAME_LAYER = {"subsampling": "adaptation", "models": "potential"}
-ENDS = ("subset_energies_and_grad", "metropolis")  # of the way: a subset's gradient, and the decision
+ENDS = ("subset_energies_and_grad", "subset_grad", "metropolis")  # of the way: a subset's gradient, and the decision
 
 
 def watch(package: str, work: Callable[[], Any]) -> dict[str, Any]:

@@ -24,7 +24,12 @@ class Spread(NamedTuple):
         return cls(*(float(q) for q in np.quantile(values, [0.0, 0.25, 0.5, 0.75])))
 
 
-def interleaved(actions: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 2) -> dict[str, np.ndarray]:
+def interleaved(
+    actions: Mapping[str, Callable[[], object]],
+    repeats: int,
+    warmup: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, np.ndarray]:
     """Seconds that each action takes, one after the other in every round.
 
     A slow spell of the machine then falls on all of them, and a ratio within one round stays fair.
@@ -33,6 +38,7 @@ def interleaved(actions: Mapping[str, Callable[[], object]], repeats: int, warmu
         actions: what to time, by name; each returns when its work is done.
         repeats: rounds that are kept.
         warmup: rounds before them that are not.
+        clock: seconds; ``time.process_time`` counts the processor's, of all threads.
 
     Returns:
         For each name the seconds of each round, shape (repeats,).
@@ -41,8 +47,8 @@ def interleaved(actions: Mapping[str, Callable[[], object]], repeats: int, warmu
     gc.collect()
     for round_ in range(-warmup, repeats):
         for name, action in actions.items():
-            start = time.perf_counter()
+            start = clock()
             action()
             if round_ >= 0:
-                seconds[name][round_] = time.perf_counter() - start
+                seconds[name][round_] = clock() - start
     return seconds

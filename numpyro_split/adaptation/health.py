@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from numpyro_split.potential.tracing import call_back
 from split_common.health import DRAWS_BEFORE_WARNING, LEAST_BFMI, warn_of_first_draws
 
 
@@ -70,4 +71,4 @@ def warn_if_in_trouble(state: Any, num_warmup: int) -> None:
         if warns:
             warn_of_first_draws(num_diverging, bfmi)
 
-    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, num_diverging, bfmi)
+    lax.cond(warns, partial(call_back, warn), lambda *_: None, warns, num_diverging, bfmi)

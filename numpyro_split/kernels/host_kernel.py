@@ -31,7 +31,7 @@ from numpyro_split.potential.content import Content, DataDigest, program_of_mode
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.potential.tracing import eagerly, one_thread_at_a_time
+from numpyro_split.potential.tracing import call_back, eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
 from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
@@ -409,7 +409,7 @@ def _shared_by_chains(method: Method, state: ChainState) -> ChainState:
 
 def _refreshed(method: Method, potential: SplitPotential, state: ChainState) -> ChainState:
     """A state that was left by other data, brought up to date, with a warning."""
-    jax.debug.callback(warn_of_other_data)
+    call_back(warn_of_other_data)
     return _each_chain(lambda s: method.shorten_step(potential, method.refresh(potential, s)), state)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -37,3 +38,22 @@ def eagerly() -> AbstractContextManager[None]:
     known values for itself, those in functions that are compiled whole included (211 compilations for 122, once).
     """
     return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else nullcontext()
+
+
+WARNINGS_VARIABLE = "SPLIT_MCMC_WARNINGS"  # "report" in this environment variable leaves warnings to the report
+
+
+def call_back(function: Callable[..., None], *operands: Any) -> None:
+    """Have a compiled program call a function of Python's, such as a warning, with the values of its operands.
+
+    JAX keeps no program that calls back in its persistent cache, and the chain is the program that takes longest to
+    compile. So with ``SPLIT_MCMC_WARNINGS=report`` in the environment nothing is called.
+
+    Raises:
+        ValueError: for another value of that variable.
+    """
+    chosen = os.environ.get(WARNINGS_VARIABLE)
+    if chosen not in (None, "report"):
+        raise ValueError(f"{WARNINGS_VARIABLE} must be 'report' or not set, got {chosen!r}")
+    if chosen is None:
+        jax.debug.callback(function, *operands)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from numpyro_split.potential.tracing import call_back
 from numpyro_split.subsampling.estimates import Estimate
 from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.health import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
@@ -95,4 +96,4 @@ def warn_if_noisy(num_draws: jax.Array, num_batches: jax.Array, noise: NoiseStat
             warn_of_tail(tail)
 
     told = (warns, share, chi2, num_batches, tail)
-    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, *told)
+    lax.cond(warns, partial(call_back, warn), lambda *_: None, *told)

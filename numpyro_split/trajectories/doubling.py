@@ -35,6 +35,7 @@ from jax import lax, random
 
 from numpyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from numpyro_split.potential.position import Position, where
+from numpyro_split.potential.tracing import call_back
 from numpyro_split.trajectories.path import Path, draw_path
 from numpyro_split.trajectories.selection import Choice, Uniforms, Visits, add_by_weight, at_choice, choose, only
 from numpyro_split.trajectories.termination import Criterion, Virial, mean_rate_in_time
@@ -331,4 +332,4 @@ def warn_if_often_at_limit(state: Any, num_warmup: int, max_tree_depth: int) -> 
         if warns:
             warn_of_depth_limit(max_tree_depth, share)
 
-    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, share)
+    lax.cond(warns, partial(call_back, warn), lambda *_: None, warns, share)

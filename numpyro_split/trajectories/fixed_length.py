@@ -27,6 +27,7 @@ from jax import lax, random
 from numpyro_split.integrators.integrator import IntegratorBase, make_steps
 from numpyro_split.potential.compensated import difference
 from numpyro_split.potential.position import Position, where
+from numpyro_split.potential.tracing import call_back
 from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
 from split_common.fixed_length import MAX_STEPS, SUBSET_PERMUTATIONS, LengthSettings, warn_of_cut_trajectories
@@ -198,4 +199,4 @@ def warn_if_cut_short(state: Any, num_warmup: int, lengths: LengthSettings) -> N
         if warns:
             warn_of_cut_trajectories(step_size, of_chain)
 
-    lax.cond(warns, partial(jax.debug.callback, warn), lambda *_: None, warns, step_size, (shortest, longest))
+    lax.cond(warns, partial(call_back, warn), lambda *_: None, warns, step_size, (shortest, longest))

@@ -47,7 +47,14 @@ class EuclideanKinetic(NamedTuple):
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""
-        return self._with_held(p, self.mass_matrix.kinetic_grad(self._moving(p)))
+        moving, blocks = self._moving(p), self.mass_matrix.inverse_mass_matrix
+        if any(inverse.ndim > 1 for inverse in blocks.values()):
+            return self._with_held(p, self.mass_matrix.kinetic_grad(moving))
+        speed = {}
+        for sites, inverse in blocks.items():  # as the host's, site by site: nothing is joined and taken apart again
+            parts = inverse.split([moving[name].numel() for name in sites])
+            speed |= {name: part.view_as(moving[name]) * moving[name] for name, part in zip(sites, parts, strict=True)}
+        return self._with_held(p, speed)
 
     def momentum(self, v: Position) -> Position:
         """M v, the momentum of a velocity."""

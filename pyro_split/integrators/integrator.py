@@ -32,6 +32,10 @@ class Potential(Protocol):
         """The prior's and subset m's terms of U(z), and the gradient of U_m."""
         ...
 
+    def subset_grad(self, z: Position, m: int) -> Position:
+        """The gradient of U_m."""
+        ...
+
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
         ...
@@ -148,9 +152,7 @@ class IntegratorBase(ABC):
             return None
         opening_grad = zeros(z)
         for row in self.schedule.opening:
-            opening_grad = add(
-                opening_grad, self.potential.subset_energies_and_grad(z, order[row.subset])[1], float(row.kick)
-            )
+            opening_grad = add(opening_grad, self.potential.subset_grad(z, order[row.subset]), float(row.kick))
         return opening_grad
 
     def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
@@ -202,7 +204,10 @@ class Integrator(IntegratorBase):
         self._harmonic = harmonic
         # the harmonic force is shared by the subsets: what it kicks rests on the place alone
         shares = [float(kick) / schedule.num_subsets for kick in schedule.kicks_before_drift]
-        self._rows = list(zip(schedule.evaluated_rows, schedule.closes, shares, strict=True))
+        self._rows = [
+            (row.subset, float(row.kick), float(row.drift), closes, share)
+            for row, closes, share in zip(schedule.evaluated_rows, schedule.closes, shares, strict=True)
+        ]
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
         """Advance by one step of the schedule; the arguments are those of every integrator's."""
@@ -216,14 +221,17 @@ class Integrator(IntegratorBase):
         elif schedule.leading_drift:
             z, p = self._drift(z, p, 0.0, step_size * float(schedule.leading_drift))
         closing: dict[int, tuple[Tensor, Tensor]] = {}
-        for row, closes, share in self._rows:
-            terms, grad = self.potential.subset_energies_and_grad(z, order[row.subset])
-            p = add(p, grad, -step_size * float(row.kick))
-            if row.drift:
-                z, p = self._drift(z, p, step_size * share, step_size * float(row.drift))
+        for place, kick, drift, closes, share in self._rows:
+            m = order[place]
+            if closes and self._keeps_energies:
+                closing[m], grad = self.potential.subset_energies_and_grad(z, m)
+            else:
+                grad = self.potential.subset_grad(z, m)
+            p = add(p, grad, -step_size * kick)
+            if drift:
+                z, p = self._drift(z, p, step_size * share, step_size * drift)
             if opening_grad is not None and closes:
-                opening_grad = add(opening_grad, grad, float(row.kick))
-                closing[order[row.subset]] = terms
+                opening_grad = add(opening_grad, grad, kick)
         if self._harmonic is not None and schedule.closing_weight:
             _, p = self._harmonic.turn(z, p, step_size * float(schedule.closing_weight) / schedule.num_subsets, 0.0)
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None

@@ -24,6 +24,10 @@ class HeldPotential:
         energies, grad = self.whole.subset_energies_and_grad(z, m)
         return energies, self.hold(grad)
 
+    def subset_grad(self, z: Position, m: int) -> Position:
+        """As the potential's."""
+        return self.hold(self.whole.subset_grad(z, m))
+
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """As the potential's."""
         energies, grad = self.whole.energies_and_grad(z)

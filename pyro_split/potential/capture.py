@@ -33,6 +33,7 @@ from pyro_split.host import (
 )
 
 Function = Callable[..., Tensor]
+Operations = Callable[..., list[Tensor]]
 
 
 @contextmanager
@@ -47,6 +48,66 @@ def unlogged() -> Iterator[None]:
         logger.setLevel(level)
 
 
+class Traced:
+    """Functions of tensors, each run by the trace that its first call on tensors of these shapes leaves.
+
+    Args:
+        functions: by name, ``function(*tensors)``, a list of tensors; pure.
+        traced: whether to keep traces; else functions run at each call.
+        to_trace: what to trace in their places; None for the functions themselves.
+
+    Attributes:
+        traced: false as well once one of them could not be traced.
+    """
+
+    def __init__(self, functions: dict[str, Operations], traced: bool, to_trace: dict[str, Operations] | None = None):
+        self._functions, self._to_trace, self.traced = functions, to_trace or functions, traced
+        self._traces: dict[tuple[str, tuple[torch.Size, ...]], Operations] = {}
+
+    def run(self, name: str, *tensors: Tensor) -> list[Tensor] | None:
+        """Results of one of the functions; None where they are no numbers, as for a singular matrix."""
+        key = (name, tuple(x.shape for x in tensors))
+        try:
+            with torch.no_grad():
+                if self.traced and key not in self._traces:
+                    self._traces[key] = self._trace(name, tensors)
+                return self._traces[key](*tensors) if self.traced else self._replay(name, *tensors)
+        except RuntimeError as error:
+            if not is_numerical(error):
+                raise
+            return None
+
+    def _replay(self, name: str, *tensors: Tensor) -> list[Tensor]:
+        with unvalidated():
+            return self._functions[name](*tensors)
+
+    def _trace(self, name: str, tensors: Sequence[Tensor]) -> Operations:
+        try:
+            graph = _operations(self._to_trace[name], tensors)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            warnings.warn(
+                f"the model could not be traced and is replayed at every gradient, which is slower ({reason}); "
+                "pass jit_compile=False to silence this",
+                stacklevel=2,
+            )
+            self.traced = False
+            return partial(self._replay, name)
+        _drop_first_powers(graph)
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
+            try:
+                own = tuple(x.detach() for x in tensors)  # the JIT tells inputs apart by identity
+                script = torch.jit.trace(graph.eval(), own, check_trace=False)
+            except RuntimeError as error:
+                if is_numerical(error):
+                    raise
+                return graph  # some operations, such as a convolution's gradient, the JIT does not take
+            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward
+
+
 class ValueAndGrad:
     """A scalar function of tensors, and its gradient in the first few of them.
 
@@ -58,74 +119,49 @@ class ValueAndGrad:
     """
 
     def __init__(self, function: Function, num_arguments: int, traced: bool, writes: bool = False):
-        self._function, self._num_arguments, self._traced = function, num_arguments, traced
-        self._to_trace = functionalize(function) if writes else function
-        self._traces: dict[tuple[bool, tuple[torch.Size, ...]], Callable[..., list[Tensor]]] = {}
+        self._num_arguments = num_arguments
+        to_trace = functionalize(function) if writes else function
+        self._traced = Traced(_named(function, num_arguments), traced, _named(to_trace, num_arguments))
+
+    @property
+    def traced(self) -> bool:
+        """Whether traces are kept."""
+        return self._traced.traced
 
     def value(self, *tensors: Tensor) -> Tensor:
         """The function's value, without a gradient."""
-        return self._run(False, tensors)[0]
+        return (self._traced.run("value", *tensors) or self._rejected(tensors))[0]
 
     def value_and_grad(self, *tensors: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The function's value and its gradient in each leading tensor."""
-        value, *grads = self._run(True, tensors)
+        value, *grads = self._traced.run("value and grad", *tensors) or self._rejected(tensors)
         return value, grads
 
-    def _run(self, with_grad: bool, tensors: Sequence[Tensor]) -> list[Tensor]:
-        key = (with_grad, tuple(x.shape for x in tensors))
-        try:
-            with torch.no_grad():
-                if self._traced and key not in self._traces:
-                    self._traces[key] = self._trace(with_grad, tensors)
-                return self._traces[key](*tensors) if self._traced else self._replay(with_grad, *tensors)
-        except RuntimeError as error:
-            if not is_numerical(error):
-                raise
-            # as the host does for singular matrices: a potential that is not a number is a rejection
-            nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
-            return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
+    def _rejected(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """As the host does for singular matrices: a potential that is not a number is a rejection."""
+        nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
+        return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
 
-    def _replay(self, with_grad: bool, *tensors: Tensor) -> list[Tensor]:
-        with unvalidated():
-            return self._evaluate(with_grad, self._function, *tensors)
 
-    def _trace(self, with_grad: bool, tensors: Sequence[Tensor]) -> Callable[..., list[Tensor]]:
-        try:
-            graph = _operations(partial(self._evaluate, with_grad, self._to_trace), tensors)
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            warnings.warn(
-                f"the model could not be traced and is replayed at every gradient, which is slower ({reason}); "
-                "pass jit_compile=False to silence this",
-                stacklevel=2,
-            )
-            self._traced = False
-            return partial(self._replay, with_grad)
-        graph.graph.eliminate_dead_code()
-        graph.recompile()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
-            try:
-                script = torch.jit.trace(graph.eval(), tuple(tensors), check_trace=False)
-            except RuntimeError as error:
-                if is_numerical(error):
-                    raise
-                return graph  # some operations, such as a convolution's gradient, the JIT does not take
-            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval())
+def _named(function: Function, num_arguments: int) -> dict[str, Operations]:
+    """What a trace is kept of: the value, and the value with the gradient after it."""
+    return {
+        "value": lambda *tensors: [function(*tensors)],
+        "value and grad": partial(value_and_grad, function, num_arguments),
+    }
 
-    def _evaluate(self, with_grad: bool, function: Function, *tensors: Tensor) -> list[Tensor]:
-        if not with_grad:
-            return [function(*tensors)]
-        with torch.enable_grad():
-            arguments = [x.detach().requires_grad_() for x in tensors[: self._num_arguments]]
-            value = function(*arguments, *tensors[self._num_arguments :])
-            if not value.requires_grad:
-                return [value, *(torch.zeros_like(x) for x in arguments)]
-            grads = torch.autograd.grad(value, arguments, allow_unused=True)
-        return [
-            value.detach(),
-            *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True)),
-        ]
+
+def value_and_grad(function: Function, num_arguments: int, *tensors: Tensor, factor: float = 1.0) -> list[Tensor]:
+    """The value of a scalar function of tensors, and after it a factor times its gradient in the first few of them."""
+    with torch.enable_grad():
+        arguments = [x.detach().requires_grad_() for x in tensors[:num_arguments]]
+        value = function(*arguments, *tensors[num_arguments:])
+        if not value.requires_grad:
+            return [value, *(torch.zeros_like(x) for x in arguments)]
+        # a constant of the trace, which computes what follows from it once
+        seed = torch.full((), factor, dtype=value.dtype, device=value.device)
+        grads = torch.autograd.grad(value, arguments, seed, allow_unused=True)
+    return [value.detach(), *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True))]
 
 
 def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
@@ -156,6 +192,14 @@ def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
         if isinstance(getattr(graph, node.target), FakeTensor):
             raise RuntimeError("a tensor of which operations do not show where it comes from, such as a Parameter")
     return graph
+
+
+def _drop_first_powers(graph: GraphModule) -> None:
+    """Take x for x¹, which the derivative of every square has, and which costs a pass over its entries."""
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.pow.Tensor_Scalar):
+        base, exponent = node.args
+        if exponent == 1 and node.meta["val"].dtype == base.meta["val"].dtype:
+            node.replace_all_uses_with(base)
 
 
 OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # alone, of their operand

@@ -64,7 +64,11 @@ class CenteredPotential:
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
         """The terms of U(z), as the potential's, and the gradient of U'_m."""
         energies, grad = self._whole.subset_energies_and_grad(z, m)
-        return energies, {**grad, **{name: grad[name] - c for name, c in self._center.grad(z, m).items()}}
+        return energies, self._centred(grad, z, m)
+
+    def subset_grad(self, z: Position, m: int) -> Position:
+        """The gradient of U'_m."""
+        return self._centred(self._whole.subset_grad(z, m), z, m)
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """As the potential's."""
@@ -82,13 +86,16 @@ class CenteredPotential:
         """As the potential's."""
         return self._whole.prior_energy_and_grad(z)
 
+    def _centred(self, grad: Position, z: Position, m: int) -> Position:
+        return {**grad, **{name: grad[name] - c for name, c in self._center.grad(z, m).items()}}
+
 
 FollowedPotential = SplitPotential | CenteredPotential  # what trajectories follow
 
 
 def grad_differences(potential: SplitPotential, z: Position, sites: Sequence[str]) -> Position:
     """Gradients of the subsets minus their mean, a dict of some sites with a leading axis of M subsets."""
-    by_subset = [potential.subset_energies_and_grad(z, m)[1] for m in range(potential.num_subsets)]
+    by_subset = [potential.subset_grad(z, m) for m in range(potential.num_subsets)]
     grads = {name: torch.stack([grad[name] for grad in by_subset]) for name in sites}
     return {name: g - g.mean(0) for name, g in grads.items()}
 

@@ -37,6 +37,10 @@ class Force:
         """Zeros, and the gradient."""
         return (torch.zeros(()), torch.zeros(())), self._gradient(z)
 
+    def subset_grad(self, z: Position, m: int) -> Position:
+        """The gradient."""
+        return self._gradient(z)
+
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """Zeros, shape (2,), and the gradient."""
         return torch.zeros(2), self._gradient(z)

@@ -1,0 +1,1 @@
+"""Seconds from a kernel to its first draw, in fresh processes."""
