@@ -284,3 +284,13 @@ def test_bad_arguments(lib, options, message):
 def test_kernels_of_precisions_have_no_such_argument(lib, name):
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'drift'"):
         getattr(lib.split, name)(lambda: None, 2, drift="auto")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_chain_that_stands_still_leaves_drifts_straight(lib):
+    """Steps that are never accepted: neither draws nor gradients of a window vary."""
+    made, _, _ = logistic(lib)
+    kernel = lib.split.SplitHMC(made, adapt_step_size=False, step_size=1e4)
+    mcmc, w = draws_of(lib, kernel, num_warmup=150, num_samples=2, num_chains=1)
+    np.testing.assert_array_equal(w, np.zeros_like(w))
+    assert not np.any(lib.statistics(mcmc)["harmonic_drift"])

@@ -213,7 +213,7 @@ class Hamiltonian:
 
     def _with_quarter_turns(self, adapter: Adapter, moved: ChainState) -> ChainState:
         """The state with lengths of a quarter turn, where the metric fits well enough, at the end of warm-up."""
-        length = quarter_turn(*adapter.fit) if adapter.measures_fit else 0.0
+        length = float(quarter_turn(*adapter.fit)) if adapter.measures_fit else 0.0
         if not length > 0:
             return moved
         assert moved.settled is not None
