@@ -31,7 +31,7 @@ class GradientWindow(NamedTuple):
         grads: of the gradients of the potential there.
         products: sum over the coordinates of their joint deviations.
         variances: of the draws of the window that the metric is from, shape (D,).
-        reference: z*, from the same window, shape (D,); 0 where the posterior was not nearly normal in it.
+        reference: z*, from the same window, shape (D,); 0 where it is not finite, and before there was one.
         is_normal: whether the posterior was nearly normal in that window.
     """
 
@@ -78,7 +78,7 @@ class GradientWindow(NamedTuple):
         is_normal = is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference))
         return GradientWindow.start(size)._replace(
             variances=jnp.diagonal(self.covariances[0]),
-            reference=jnp.where(is_normal, reference, 0.0),  # drifts that are off take it times 0, which NaN survives
+            reference=jnp.where(jnp.isfinite(reference), reference, 0.0),  # NaN times 0 would not be off
             is_normal=is_normal,
         )
 
