@@ -16,6 +16,13 @@ brackets sum to H *whatever* z* and M are. So nothing else changes: the decision
 reference costs acceptance, never exactness (:mod:`split_common.schedule`). Reference and mass matrix must not depend on
 the state: they are found in warm-up, and stand still while draws are made.
 
+The turn by t is made of shears, twice the turn by t/2,
+
+.. math:: p \leftarrow p - M (z - z^*) \tan\tfrac t4, \quad z \leftarrow z + M^{-1} p \sin\tfrac t2, \quad
+    p \leftarrow p - M (z - z^*) \tan\tfrac t4,
+
+so that rounding, of M against its inverse too, costs neither volume nor the way back.
+
 On a normal posterior of covariance M⁻¹ and mean z* the kicks vanish, and one step of a quarter turn gives a draw that
 is independent of the last. Near a normal posterior they are small. With the naive schedule, which ends with a kick by
 every subset, such a draw costs one gradient of all rows, and no forward pass.
@@ -35,6 +42,10 @@ left of the gradients, :math:`r = (g - \bar g) - X^{-1} (z - \bar z)`, over that
 
 must be at most :data:`MOST_LEFT`, and the window must have :data:`DRAWS_PER_PARAMETER` draws for each parameter, lest
 few draws fit by chance.
+
+A turn has a period. Trajectories of one given length would come back to where they started after a whole one, and
+after half of one to the other side of the reference: a chain that is accepted always and goes nowhere. So lengths are
+learned in warm-up (:mod:`split_common.exploration`), or jittered.
 
 Reference:
     Shahbaba, Lan, Johnson and Neal (2014), Split Hamiltonian Monte Carlo, Statistics and Computing 24, section 4.1:
@@ -74,6 +85,22 @@ def check_drift(drift: Any, metric: str | None) -> str | None:
     if chosen is not None and metric is None:
         raise ValueError("metric must be 'auto' where drift is 'auto', which takes its reference from it, got None")
     return chosen
+
+
+def check_lengths_vary(varies: bool) -> None:
+    """Raise unless the lengths of trajectories whose drifts are harmonic vary.
+
+    Args:
+        varies: whether they do: learned in warm-up, those of trees, or of jittered steps.
+
+    Raises:
+        ValueError: where they do not.
+    """
+    if not varies:
+        raise ValueError(
+            "step_size_jitter must be above 0 where drift is 'auto' and a length is given, after which harmonic drifts "
+            "may come back to where they started, got 0"
+        )
 
 
 def share_left(squared: Any, inverse: Any, cross: Any) -> Any:

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from numpyro.infer.hmc_util import HMCAdaptState
 
+from pyro_split.host import mass_matrix_sqrt
 from split_common import gradient_metric
 from split_common.gradient_metric import metric_of_window, uses_gradients
 from tests.statistics import assert_agree, compare_moments
@@ -238,3 +240,54 @@ def test_the_squared_frequencies_of_a_normal_target_are_measured(lib):
         found = window.fit(torch.tensor(metric))
     squared = np.linalg.eigvals(metric @ np.linalg.inv(sigma)).real
     np.testing.assert_allclose(np.array(found, float), [squared.mean(), (1 / squared).mean()], rtol=0.1)
+
+
+def ended(lib, condition=1.0, last=1.0):
+    """Metric and drift from a window in single precision, whose last gradient is multiplied by ``last``."""
+    module = importlib.import_module(f"{lib.split.__name__}.adaptation.gradient_metric")
+    sigma = covariance(5, condition)
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(5), sigma, size=150)
+    grads = draws @ np.linalg.inv(sigma)
+    grads[-1] *= last
+    rows = [(x.astype(np.float32), grad.astype(np.float32)) for x, grad in zip(draws, grads, strict=True)]
+    identity = np.identity(5, np.float32)
+    if lib.name == "pyro":
+        host = module.GradientMassMatrix()
+        host.configure({("x",): (5, 5)}, options={"dtype": torch.float32, "device": torch.device("cpu")})
+        for x, grad in rows:
+            host.update({"x": torch.tensor(x)}, {"x": torch.tensor(grad)})
+        host.end_adaptation()
+        root = mass_matrix_sqrt(host)[("x",)]
+        return host.inverse_mass_matrix[("x",)].numpy(), root.numpy(), host.reference is None
+    with jax.enable_x64(False):
+        kinetic = module.EuclideanKinetic.of_inverse({("x",): jnp.array(identity)})
+        state = HMCAdaptState(*[None] * len(HMCAdaptState._fields))._replace(
+            inverse_mass_matrix=kinetic.inverse_mass_matrix,
+            mass_matrix_sqrt=kinetic.mass_matrix_sqrt,
+            mass_matrix_sqrt_inv=kinetic.mass_matrix_sqrt_inv,
+            mm_state=module.GradientWindow.start(5),
+        )
+        feed = jax.jit(module.with_window)  # compiled once
+        for i, (x, grad) in enumerate(rows):
+            state = feed(state, {"x": jnp.array(x)}, {"x": jnp.array(grad)}, True, i == len(rows) - 1)
+        zero, one = {"x": jnp.zeros(5)}, {"x": jnp.ones(5)}
+        moved = state.mm_state.drift(module.EuclideanKinetic.adapted(state), one).turn(one, zero, 0.1, 0.2)
+    is_straight = all(np.array_equal(new["x"], old["x"]) for new, old in zip(moved, (one, zero), strict=True))
+    return *(np.asarray(x[("x",)]) for x in (state.inverse_mass_matrix, state.mass_matrix_sqrt)), is_straight
+
+
+@pytest.mark.parametrize(("condition", "last"), [(1.0, np.inf), (1.0, np.nan), (1e10, 1.0)])
+def test_a_window_without_a_usable_metric_leaves_the_old_one(lib, condition, last):
+    """Gradients that are not finite, or a matrix that rounding has left without a root."""
+    matrix, root, is_straight = ended(lib, condition, last)
+    np.testing.assert_array_equal(matrix, np.identity(5))
+    np.testing.assert_array_equal(root, np.identity(5))
+    assert is_straight
+
+
+def test_a_window_with_a_usable_metric_replaces_it(lib):
+    """Control."""
+    matrix, root, is_straight = ended(lib, 10.0)
+    np.testing.assert_allclose(matrix, covariance(5, 10.0), rtol=0.01, atol=0.01)
+    assert np.all(np.isfinite(root))
+    assert not is_straight

@@ -16,7 +16,7 @@ from numpyro.infer.hmc_util import HMCAdaptState, welford_covariance
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.harmonic import HarmonicDrift
 from numpyro_split.integrators.low_rank import LowRankKinetic
-from numpyro_split.potential.position import Position, flatten
+from numpyro_split.potential.position import Position, flatten, where
 from split_common.gradient_metric import metric_of_window
 from split_common.harmonic import is_nearly_normal, share_left
 from split_common.low_rank_metric import LowRank, has_low_rank
@@ -33,7 +33,7 @@ class GradientWindow(NamedTuple):
         grads: of the gradients of the potential there.
         products: sum over the coordinates of their joint deviations.
         variances: of the draws of the window that the metric is from, shape (D,).
-        reference: z*, from the same window, shape (D,); NaN before there was one.
+        reference: z*, from the same window, shape (D,); 0 where it is not finite, and before there was one.
         is_normal: whether the posterior was nearly normal in that window.
     """
 
@@ -77,10 +77,11 @@ class GradientWindow(NamedTuple):
         cross = self.products / (num - 1) / size
         left = share_left(*self.fit(inverse_mass_matrix), cross)
         reference = mean - inverse_mass_matrix @ self.grads[0]
+        is_normal = is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference))
         return GradientWindow.start(size)._replace(
             variances=jnp.diagonal(self.covariances[0]),
-            reference=reference,
-            is_normal=is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference)),
+            reference=jnp.where(jnp.isfinite(reference), reference, 0.0),  # NaN times 0 would not be off
+            is_normal=is_normal,
         )
 
     def drift(self, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift:
@@ -121,15 +122,17 @@ def with_window(
 
     def renewed() -> HMCAdaptState:
         window = state.mm_state.fed(x, grad)
-        (sites, old), *_ = state.inverse_mass_matrix.items()
+        (sites,) = state.inverse_mass_matrix
         found = metric_of_window(*window.covariances, num_draws=window.draws[2], xp=jnp)
-        found = jnp.where(jnp.all(jnp.isfinite(found)), found, old)
-        kinetic = EuclideanKinetic.of_inverse({sites: found})
+        with_roots = EuclideanKinetic.of_inverse({sites: found})
+        # rounding may leave a finite matrix that has no root
+        is_usable = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(with_roots)]))
+        kinetic = where(is_usable, with_roots, EuclideanKinetic.adapted(state))
         return state._replace(
             inverse_mass_matrix=kinetic.inverse_mass_matrix,
             mass_matrix_sqrt=kinetic.mass_matrix_sqrt,
             mass_matrix_sqrt_inv=kinetic.mass_matrix_sqrt_inv,
-            mm_state=window.ended(found),
+            mm_state=window.ended(kinetic.inverse_mass_matrix[sites]),
         )
 
     return lax.cond(ends_window, renewed, lambda: lax.cond(is_in_window, fed, lambda: state))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.potential.position import Position, add, subtract
@@ -17,7 +19,7 @@ class HarmonicDrift(NamedTuple):
     Attributes:
         kinetic: of the momenta.
         reference: z*, a dict by site.
-        is_on: whether it is followed, a scalar; off, every number is that of straight drifts.
+        is_on: whether it is followed, a scalar.
     """
 
     kinetic: EuclideanKinetic
@@ -27,7 +29,7 @@ class HarmonicDrift(NamedTuple):
     def turn(
         self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array | float
     ) -> tuple[Position, Position]:
-        """A kick of that much time against the harmonic force, then a turn of that angle.
+        """A kick of that much time against the harmonic force, then a turn of that angle, made of shears.
 
         Args:
             z: position.
@@ -38,12 +40,21 @@ class HarmonicDrift(NamedTuple):
         Returns:
             Position and momentum.
         """
-        offset = subtract(z, self.reference)
-        force = self.kinetic.momentum(offset)
-        p = add(p, force, jnp.where(self.is_on, kick, 0.0))
-        velocity = self.kinetic.velocity(p)
-        # 1 - cos(t), without cancellation
-        less = jnp.where(self.is_on, 2 * jnp.sin(time / 2) ** 2, 0.0)
-        sine = jnp.sin(time)
-        z = add(add(z, offset, -less), velocity, jnp.where(self.is_on, sine, time))
-        return z, add(add(p, p, -less), force, jnp.where(self.is_on, -sine, 0.0))
+        angle = time - 2 * math.pi * jnp.round(time / (2 * math.pi))
+        pull, drift = jnp.tan(angle / 4), jnp.sin(angle / 2)
+
+        def turned(z: Position, p: Position) -> tuple[Position, Position]:
+            p = self._pulled(z, p, pull - kick)
+            for last_pull in (2 * pull, pull):  # two half turns
+                z = add(z, self.kinetic.velocity(p), drift)
+                p = self._pulled(z, p, last_pull)
+            return z, p
+
+        def straight(z: Position, p: Position) -> tuple[Position, Position]:
+            return add(z, self.kinetic.velocity(p), time), p
+
+        return lax.cond(self.is_on, turned, straight, z, p)
+
+    def _pulled(self, z: Position, p: Position, time: jax.Array) -> Position:
+        """The momentum after the harmonic force has pulled for that much time."""
+        return add(p, self.kinetic.momentum(subtract(z, self.reference)), -time)

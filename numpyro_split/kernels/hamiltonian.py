@@ -35,6 +35,7 @@ from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.trajectory import Trajectory
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
+from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
 
@@ -71,6 +72,8 @@ class Hamiltonian:
             raise ValueError(
                 "drift must be None where the kinetic energy is not that of the adapted mass matrix alone, got 'auto'"
             )
+        if self.adaptation.drift is not None:
+            check_lengths_vary(self.trajectory.varies_length)
 
     @property
     def statistics(self) -> tuple[str, ...]:

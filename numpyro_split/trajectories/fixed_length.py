@@ -58,6 +58,11 @@ class FixedLength:
         return self.lengths.learns_length
 
     @property
+    def varies_length(self) -> bool:
+        """Whether lengths are learned, or steps jittered."""
+        return self.learns_length or self.lengths.step_size_jitter > 0
+
+    @property
     def longest_step(self) -> float:
         """Upper limit of the adapted step size."""
         return self.lengths.longest_step

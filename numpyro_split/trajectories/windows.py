@@ -62,6 +62,11 @@ class Windowed:
         window_size = check_window_size(window_size, num_steps)
         return cls(num_steps, window_size, check_fraction("step_size_jitter", step_size_jitter))
 
+    @property
+    def varies_length(self) -> bool:
+        """Whether steps are jittered."""
+        return self.step_size_jitter > 0
+
     def draws_order(self, schedule: Schedule) -> bool:
         """Of a schedule that is no palindrome."""
         return schedule.draws_order

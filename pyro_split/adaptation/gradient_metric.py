@@ -56,10 +56,15 @@ class GradientWindow(WelfordCovariance):
         return draws, squares / (num - 1)
 
     def metric(self) -> Tensor:
-        """The inverse mass matrix of the window."""
+        """The inverse mass matrix of the window; NaN where it has none that momenta can be drawn with."""
         draws, grads = self.covariances
         self.variances = draws.diagonal()
-        return metric_of_window(draws, grads, self._grads[2], torch)
+        try:
+            found = metric_of_window(draws, grads, self._grads[2], torch)
+            torch.linalg.cholesky(found)  # rounding may leave a finite matrix that has no root
+        except torch.linalg.LinAlgError:
+            return torch.full_like(draws, torch.nan)
+        return found
 
     def end(self, inverse_mass_matrix: Tensor) -> None:
         """Keep what the window, from which the metric was made, says of the posterior."""
@@ -67,14 +72,17 @@ class GradientWindow(WelfordCovariance):
         size = len(inverse_mass_matrix)
         left = share_left(*self.fit(inverse_mass_matrix), self._products / (num - 1) / size)
         reference = self._mean - inverse_mass_matrix @ mean
-        is_normal = is_nearly_normal(left, num, size) and bool(torch.isfinite(reference).all())
+        is_normal = bool(is_nearly_normal(left, num, size)) and bool(torch.isfinite(reference).all())
         self.reference = reference if is_normal else None
 
-    def fit(self, inverse_mass_matrix: Tensor) -> tuple[float, float]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+    def fit(self, inverse_mass_matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`).
+
+        Tensors, for where a chain stood still both are 0, and their ratio is NaN, not an error as of Python's numbers.
+        """
         draws, grads = self.covariances
         squared = (inverse_mass_matrix * grads).sum() / len(draws)
-        return float(squared), float(torch.linalg.solve(inverse_mass_matrix, draws).trace() / len(draws))
+        return squared.double(), (torch.linalg.solve(inverse_mass_matrix, draws).trace() / len(draws)).double()
 
 
 class GradientMassMatrix(BlockMassMatrix):
@@ -100,7 +108,7 @@ class GradientMassMatrix(BlockMassMatrix):
         return unknown if window.variances is None else window.variances
 
     @property
-    def fit(self) -> tuple[float, float]:
+    def fit(self) -> tuple[Tensor, Tensor]:
         """Means of the squared frequencies in the metric, and of their inverses, in the window that is under way."""
         ((sites, window),) = self._adapt_scheme.items()
         return window.fit(self.inverse_mass_matrix[sites])

@@ -278,7 +278,7 @@ class Adapter:
         return self._uses_gradients and len(ends) > 1 and ends[0] < t <= last
 
     @property
-    def fit(self) -> tuple[float, float]:
+    def fit(self) -> tuple[Tensor, Tensor]:
         """Means of the squared frequencies in the metric, and of their inverses, in the last window."""
         return self._host.mass_matrix_adapter.fit
 

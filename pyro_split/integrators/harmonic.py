@@ -21,7 +21,7 @@ class HarmonicDrift(NamedTuple):
     reference: Position
 
     def turn(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
-        """A kick of that much time against the harmonic force, then a turn of that angle.
+        """A kick of that much time against the harmonic force, then a turn of that angle, made of shears.
 
         Args:
             z: position.
@@ -32,10 +32,14 @@ class HarmonicDrift(NamedTuple):
         Returns:
             Position and momentum.
         """
-        offset = subtract(z, self.reference)
-        force = self.kinetic.momentum(offset)
-        p = add(p, force, kick)
-        velocity = self.kinetic.velocity(p)
-        less, sine = 2 * math.sin(time / 2) ** 2, math.sin(time)  # 1 - cos(t), without cancellation
-        z = add(add(z, offset, -less), velocity, sine)
-        return z, add(add(p, p, -less), force, -sine)
+        angle = time - 2 * math.pi * round(time / (2 * math.pi))
+        pull, drift = math.tan(angle / 4), math.sin(angle / 2)
+        p = self._pulled(z, p, pull - kick)
+        for last_pull in (2 * pull, pull):  # two half turns
+            z = add(z, self.kinetic.velocity(p), drift)
+            p = self._pulled(z, p, last_pull)
+        return z, p
+
+    def _pulled(self, z: Position, p: Position, time: float) -> Position:
+        """The momentum after the harmonic force has pulled for that much time."""
+        return add(p, self.kinetic.momentum(subtract(z, self.reference)), -time)

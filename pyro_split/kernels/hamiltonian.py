@@ -28,6 +28,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.trajectory import Trajectory
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
+from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
 from split_common.settling import Settled
@@ -62,6 +63,8 @@ class Hamiltonian:
             raise ValueError(
                 "drift must be None where the kinetic energy is not that of the adapted mass matrix alone, got 'auto'"
             )
+        if self.adaptation.drift is not None:
+            check_lengths_vary(self.trajectory.varies_length)
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -217,7 +220,7 @@ class Hamiltonian:
 
     def _with_quarter_turns(self, adapter: Adapter, moved: ChainState) -> ChainState:
         """The state with lengths of a quarter turn, where the metric fits well enough, at the end of warm-up."""
-        length = quarter_turn(*adapter.fit) if adapter.measures_fit else 0.0
+        length = float(quarter_turn(*adapter.fit)) if adapter.measures_fit else 0.0
         if not length > 0:
             return moved
         assert moved.settled is not None

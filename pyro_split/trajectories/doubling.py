@@ -53,6 +53,7 @@ class Doubling:
     max_tree_depth: int = 10
     explores = False
     learns_length = False
+    varies_length = True
     longest_step = math.inf
 
     def __post_init__(self) -> None:

@@ -23,6 +23,11 @@ class Trajectory(Protocol):
         ...
 
     @property
+    def varies_length(self) -> bool:
+        """Whether trajectories differ in length, so that none has to be a whole period."""
+        ...
+
+    @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the fields of the state that it adds to the statistics."""
         ...
