@@ -234,8 +234,8 @@ def test_far_from_a_normal_drifts_stay_straight_and_no_draw_changes(lib):
     state = jax.lax.fori_loop(0, 150, lambda _, state: kernels[0].sample(state, (), {}), state)
     assert not state.harmonic_drift
     kernels[1].init(jax.random.key(0), 150, {"w": state.z["w"]}, (), {})
-    for kernel, start in zip(kernels, (state, state._replace(harmonic_drift=None)), strict=True):
-        moved.append(jax.jit(lambda state, kernel=kernel: kernel.sample(state, (), {}))(start).z["w"])
+    for kernel, known in zip(kernels, (state, state._replace(harmonic_drift=None)), strict=True):
+        moved.append(jax.jit(lambda state, kernel=kernel: kernel.sample(state, (), {}))(known).z["w"])
     np.testing.assert_allclose(*moved, rtol=1e-9)
 
 
