@@ -9,9 +9,10 @@ the draws, tell how far the posterior reaches. The length of a draw's trajectory
 length of those trees (of the states they visited, refused ones included): fixed by warm-up, and so resting on no state.
 A uniform length has no period, and half of a tree is what it takes on average: gradients a draw are half of NUTS's.
 
-Where the metric fits, less will do. With draws z, gradients g and a metric X, let :math:`a = E[g^\top X g] / D` and
-:math:`b = E[(z - \mu)^\top X^{-1} (z - \mu)] / D`. On a normal target they are the means of the squared frequencies of
-its oscillations, and of their inverses, so :math:`ab \geq 1`, and 1 only where all are equal. A quarter of such a turn
+Where the metric fits, less will do. With draws z, gradients g and a metric X, let :math:`a = E[g^\top X g] / c` and
+:math:`b = E[(z - \mu)^\top X^{-1} (z - \mu)] / c`, with :math:`c = E[g^\top (z - \mu)]`. On a normal target they are
+the means of the squared frequencies of its oscillations, and of their inverses, each weighted by how far the draws went
+along it, so :math:`ab \geq 1`, and 1 only where all are equal, whichever draws there are. A quarter of such a turn
 makes a draw and its square nearly independent of where it started. So where gradients are known
 (:mod:`split_common.gradient_metric`), the last window, which the metric has not seen, measures both: up to
 :data:`MOST_SPREAD` lengths are drawn from :data:`QUARTERS` of a quarter turn instead. They do not hang on the state.

@@ -231,7 +231,8 @@ def test_the_squared_frequencies_of_a_normal_target_are_measured(lib):
     if lib.name == "numpyro":
         window = module.GradientWindow.start(4)
         moments = [(jnp.array(x.mean(0)), jnp.array(np.cov(x.T) * (len(x) - 1)), len(x)) for x in (draws, grads)]
-        found = window._replace(draws=moments[0], grads=moments[1]).fit(jnp.array(metric))
+        products = jnp.array(((draws - draws.mean(0)) * (grads - grads.mean(0))).sum())
+        found = window._replace(draws=moments[0], grads=moments[1], products=products).fit(jnp.array(metric))
     else:
         window = module.GradientWindow()
         for z, grad in zip(draws, grads, strict=True):

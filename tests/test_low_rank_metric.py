@@ -172,8 +172,9 @@ def test_the_fit_is_that_of_the_matrices():
     module = importlib.import_module("numpyro_split.adaptation.low_rank_metric")
     found = module.LowRankWindow(jnp.array(draws), jnp.array(grads), jnp.array(200), jnp.zeros(30)).fit(metric)
     matrix = dense(metric)
-    expected = np.trace(matrix @ np.cov(grads.T)) / 30, np.trace(np.linalg.solve(matrix, np.cov(draws.T))) / 30
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    cross = np.trace((draws - draws.mean(0)).T @ (grads - grads.mean(0))) / 199
+    expected = np.array([np.trace(matrix @ np.cov(grads.T)), np.trace(np.linalg.solve(matrix, np.cov(draws.T)))])
+    np.testing.assert_allclose(found, expected / cross, rtol=1e-10)
 
 
 @pytest.mark.parametrize("arrays", ARRAYS)

@@ -61,9 +61,15 @@ class GradientWindow(NamedTuple):
 
     def fit(self, inverse_mass_matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
-        draws, grads = self.covariances
+        squared, inverse, cross = self._moments(inverse_mass_matrix)
+        return squared / cross, inverse / cross
+
+    def _moments(self, inverse_mass_matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """a, b and c of :mod:`split_common.harmonic`."""
+        (draws, grads), num = self.covariances, self.draws[2]
         squared = jnp.sum(inverse_mass_matrix * grads) / len(draws)
-        return squared, jnp.trace(jnp.linalg.solve(inverse_mass_matrix, draws)) / len(draws)
+        inverse = jnp.trace(jnp.linalg.solve(inverse_mass_matrix, draws)) / len(draws)
+        return squared, inverse, self.products / (num - 1) / len(draws)
 
     @property
     def covariances(self) -> tuple[jax.Array, jax.Array]:
@@ -74,8 +80,7 @@ class GradientWindow(NamedTuple):
     def ended(self, inverse_mass_matrix: jax.Array) -> GradientWindow:
         """The window that follows, with what this one, from which the metric was made, says of the posterior."""
         (mean, _, num), size = self.draws, len(self.variances)
-        cross = self.products / (num - 1) / size
-        left = share_left(*self.fit(inverse_mass_matrix), cross)
+        left = share_left(*self._moments(inverse_mass_matrix))
         reference = mean - inverse_mass_matrix @ self.grads[0]
         is_normal = is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference))
         return GradientWindow.start(size)._replace(

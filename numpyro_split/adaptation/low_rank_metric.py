@@ -68,8 +68,12 @@ class LowRankWindow(NamedTuple):
     def fit(self, inverse_mass_matrix: LowRank) -> tuple[jax.Array, jax.Array]:
         """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
         draws, grads = (deviations(x, self.seen) for x in (self.draws, self.grads))
-        squared = jnp.sum(grads * inverse_mass_matrix.velocity(grads)) / draws.shape[1]
-        return squared, jnp.sum(draws * inverse_mass_matrix.momentum(draws)) / draws.shape[1]
+        squared, inverse = (
+            jnp.sum(grads * inverse_mass_matrix.velocity(grads)),
+            jnp.sum(draws * inverse_mass_matrix.momentum(draws)),
+        )
+        cross = jnp.sum(draws * grads)
+        return squared / cross, inverse / cross
 
 
 def low_rank_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], LowRank]:

@@ -240,9 +240,15 @@ class Integrator(IntegratorBase):
             return (z, p, opening_grad), energies if self._keeps_energies else None
 
         (z, p, opening_grad), by_row = lax.scan(one_row, (z, p, opening_grad), self._rows)
-        if self._harmonic is not None and schedule.closing_weight:
-            _, p = self._harmonic.turn(z, p, step_size * float(schedule.closing_weight) / schedule.num_subsets, 0.0)
-        return IntegratorState(z, p, opening_grad, None if by_row is None else self._closing_energies(by_row, order))
+        energies = None if by_row is None else self._closing_energies(by_row, order)
+        return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
+
+    def _closed(self, z: Position, p: Position, step_size: jax.Array) -> Position:
+        """The momentum without the harmonic force that the closing kicks have too much."""
+        if self._harmonic is None or not self.schedule.closing_weight:
+            return p
+        closed = float(self.schedule.closing_weight) / self.schedule.num_subsets
+        return self._harmonic.turn(z, p, step_size * closed, 0.0)[1]
 
     def _drift(self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array) -> tuple[Position, Position]:
         """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""

@@ -69,20 +69,26 @@ class GradientWindow(WelfordCovariance):
     def end(self, inverse_mass_matrix: Tensor) -> None:
         """Keep what the window, from which the metric was made, says of the posterior."""
         mean, _, num = self._grads
-        size = len(inverse_mass_matrix)
-        left = share_left(*self.fit(inverse_mass_matrix), self._products / (num - 1) / size)
+        left, size = share_left(*self._moments(inverse_mass_matrix)), len(inverse_mass_matrix)
         reference = self._mean - inverse_mass_matrix @ mean
         is_normal = bool(is_nearly_normal(left, num, size)) and bool(torch.isfinite(reference).all())
         self.reference = reference if is_normal else None
 
     def fit(self, inverse_mass_matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`).
+        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        squared, inverse, cross = self._moments(inverse_mass_matrix)
+        return squared / cross, inverse / cross
 
-        Tensors, for where a chain stood still both are 0, and their ratio is NaN, not an error as of Python's numbers.
+    def _moments(self, inverse_mass_matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """a, b and c of :mod:`split_common.harmonic`.
+
+        Tensors, for where a chain stood still all are 0, and their ratios are NaN, no errors as of Python's numbers.
         """
-        draws, grads = self.covariances
+        (draws, grads), num = self.covariances, self._grads[2]
         squared = (inverse_mass_matrix * grads).sum() / len(draws)
-        return squared.double(), (torch.linalg.solve(inverse_mass_matrix, draws).trace() / len(draws)).double()
+        inverse = torch.linalg.solve(inverse_mass_matrix, draws).trace() / len(draws)
+        cross = torch.tensor(self._products / (num - 1) / len(draws), dtype=torch.float64)
+        return squared.double(), inverse.double(), cross
 
 
 class GradientMassMatrix(BlockMassMatrix):

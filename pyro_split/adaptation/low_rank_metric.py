@@ -66,7 +66,8 @@ class LowRankWindow:
         """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
         draws, grads = self._deviations(self.draws), self._deviations(self.grads)
         squared, inverse = grads * inverse_mass_matrix.velocity(grads), draws * inverse_mass_matrix.momentum(draws)
-        return float(squared.sum() / draws.shape[1]), float(inverse.sum() / draws.shape[1])
+        cross = (draws * grads).sum().double()  # a tensor, of whose zero the ratio is no error
+        return float(squared.sum() / cross), float(inverse.sum() / cross)
 
     def _deviations(self, rows: tuple[Tensor, ...]) -> Tensor:
         x = torch.stack(rows)

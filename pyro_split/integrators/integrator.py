@@ -232,10 +232,15 @@ class Integrator(IntegratorBase):
                 z, p = self._drift(z, p, step_size * share, step_size * drift)
             if opening_grad is not None and closes:
                 opening_grad = add(opening_grad, grad, kick)
-        if self._harmonic is not None and schedule.closing_weight:
-            _, p = self._harmonic.turn(z, p, step_size * float(schedule.closing_weight) / schedule.num_subsets, 0.0)
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
-        return IntegratorState(z, p, opening_grad, energies)
+        return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
+
+    def _closed(self, z: Position, p: Position, step_size: float) -> Position:
+        """The momentum without the harmonic force that the closing kicks have too much."""
+        if self._harmonic is None or not self.schedule.closing_weight:
+            return p
+        closed = float(self.schedule.closing_weight) / self.schedule.num_subsets
+        return self._harmonic.turn(z, p, step_size * closed, 0.0)[1]
 
     def _drift(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
         """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""
