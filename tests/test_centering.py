@@ -210,7 +210,10 @@ def test_second_order_is_found_to_be_best_near_a_normal_posterior(lib):
     assert set(np.ravel(lib.statistics(mcmc)["center_order"])) == {2}
 
 
-@pytest.mark.parametrize(("name", "options"), [("S3HMC", {}), ("BlockGibbsHMC", {"trajectory": "hmc"})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [pytest.param("S3HMC", {}, marks=pytest.mark.slow), ("BlockGibbsHMC", {"trajectory": "hmc"})],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_precisions_are_left_out(lib, name, options):
     """Found, or of the one order that is asked for; the draws' law is that of the kernel without centring."""

@@ -58,7 +58,7 @@ def comparisons(lib, name, schedule):
 
 
 CASES = [(name, schedule) for name in KERNELS for schedule in ("single_visit", "randomised")]
-IN_DEFAULT_SUITE = [("SplitNUTS", "single_visit"), ("WindowedHMC", "single_visit")]
+IN_DEFAULT_SUITE = [("SplitNUTS", "single_visit")]
 
 
 @pytest.mark.parametrize(

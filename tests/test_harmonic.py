@@ -179,8 +179,8 @@ def draws_of(lib, kernel, dim=2, **lengths):
     ("name", "options"),
     [
         ("SplitHMC", {}),
-        ("SplitHMC", {"schedule": "symmetric"}),
-        ("SplitNUTS", {"schedule": "auto", "metric": "auto", "drift": "auto"}),
+        pytest.param("SplitHMC", {"schedule": "symmetric"}, marks=pytest.mark.slow),
+        pytest.param("SplitNUTS", {"schedule": "auto", "metric": "auto", "drift": "auto"}, marks=pytest.mark.slow),
     ],
 )
 def test_draws_are_exact_and_one_costs_about_a_gradient(lib, name, options):

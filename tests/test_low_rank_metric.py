@@ -363,7 +363,7 @@ def test_the_report_knows_how_far_the_metric_moved(lib):
     assert float(mcmc.last_state.settled.metric_change) < np.log(METRIC_LIMIT)
 
 
-@pytest.mark.parametrize("name", ["S3HMC", "BlockGibbsHMC"])
+@pytest.mark.parametrize("name", [pytest.param("S3HMC", marks=pytest.mark.slow), "BlockGibbsHMC"])
 def test_precisions_move_in_their_own_way_beside_it(lib, name, monkeypatch):
     """In S3HMC by diagonal blocks of their own, before there is a metric."""
     for module in (low_rank_metric, gradient_metric):
