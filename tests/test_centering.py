@@ -154,7 +154,11 @@ VISITS = {"schedule": "single_visit", "trajectory_length": 1.5, "step_size_jitte
         ("SplitHMC", {"center": "auto", **VISITS}),
         ("SplitHMC", {"center": FAR, "center_order": 2, **VISITS}),
         ("SymmetricSplitHMC", {"center": FAR}),
-        ("SplitNUTS", {"center": "auto", "center_order": 2, "schedule": "single_visit"}),
+        pytest.param(
+            "SplitNUTS",
+            {"center": "auto", "center_order": 2, "schedule": "single_visit"},
+            marks=pytest.mark.slow,
+        ),
         ("XHMC", {"center": FAR, "schedule": "single_visit", "criterion": "boundary", "threshold": 0.5}),
     ],
 )

@@ -20,8 +20,8 @@ from tests import kernels
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.kernels import TABLE, Entry
 
-# One that differs from a neighbour by what tests of its own look at: asked in the slow suite, for time.
-VARIANTS = ("SymmetricSplitHMC in a drawn order",)
+# Those that differ from a neighbour by what tests of their own look at: asked in the slow suite, for time.
+VARIANTS = ("SymmetricSplitHMC in a drawn order", "XHMC adapted")
 
 
 def asked_of(table: dict[str, Entry]) -> Any:
