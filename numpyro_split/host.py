@@ -22,4 +22,34 @@ def has_draws(mcmc: Any) -> bool:
     return mcmc.last_state is not None and mcmc._states is not None
 
 
-__all__ = ["arguments_of_run", "dce_jaxpr", "has_draws", "kinetic_grad", "unconstrain_reparam"]
+def traces_arguments(mcmc: Any) -> bool:
+    """Whether a run's programs are given the model's arguments, and do not hold them."""
+    return mcmc._jit_model_args
+
+
+def fill_run(
+    mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any], last_state: Any, states: dict[str, Any] | None
+) -> None:
+    """Leave a run as the host would have left it.
+
+    Args:
+        mcmc: the run.
+        args: positional arguments of the model.
+        kwargs: keyword arguments.
+        last_state: state of all chains at the end.
+        states: draws and statistics of all chains by the names of the state's fields, chains and draws first; None
+            where they are not in memory.
+    """
+    mcmc._args, mcmc._kwargs = args, kwargs
+    mcmc._last_state, mcmc._states, mcmc._states_flat = last_state, states, None
+
+
+__all__ = [
+    "arguments_of_run",
+    "dce_jaxpr",
+    "fill_run",
+    "has_draws",
+    "kinetic_grad",
+    "traces_arguments",
+    "unconstrain_reparam",
+]

@@ -1,4 +1,4 @@
-"""Errors of models that do not divide over their rows."""
+"""Errors of models that do not divide over their rows, and of stores."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ class NoDataPlateError(ModelNotSplittableError):
 
 class ReadingError(ModelNotSplittableError):
     """Python reads a value of traced data that has no one value."""
+
+
+class StoreError(ValueError):
+    """A store cannot be opened, or a run cannot go on from it: no store, another run's, in use, or damaged.
+
+    Example:
+        >>> issubclass(StoreError, ValueError)
+        True
+    """
 
 
 def first_line(error: Exception) -> str:

@@ -122,9 +122,17 @@ def resumable(cls: Any) -> Any:
     return cls
 
 
-def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
-    """Digest of what a model computes from arrays like these, which are not looked at where that can be helped."""
-    digest, owner = Digest(), model.__wrapped__ if isinstance(model, OpenModel) else model
+def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str | None = None) -> str:
+    """Digest of what a model computes from arrays like these, which are not looked at where that can be helped.
+
+    Args:
+        model: the model.
+        arguments: of a run.
+        owner: stands for the model's Python code where its expression cannot be read; None for the model itself, which
+            is known in this process alone.
+    """
+    digest = Digest()
+    owner = owner or str(id(model.__wrapped__ if isinstance(model, OpenModel) else model))
 
     def run(data: Data) -> list[Any]:
         args, kwargs = arguments.build(data)
@@ -147,10 +155,16 @@ def program_of_model(model: Callable[..., Any], arguments: Arguments) -> str:
             return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
 
 
-def program_of_potential(potential: SplitPotential, z: Position) -> str:
-    """Digest of what a split potential computes from arrays like its own, at a position like ``z``."""
+def program_of_potential(potential: SplitPotential, z: Position, owner: str | None = None) -> str:
+    """Digest of what a split potential computes from arrays like its own, at a position like ``z``.
+
+    Args:
+        potential: the potential.
+        z: a position.
+        owner: as for :func:`program_of_model`.
+    """
     expression = jax.make_jaxpr(lambda potential, z: potential.potential(z))(potential, z)
-    return _add_expression(Digest(), expression, potential._density).key
+    return _add_expression(Digest(), expression, owner or str(id(potential._density))).key
 
 
 def traced_digest(data: Data, *texts: str) -> jax.Array:
@@ -197,12 +211,12 @@ def _numbers(x: jax.Array) -> np.ndarray:
     return np.asarray(random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
 
 
-def _add_expression(digest: Digest, closed: Any, owner: Any) -> Digest:
-    """Add an expression; where it holds Python code, which cannot be read, also which object it belongs to."""
+def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
+    """Add an expression; where it holds Python code, which cannot be read, also what it belongs to."""
     text = ADDRESS.sub("", str(closed))
     digest.add(text)
     if any(name in text for name in OPAQUE):
-        digest.add(str(id(owner)))
+        digest.add(owner)
     for constant in _constants(closed):
         digest.add_array(_numbers(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
     return digest

@@ -1,0 +1,191 @@
+"""Chains that move by compiled programs, some draws at a time.
+
+One program moves chains by any number of draws up to those between two commits, so that neither how often a run is
+stopped nor where leads through another program, whose rounding might differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro.infer import MCMC
+from numpyro.util import nested_attrgetter
+
+from numpyro_split.host import traces_arguments
+from numpyro_split.runs.states import pack_state, unpack_state
+from split_common.runs.chain_writer import Drawn
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.statistics import arviz_statistics
+from split_common.runs.store import SAMPLING, WARMUP, Form
+
+Move = Callable[[Any, int, int], tuple[Any, Any]]
+
+
+class Program(NamedTuple):
+    """Programs of a run.
+
+    Attributes:
+        move: from a state, a number of draws and the number of iterations for each, to the state after them and what
+            was collected, in arrays with room for all draws between two commits.
+        collect: from a state to its draw, a dict by site, and its statistics, a dict by field.
+        describe: from the state of one chain to a text.
+        draw_axis: of what is collected.
+    """
+
+    move: Move
+    collect: Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]
+    describe: Callable[[Any], str]
+    draw_axis: int
+
+    @classmethod
+    def of(
+        cls, mcmc: MCMC, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, extra_fields: Sequence[str]
+    ) -> Program:
+        """Programs that move the chains of a run, as its ``chain_method`` says."""
+        kernel, is_batch = mcmc.sampler, mcmc.num_chains > 1 and mcmc.chain_method == "vectorized"
+        fields, removed = _fields(mcmc, extra_fields)
+        postprocess = mcmc.postprocess_fn or kernel.postprocess_fn(args, kwargs)
+        postprocess = jax.vmap(postprocess) if is_batch else postprocess
+
+        def collect(state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            z, *others = nested_attrgetter(kernel.sample_field, *fields)(state) if fields else [state.z]
+            draw = {name: u for name, u in postprocess(z).items() if name not in removed}
+            return draw, dict(zip(fields, others, strict=True))
+
+        def move(state: Any, data: Any, num: Any, per_draw: Any) -> tuple[Any, Any]:
+            given = data or (args, kwargs)
+
+            def iterate(_: Any, state: Any) -> Any:
+                return kernel.sample(state, *given)
+
+            def draw(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+                state, kept = carry
+                state = iterate(0, state) if mcmc.thinning == 1 else lax.fori_loop(0, per_draw, iterate, state)
+                return state, jax.tree.map(lambda all_, x: all_.at[k].set(x), kept, collect(state))
+
+            kept = jax.tree.map(lambda x: jnp.zeros((plan.every, *x.shape), x.dtype), jax.eval_shape(collect, state))
+            return lax.fori_loop(0, num, draw, (state, kept))
+
+        data = (args, kwargs) if traces_arguments(mcmc) else None
+        is_mapped = mcmc.num_chains > 1 and mcmc.chain_method not in ("sequential", "vectorized")
+        collect_all = jax.vmap(collect) if is_mapped else collect
+        return cls(_over_chains(mcmc, move, data), collect_all, kernel.get_diagnostics_str, int(is_mapped))
+
+
+class CompiledChains:
+    """Chains that move together.
+
+    Args:
+        numbers: of the chains.
+        program: that moves them.
+        state: of one chain, or of a batch with a leading axis.
+        plan: how long the run is.
+        thinning: number of iterations for each draw.
+    """
+
+    def __init__(self, numbers: Sequence[int], program: Program, state: Any, plan: Plan, thinning: int):
+        self.numbers, self.state = tuple(numbers), state
+        self._program, self._plan, self._thinning = program, plan, thinning
+        self._is_batch = bool(jnp.ndim(state.i))
+        self.position, self._seconds = 0, 0.0
+
+    def go_on(self, packed: Sequence[Packed]) -> None:
+        """Go on from states of the chains, which are at the same position."""
+        states = [unpack_state(x, self._one(0)) for x in packed]
+        self.state = jax.tree.map(lambda *x: jnp.stack(x), *states) if self._is_batch else states[0]
+        self.position = sum(packed[0].values["counts"])
+        self._seconds = packed[0].values["seconds"]
+
+    def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
+        """Shape and type of a draw of one chain, and of its statistics in ArviZ's names."""
+        draw, statistics = jax.eval_shape(self._program.collect, self.state)
+        cut = 1 if self._is_batch else 0
+        draws = {name: Form(x.shape[cut:], np.dtype(x.dtype)) for name, x in draw.items()}
+        named = arviz_statistics({name: np.zeros(x.shape[cut:], x.dtype) for name, x in statistics.items()})
+        return draws, {name: Form(x.shape, x.dtype) for name, x in named.items()}
+
+    def advance(self, num: int) -> list[Drawn]:
+        """Move by so many draws, or iterations of warm-up; what each chain drew."""
+        start, phase = time.monotonic(), WARMUP if self.position < self._plan.num_warmup else SAMPLING
+        self.state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
+        axis = self._program.draw_axis
+        draws, statistics = jax.tree.map(lambda x: np.take(x, range(num), axis), jax.device_get(kept))
+        self.position += num
+        self._seconds += time.monotonic() - start
+        return [
+            Drawn(phase, num, self._of(place, draws), arviz_statistics(self._of(place, statistics)))
+            for place in range(len(self.numbers))
+        ]
+
+    def states(self) -> list[Packed]:
+        """The state of each chain."""
+        return [pack_state(self._one(i))._replace(values={"seconds": self._seconds}) for i in range(len(self.numbers))]
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Seconds of sampling, and what warm-up settled on."""
+        settled = getattr(self.state, "settled", None)
+        columns = [] if settled is None else [np.atleast_1d(np.asarray(x, float)) for x in settled]
+        return [
+            {"seconds": self._seconds, "settled": [float(x[i]) if np.isfinite(x[i]) else None for x in columns]}
+            for i in range(len(self.numbers))
+        ]
+
+    @property
+    def text(self) -> str:
+        """What the host's bar says of one chain; of a batch, of its first."""
+        return self._program.describe(self._one(0))
+
+    def _one(self, place: int) -> Any:
+        return jax.tree.map(lambda x: x[place], self.state) if self._is_batch else self.state
+
+    def _of(self, place: int, tree: dict[str, Any]) -> dict[str, np.ndarray]:
+        """One chain's part of what was collected."""
+        if not self._is_batch:
+            return tree
+        axis = 1 - self._program.draw_axis
+        return {name: np.ascontiguousarray(np.take(x, place, axis)) for name, x in tree.items()}
+
+
+def _fields(mcmc: MCMC, extra_fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fields of the state that are kept beside the draw, and sites that are not, in the host's grammar."""
+    sample_field = mcmc.sampler.sample_field
+    without = f"~{sample_field}."
+    wanted = dict.fromkeys((*mcmc.sampler.default_fields, *extra_fields))
+    fields = tuple(name for name in wanted if name != sample_field and not name.startswith(without))
+    return fields, tuple(name.removeprefix(without) for name in wanted if name.startswith(without))
+
+
+def _over_chains(mcmc: MCMC, move: Callable[..., Any], data: Any) -> Move:
+    """A program for the chains of a run, compiled once for any number of draws."""
+    if mcmc.num_chains == 1 or mcmc.chain_method in ("sequential", "vectorized"):
+        compiled = jax.jit(move)
+        return lambda state, num, per_draw: compiled(state, data, num, per_draw)
+    if mcmc.chain_method == "parallel":
+        mapped = jax.pmap(move, in_axes=(0, None, None, None))
+        return lambda state, num, per_draw: mapped(state, data, num, per_draw)
+    programs: dict[tuple[int, int], Any] = {}  # a map of the user's takes the state alone
+
+    def move_by(state: Any, num: int, per_draw: int) -> Any:
+        pieces = []
+        for size in _powers_of_two(num):
+            if (size, per_draw) not in programs:
+                one = partial(move, data=data, num=size, per_draw=per_draw)
+                programs[size, per_draw] = jax.jit(mcmc.chain_method(one))
+            state, kept = programs[size, per_draw](state)
+            pieces.append(jax.tree.map(lambda x, size=size: x[:, :size], kept))
+        return state, jax.tree.map(lambda *x: jnp.concatenate(x, 1), *pieces)
+
+    return move_by
+
+
+def _powers_of_two(num: int) -> list[int]:
+    """Powers of two that add up to a number, the largest first."""
+    return [1 << k for k in reversed(range(num.bit_length())) if num >> k & 1]

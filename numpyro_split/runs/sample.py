@@ -1,0 +1,249 @@
+"""Runs the host's ``MCMC`` with a store: what is drawn is written as it is drawn, and a run that died goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from numpyro.infer import MCMC
+from numpyro.util import is_prng_key
+
+from numpyro_split.host import fill_run
+from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.potential.content import program_of_model, program_of_potential
+from numpyro_split.runs.chains import CompiledChains, Program
+from split_common.digest import digest_of_arrays
+from split_common.report import check_reported
+from split_common.runs.bar import progress_bar
+from split_common.runs.identity import code_of, texts_of, versions_of
+from split_common.runs.plan import Plan
+from split_common.runs.reading import open_store
+from split_common.runs.session import Options, Start, opened, run, warn_of_end
+from split_common.runs.statistics import state_fields
+from split_common.runs.stopping import StopWhen
+from split_common.runs.store import SAMPLING, Form
+
+
+def sample(
+    mcmc: MCMC,
+    rng_key: jax.Array,
+    *args: Any,
+    store: str | os.PathLike[str],
+    every: int = 100,
+    keep: str = "draws",
+    warmup: bool = False,
+    stop_when: StopWhen | None = None,
+    stop_on: Sequence[str] = ("SIGINT", "SIGTERM"),
+    load: bool = True,
+    extra_fields: Sequence[str] = (),
+    init_params: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Run an ``MCMC`` and write what it draws to a store, from which the same call goes on.
+
+    Draws, statistics and the whole state of every chain are written every so many draws, in warm-up too. Where the
+    process dies, the same call goes on from what was written last, and comes to the same draws, bit for bit, as if it
+    had never been stopped; with more draws to make (a larger ``num_samples``) it extends a run that has ended. A run on
+    other data, of another model, kernel or key, or by other versions is refused.
+
+    A store can be opened by :func:`open_store` while the run goes on, and watched:
+    ``python -m split_common.watch PATH``.
+
+    Args:
+        mcmc: the run, with a kernel of this package and any ``chain_method``; ``thinning`` must divide its number of
+            draws.
+        rng_key: as for ``mcmc.run``.
+        *args: the model's positional arguments.
+        store: path of the store, a folder that this makes; or an address that fsspec knows. Two processes cannot write
+            to one local store; on others that is not looked at.
+        every: how many draws, or iterations of warm-up, are written at a time.
+        keep: "draws"; or "summaries", where there are too many: mean, standard deviation, effective draws and R-hat
+            (:func:`summary_of`), and the statistics.
+        warmup: whether to write what is drawn in warm-up too.
+        stop_when: what ends the run early, such as enough effective draws.
+        stop_on: names of signals that end it early, after the present iteration.
+        load: whether the draws are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them; False for
+            more than memory holds.
+        extra_fields: as for ``mcmc.run``.
+        init_params: as for ``mcmc.run``.
+        **kwargs: the model's keyword arguments.
+
+    Returns:
+        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at.
+
+    Raises:
+        TypeError: for an ``mcmc`` of another package's kernel.
+        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
+            cannot go on from.
+        OSError: where nothing can be written, such as on a full disk; what was written before is whole.
+
+    Warns:
+        UserWarning: where the run was stopped early, and where a store is damaged.
+
+    Example:
+        >>> import tempfile, jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.infer import MCMC
+        >>> from numpyro_split import SplitHMC, sample
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     with numpyro.plate("data", y.shape[0]):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> mcmc = MCMC(SplitHMC(model, num_subsets=2), num_warmup=300, num_samples=500, progress_bar=False)
+        >>> y = jnp.array([1.2, -0.3, 0.8, 0.1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = sample(mcmc, jax.random.key(0), y, store=f"{folder}/run.zarr")
+        ...     found.posterior["mu"].shape
+        (1, 500)
+    """
+    check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
+    if mcmc.num_samples % mcmc.thinning:
+        raise ValueError(
+            f"mcmc must have a thinning that divides num_samples, got {mcmc.thinning} and {mcmc.num_samples}"
+        )
+    plan = Plan.checked(mcmc.num_chains, mcmc.num_warmup, mcmc.num_samples // mcmc.thinning, every, keep, warmup)
+    options = Options.checked(store, plan, stop_when, stop_on, load)
+
+    def start(_: Mapping[str, Any] | None) -> Start:
+        return NumPyroStart(mcmc, rng_key, init_params, args, kwargs, plan, tuple(extra_fields))
+
+    with opened(options, start) as (written, begun), progress_bar(plan, mcmc.progress_bar) as bar:
+        reason = run(options, written, begun, bar)
+        draws = [begun.position_of(chain) - plan.num_warmup for chain in range(plan.num_chains)]
+        loaded = _loaded(written, begun, min(draws)) if options.load and min(draws) > 0 else None
+        fill_run(mcmc, args, kwargs, begun.state, loaded)
+    warn_of_end(reason, options.path, [max(n, 0) for n in draws], plan)
+    return open_store(options.path, warmup=warmup)
+
+
+class NumPyroStart:
+    """A run of NumPyro at its start.
+
+    Args:
+        mcmc: the run.
+        rng_key: its key, or one for each chain.
+        init_params: where the chains start; None for where the kernel starts them.
+        args: the model's positional arguments.
+        kwargs: its keyword arguments.
+        plan: how long the run is.
+        extra_fields: of the state, that are kept too.
+    """
+
+    def __init__(
+        self,
+        mcmc: MCMC,
+        rng_key: jax.Array,
+        init_params: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        plan: Plan,
+        extra_fields: tuple[str, ...],
+    ):
+        self._mcmc, self._rng_key, self._init_params, self._args, self._kwargs = mcmc, rng_key, init_params, args, kwargs
+        self._kernel: Any = mcmc.sampler
+        self._extra_fields = extra_fields
+        states = self._first_states()
+        program = Program.of(mcmc, args, kwargs, plan, extra_fields)
+        numbers = [(i,) for i in range(len(states))] if len(states) == mcmc.num_chains else [range(mcmc.num_chains)]
+        self.groups = [
+            CompiledChains(chains, program, state, plan, mcmc.thinning)
+            for chains, state in zip(numbers, states, strict=True)
+        ]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Kernel, model, data, key and versions."""
+        mcmc, kernel = self._mcmc, self._kernel
+        args, kwargs = kernel._open(self._args, self._kwargs)
+        prepared, potential, content = kernel._prepare(mcmc.num_warmup, args, kwargs, self._one_start())
+        arguments, owner = kernel._arguments(args, kwargs), code_of(kernel.model or kernel._potential)
+        if kernel.model is None:
+            model = program_of_potential(potential, self._position(), owner)
+        else:
+            model = program_of_model(kernel._running_model, arguments, owner)
+        return {
+            "model": model,
+            "data": digest_of_arrays(map(_numbers, content.data)).key,
+            "kernel": type(kernel).__qualname__,
+            **texts_of(kernel._splitting, "kernel argument splitting"),
+            **texts_of(kernel._method, "kernel argument"),
+            "rng_key": str(_numbers(self._rng_key).tolist()),
+            **texts_of(self._init_params, "init_params"),
+            **texts_of(self._extra_fields, "extra_fields"),
+            **texts_of(mcmc.chain_method, "chain_method"),
+            **texts_of(mcmc.postprocess_fn, "postprocess_fn"),
+            "thinning": str(mcmc.thinning),
+            **versions_of("numpyro", "jax", "jaxlib"),
+        }
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Package, kernel, and how the model divides."""
+        args, kwargs = self._kernel._open(self._args, self._kwargs)
+        split = self._kernel._prepare(self._mcmc.num_warmup, args, kwargs, self._one_start())[0].split
+        verdict = None if split is None else str(split.verdict)
+        return {"package": "numpyro_split", "kernel": type(self._kernel).__name__, "split": verdict}
+
+    @property
+    def state(self) -> Any:
+        """State of all chains, as the host leaves it."""
+        states = [chains.state for chains in self.groups]
+        return states[0] if len(states) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *states)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of the state that are kept beside the draws."""
+        return tuple(name for name in (*self._kernel.default_fields, *self._extra_fields) if name != "z")
+
+    def position_of(self, chain: int) -> int:
+        """How many iterations of warm-up and draws of a chain are over."""
+        return next(chains.position for chains in self.groups if chain in chains.numbers)
+
+    def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
+        """Shape and type of a draw of one chain, and of its statistics."""
+        return self.groups[0].forms()
+
+    def _first_states(self) -> list[Any]:
+        """The state of each chain that moves alone, or of all that move together, as the host would begin."""
+        mcmc, key, given = self._mcmc, self._rng_key, self._init_params
+        if mcmc.num_chains == 1:
+            return [self._init(key, given)]
+        keys = random.split(key, mcmc.num_chains) if is_prng_key(key) else key
+        if mcmc.chain_method == "vectorized":
+            return [self._init(keys, given)]
+        states = [self._init(keys[i], jax.tree.map(lambda x, i=i: x[i], given)) for i in range(mcmc.num_chains)]
+        return states if mcmc.chain_method == "sequential" else [jax.tree.map(lambda *x: jnp.stack(x), *states)]
+
+    def _init(self, key: jax.Array, init_params: Any) -> Any:
+        return self._kernel.init(
+            key, self._mcmc.num_warmup, init_params, model_args=self._args, model_kwargs=self._kwargs
+        )
+
+    def _one_start(self) -> Any:
+        """Where the first chain starts, if that is given."""
+        return self._init_params if self._mcmc.num_chains == 1 else jax.tree.map(lambda x: x[0], self._init_params)
+
+    def _position(self) -> Any:
+        """A position of one chain."""
+        z, is_batch = self.groups[0].state.z, jnp.ndim(self.groups[0].state.i)
+        return jax.tree.map(lambda u: u[0], z) if is_batch else z
+
+
+def _loaded(store: Any, begun: NumPyroStart, num: int) -> dict[str, Any]:
+    """Draws and statistics of all chains by the names of the state's fields."""
+    chains = [store.read(SAMPLING, chain, 0, num) for chain in range(store.plan.num_chains)]
+    draws, statistics = (
+        {name: np.stack([chain[group][name] for chain in chains]) for name in chains[0][group]}
+        for group in (SAMPLING.draws, SAMPLING.statistics)
+    )
+    found = state_fields(statistics)
+    return jax.tree.map(jnp.asarray, {"z": draws, **{name: found[name] for name in begun.fields if name in found}})
+
+
+def _numbers(x: Any) -> np.ndarray:
+    """An array on the host, or the numbers of a random key."""
+    return np.asarray(random.key_data(x) if jnp.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key) else x)

@@ -1,0 +1,55 @@
+"""The state of a chain as arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from split_common.errors import StoreError
+from split_common.runs.packed import Packed
+
+
+def pack_state(state: Any) -> Packed:
+    """The arrays of a state, by their places in it."""
+    return Packed({}, {place: np.asarray(_numbers(x)) for place, x in _leaves(state)})
+
+
+def unpack_state(packed: Packed, like: Any) -> Any:
+    """A state of packed arrays.
+
+    Args:
+        packed: made by :func:`pack_state`.
+        like: a state of the same form.
+
+    Raises:
+        StoreError: for arrays of another form.
+    """
+    leaves = []
+    for place, x in _leaves(like):
+        expected, given = _numbers(x), packed.arrays.get(place)
+        if given is None or given.shape != jnp.shape(expected) or given.dtype != expected.dtype:
+            found = "nothing" if given is None else f"{given.dtype}{list(given.shape)}"
+            raise StoreError(
+                f"store must hold states of the form that the kernel has now, got {found} for {place}, which is "
+                f"{expected.dtype}{list(jnp.shape(expected))}"
+            )
+        numbers = jnp.asarray(given)
+        leaves.append(random.wrap_key_data(numbers, impl=random.key_impl(x)) if _is_key(x) else numbers)
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _leaves(state: Any) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path), x) for path, x in jax.tree_util.tree_leaves_with_path(state)]
+
+
+def _numbers(x: Any) -> Any:
+    """An array, or the numbers of a random key."""
+    return random.key_data(x) if _is_key(x) else jnp.asarray(x)
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key)

@@ -1,0 +1,222 @@
+"""Writes what chains draw to a store, a piece at a time, and finds where they go on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common.runs.packed import Packed
+from split_common.runs.store import AFTER_WARMUP, SAMPLING, SLOTS, WARMUP, Phase, RunStore, digest_of, explained, now
+
+Content = dict[str, dict[str, np.ndarray]]
+
+
+class Counts(NamedTuple):
+    """How much of a chain belongs to a state.
+
+    Attributes:
+        warmup: iterations of warm-up.
+        draws: draws.
+    """
+
+    warmup: int
+    draws: int
+
+    def of(self, phase: Phase) -> int:
+        """How much of a phase."""
+        return self.warmup if phase is WARMUP else self.draws
+
+
+class Drawn(NamedTuple):
+    """What one chain drew in a piece of a phase.
+
+    Attributes:
+        phase: of the run.
+        num: number of draws, or of iterations of warm-up.
+        variables: draws by variable, shape (n, ...).
+        statistics: by name, shape (n,).
+    """
+
+    phase: Phase
+    num: int
+    variables: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray]
+
+
+class ChainWriter:
+    """Writer of one chain: collects what is drawn, and commits it together with the chain's state.
+
+    Args:
+        store: of the run.
+        chain: its number.
+    """
+
+    def __init__(self, store: RunStore, chain: int):
+        self._store, self._chain = store, chain
+        self._phases = (WARMUP, SAMPLING) if store.plan.keeps_warmup else (SAMPLING,)
+        self._counts, self._written = Counts(0, 0), Counts(0, 0)
+        self._open: dict[Phase, Content] = {}  # of the chunk that is not full yet
+        self._slot = 0
+
+    def whole_states(self) -> dict[int, tuple[str, Packed]]:
+        """States of which everything is whole, by their positions: where they lie, and what they hold."""
+        found = [(name, self._store.get_state(self._chain, name)) for name in (AFTER_WARMUP, *SLOTS)]
+        return {
+            sum(_counts_of(packed)): (name, packed)
+            for name, packed in found
+            if packed is not None and self._is_whole(packed)
+        }
+
+    def begin_at(self, name: str, packed: Packed) -> None:
+        """Go on from one of :meth:`whole_states`."""
+        self._counts = self._written = _counts_of(packed)
+        self._open = {phase: self._read_open(phase, self._counts) for phase in self._phases}
+        self._slot = 1 if name == SLOTS[0] else 0
+
+    def warn_of_damage(self) -> None:
+        """Warn where the store tells of more than the chain goes on from."""
+        attributes = self._store.chain(self._chain).attrs
+        told = Counts(attributes.get("warmup_draws", 0), attributes.get("draws", 0))
+        if sum(told) > sum(self._counts):
+            where = f"draw {self._counts.draws}" if self._counts.draws else f"iteration {self._counts.warmup} of warm-up"
+            warnings.warn(
+                f"store {self._store.path!r} is damaged: chain {self._chain} goes on from {where}, up to which "
+                "everything is whole, and comes to the same draws",
+                stacklevel=4,
+            )
+
+    def commit(self, drawn: list[Drawn], packed: Packed, progress: Mapping[str, Any], ends_warmup: bool) -> None:
+        """Write draws, then the state that belongs to them.
+
+        Args:
+            drawn: since the last commit.
+            packed: the chain's state after them.
+            progress: what those who look in are to know.
+            ends_warmup: whether the state is the one at the end of warm-up.
+        """
+        chain, store = self._chain, self._store
+        for piece in drawn:
+            self._collect(piece)
+        with explained(store.path, f"draw {self._counts.draws} of chain {chain}"):
+            digests = {phase.checksums: self._write(phase) for phase in self._phases}
+            values = {**packed.values, "counts": list(self._counts), "digests": digests}
+            whole = Packed(values, packed.arrays)
+            store.put_state(chain, SLOTS[self._slot], whole)
+            if ends_warmup:
+                store.put_state(chain, AFTER_WARMUP, whole)
+            self._slot = 1 - self._slot
+            store.note(chain, draws=self._counts.draws, warmup_draws=self._counts.warmup, time=now(), **progress)
+        self._written = self._counts
+
+    def _collect(self, drawn: Drawn) -> None:
+        """Take draws, to be written."""
+        phase, num = drawn.phase, drawn.num
+        if phase in self._phases:
+            draws = drawn.variables if self._store.plan.keep == "draws" else {}
+            content = {phase.draws: draws, phase.statistics: drawn.statistics}
+            self._open[phase] = _joined(self._open.get(phase), content)
+        warmup, draws = self._counts
+        self._counts = Counts(warmup + num, draws) if phase is WARMUP else Counts(warmup, draws + num)
+
+    def _write(self, phase: Phase) -> list[int]:
+        """Write what was collected of a phase; the digest of the chunk that is not full yet."""
+        content, chunk, num = self._open.get(phase), self._store.plan.chunk, self._counts.of(phase)
+        if content is None:
+            return []
+        first = (self._written.of(phase) // chunk) * chunk
+        if num > self._written.of(phase):
+            self._store.write(phase, self._chain, first, content)
+        while num >= first + chunk:
+            full, content = _cut(content, chunk)
+            self._store.put_checksum(phase, self._chain, first // chunk, digest_of(full))
+            first += chunk
+        self._open[phase] = content
+        return [int(x) for x in digest_of(content)]
+
+    def _is_whole(self, packed: Packed) -> bool:
+        """Whether all draws that belong to a state can be read as they were written."""
+        chunk, counts = self._store.plan.chunk, _counts_of(packed)
+        for phase in self._phases:
+            full = counts.of(phase) // chunk
+            if self._store.whole_chunks(phase, self._chain, full) < full:
+                return False
+            expected = packed.values["digests"][phase.checksums]
+            if expected and not np.array_equal(digest_of(self._read_open(phase, counts)), expected):
+                return False
+        return True
+
+    def _read_open(self, phase: Phase, counts: Counts) -> Content:
+        chunk, num = self._store.plan.chunk, counts.of(phase)
+        try:
+            return self._store.read(phase, self._chain, num // chunk * chunk, num)
+        except Exception:  # whatever zarr and its codecs raise of damaged files
+            return {}
+
+
+def resume_together(writers: Sequence[ChainWriter]) -> list[Packed]:
+    """States with which chains go on that move together: the newest that all have at one position; none to begin anew.
+
+    Warns:
+        UserWarning: where something that was written is damaged.
+    """
+    by_chain = [writer.whole_states() for writer in writers]
+    common = set.intersection(*(set(states) for states in by_chain))
+    if common:
+        for writer, states in zip(writers, by_chain, strict=True):
+            writer.begin_at(*states[max(common)])
+    for writer in writers:
+        writer.warn_of_damage()
+    return [states[max(common)][1] for states in by_chain] if common else []
+
+
+class Background:
+    """Does one piece of work at a time beside the caller, who waits only for the piece before."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1)
+        self._last: Future[None] | None = None
+
+    def do(self, work: Any, *args: Any) -> None:
+        """Begin work, once the work before is done; raises what that raised."""
+        self.finish()
+        self._last = self._executor.submit(work, *args)
+
+    def finish(self) -> None:
+        """Wait for the work that was begun; raises what it raised."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def close(self) -> None:
+        """Wait for the work, and end."""
+        try:
+            self.finish()
+        finally:
+            self._executor.shutdown()
+
+
+def _joined(first: Content | None, second: Content) -> Content:
+    """Draws one after the other."""
+    if first is None:
+        return second
+    return {
+        group: {name: np.concatenate([first[group][name], x]) for name, x in arrays.items()}
+        for group, arrays in second.items()
+    }
+
+
+def _cut(content: Content, num: int) -> tuple[Content, Content]:
+    """The first draws, and the rest."""
+    return tuple(
+        {group: {name: x[part] for name, x in arrays.items()} for group, arrays in content.items()}
+        for part in (slice(None, num), slice(num, None))
+    )  # type: ignore[return-value]
+
+
+def _counts_of(packed: Packed) -> Counts:
+    """How much of a chain belongs to a state."""
+    return Counts(*packed.values["counts"])

@@ -1,0 +1,216 @@
+"""Moves chains from commit to commit until they are done, or asked to stop.
+
+Chains take turns, a commit's worth of draws each, those first that are behind, so that whoever looks in sees all of
+them. Where chains are committed, and when it is asked whether they have drawn enough, depends on their positions alone.
+So how long a piece was moved at a time, and where a run was stopped, leave no trace in the draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from split_common.runs.chain_writer import Background, ChainWriter, Drawn, resume_together
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.store import SAMPLING, Form, RunStore
+from split_common.runs.summaries import RunningSummary
+
+SECONDS = 0.5  # that chains are moved at a time, about: a signal waits so long, or for one draw
+SUMMARY = "summary"  # begins the names of a summary's arrays among those of a state
+
+
+class Chains(Protocol):
+    """Chains that move together: one, or all of a batch."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Numbers of the chains."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """How many iterations of warm-up and draws are over."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What a progress bar says."""
+        ...
+
+    def go_on(self, packed: Sequence[Packed]) -> None:
+        """Go on from states of the chains, which are at the same position."""
+        ...
+
+    def advance(self, num: int) -> list[Drawn]:
+        """Move by so many draws, or iterations of warm-up; what each chain drew."""
+        ...
+
+    def states(self) -> list[Packed]:
+        """The state of each chain."""
+        ...
+
+    def progress(self) -> list[dict[str, Any]]:
+        """What those who look in are to know of each chain, besides how much it has drawn; plain values."""
+        ...
+
+
+class Recording(NamedTuple):
+    """What is written of a chain.
+
+    Attributes:
+        writer: of draws and states.
+        summaries: of the draws, by variable; empty where none are needed.
+    """
+
+    writer: ChainWriter
+    summaries: dict[str, RunningSummary]
+
+    @classmethod
+    def of(cls, writer: ChainWriter, forms: Mapping[str, Form], packed: Packed | None) -> Recording:
+        """The recording of a chain.
+
+        Args:
+            writer: of the chain.
+            forms: shape and type of the variables that are summarised.
+            packed: the state with which it goes on; None where it begins.
+        """
+        if packed is None:
+            return cls(writer, {name: RunningSummary.start(1, form.shape) for name, form in forms.items()})
+        return cls(writer, summaries_in(packed, forms))
+
+    def note(self, drawn: Drawn) -> None:
+        """Add draws to the summaries."""
+        if drawn.phase is SAMPLING:
+            for name, summary in self.summaries.items():
+                summary.add(0, drawn.variables[name])
+
+    def with_summaries(self, packed: Packed) -> Packed:
+        """A state together with the summaries."""
+        arrays = {
+            f"{SUMMARY}/{field}/{name}": x
+            for name, summary in self.summaries.items()
+            for field, x in summary.arrays().items()
+        }
+        return packed._replace(arrays={**packed.arrays, **arrays})
+
+
+def resumed(store: RunStore, groups: Sequence[Chains], forms: Mapping[str, Form]) -> dict[int, Recording]:
+    """Recordings of all chains, which go on from what their store holds of them.
+
+    Args:
+        store: of the run.
+        groups: of chains that move together, at their start.
+        forms: shape and type of the variables that are summarised.
+    """
+    recordings = {}
+    for chains in groups:
+        writers = [ChainWriter(store, number) for number in chains.numbers]
+        packed = resume_together(writers)
+        if packed:
+            chains.go_on(packed)
+        for place, (number, writer) in enumerate(zip(chains.numbers, writers, strict=True)):
+            recordings[number] = Recording.of(writer, forms, packed[place] if packed else None)
+    return recordings
+
+
+def summaries_in(packed: Packed, names: Sequence[str] | Mapping[str, Any]) -> dict[str, RunningSummary]:
+    """Summaries of variables that lie with a chain's state."""
+    fields = {key.split("/", 2)[1] for key in packed.arrays if key.startswith(f"{SUMMARY}/")}
+    return {
+        name: RunningSummary.of_arrays({field: packed.arrays[f"{SUMMARY}/{field}/{name}"] for field in fields})
+        for name in names
+    }
+
+
+class Pace:
+    """How many draws to make at a time, so that each time takes about ``SECONDS``."""
+
+    def __init__(self) -> None:
+        self._num, self._is_first = 1, True
+
+    def choose(self, most: int) -> int:
+        """A number of draws, at most so many."""
+        return max(1, min(self._num, most))
+
+    def note(self, num: int, seconds: float) -> None:
+        """Take note of how long some draws took; the first time, programs are compiled."""
+        if self._is_first:
+            self._is_first = False
+            return
+        self._num = max(1, min(2 * num, int(num * SECONDS / max(seconds, 1e-6))))
+
+
+def drive(
+    groups: Sequence[Chains],
+    recordings: Mapping[int, Recording],
+    plan: Plan,
+    should_stop: Callable[[], str | None],
+    has_enough: Callable[[Mapping[int, Recording], int], str | None],
+    on_progress: Callable[[Chains, int], None],
+) -> str | None:
+    """Move chains to the end of the plan.
+
+    Args:
+        groups: of chains that move together.
+        recordings: of all chains, by number.
+        plan: how long the run is.
+        should_stop: the reason to stop at once; None to go on.
+        has_enough: the reason to stop where all chains are at the same position; given the recordings and the position.
+        on_progress: called with chains that have moved, and by how much.
+
+    Returns:
+        The reason why they were stopped; None where all is drawn.
+    """
+    background, paces, reason = Background(), [Pace() for _ in groups], None
+    try:
+        while reason is None and min(chains.position for chains in groups) < plan.end:
+            target = min(plan.next_commit(chains.position) for chains in groups if chains.position < plan.end)
+            for chains, pace in zip(groups, paces, strict=True):
+                if chains.position < target and (reason := should_stop()) is None:
+                    drawn = _move(chains, pace, target, plan, should_stop, on_progress)
+                    _commit(background, chains, recordings, drawn, plan)
+            reason = should_stop() or has_enough(recordings, min(chains.position for chains in groups))
+    finally:
+        background.close()
+    return None if min(chains.position for chains in groups) == plan.end else reason
+
+
+def _move(
+    chains: Chains,
+    pace: Pace,
+    target: int,
+    plan: Plan,
+    should_stop: Callable[[], str | None],
+    on_progress: Callable[[Chains, int], None],
+) -> list[list[Drawn]]:
+    """Move chains to a position, unless asked to stop before; what was drawn in each piece by each chain."""
+    pieces = []
+    while not pieces or (chains.position < target and should_stop() is None):
+        start, num = time.monotonic(), pace.choose(target - chains.position)
+        pieces.append(chains.advance(num))
+        pace.note(num, time.monotonic() - start)
+        on_progress(chains, num)
+    return pieces
+
+
+def _commit(
+    background: Background, chains: Chains, recordings: Mapping[int, Recording], pieces: list[list[Drawn]], plan: Plan
+) -> None:
+    """Write what chains drew, beside what comes next."""
+    work = []
+    states, progress = chains.states(), chains.progress()
+    for place, number in enumerate(chains.numbers):
+        recording, drawn = recordings[number], [piece[place] for piece in pieces]
+        for piece in drawn:
+            recording.note(piece)
+        packed = recording.with_summaries(states[place])
+        ends_warmup = chains.position == plan.num_warmup
+        work.append((recording.writer, drawn, packed, progress[place], ends_warmup))
+    background.do(_write, work)
+
+
+def _write(work: list[tuple[ChainWriter, list[Drawn], Packed, dict[str, Any], bool]]) -> None:
+    for writer, drawn, packed, progress, ends_warmup in work:
+        writer.commit(drawn, packed, progress, ends_warmup)

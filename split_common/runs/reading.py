@@ -1,0 +1,204 @@
+"""Opens a store: what has been drawn so far, in ArviZ's format, read from disk when it is looked at."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common.errors import StoreError
+from split_common.runs.drive import SUMMARY, summaries_in
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, open_group
+from split_common.runs.summaries import RunningSummary
+from split_common.settling import Settled, put_settled
+
+OTHER_GROUPS = ("observed_data", "log_likelihood", "posterior_predictive", "predictions")
+
+
+class Progress(NamedTuple):
+    """How far a run is.
+
+    Attributes:
+        plan: how long it is to be.
+        started: when it was begun, in ISO 8601.
+        about: what is known of it: ``kernel``, and ``split``, how the model divides.
+        chains: what is known of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
+            written last; ``seconds`` of sampling so far; ``settled``, what warm-up settled on.
+        stopped: why it was stopped before its end; None where it was not.
+    """
+
+    plan: Plan
+    started: str
+    about: dict[str, Any]
+    chains: list[dict[str, Any]]
+    stopped: str | None
+
+
+def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
+    """What a run has drawn so far, of a run that goes on as of one that has ended.
+
+    Numbers are read from disk when they are looked at, so that a store of any size can be opened. Where chains have
+    come differently far, as many chains and draws are taken as make the largest rectangle; the attribute
+    ``draws_by_chain`` of the posterior says how many each chain has. Nothing that is read is executed.
+
+    Args:
+        store: path of a store, or an address that fsspec knows.
+        warmup: whether to open what was kept of warm-up too.
+
+    Returns:
+        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x, as ``to_inference_data`` makes them of
+        a run in memory. Of a run that keeps summaries alone there are statistics; see :func:`summary_of`.
+
+    Raises:
+        TypeError: for something that is no path.
+        StoreError: for a path of nothing, or of something else.
+
+    Example:
+        >>> open_store("nothing.zarr")
+        Traceback (most recent call last):
+        ...
+        split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
+    """
+    path = checked_path(store)
+    found = progress_of(path)
+    groups = _phase_groups(path, found, SAMPLING, "draws")
+    if warmup and found.plan.keeps_warmup:
+        groups |= _phase_groups(path, found, WARMUP, "warmup_draws")
+    group = _opened(path)
+    for name in OTHER_GROUPS:
+        if name in group:
+            groups[name] = _dataset(path, name)
+    posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
+    posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
+    posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
+    settled = [found.chains[i].get("settled") for i in posterior["chain"].values]
+    if settled and all(settled):
+        columns = [[math.nan if x is None else x for x in column] for column in zip(*settled, strict=True)]
+        put_settled(statistics, Settled(*columns))
+    return as_inference_data(groups)
+
+
+def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
+    """Summaries of the draws of a run that keeps them, by variable.
+
+    Args:
+        store: path of a store that was written with ``keep="summaries"``, or with a criterion that needs them.
+
+    Raises:
+        StoreError: for a store without summaries.
+
+    Example:
+        >>> summary_of("nothing.zarr")
+        Traceback (most recent call last):
+        ...
+        split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
+    """
+    path = checked_path(store)
+    group, found = _opened(path), progress_of(path)
+    by_chain = [x for i in range(len(found.chains)) if (x := _summaries_of_chain(group, i))]
+    if not by_chain:
+        raise StoreError(f"store must hold summaries (keep='summaries'), got {path!r}, which holds none")
+    return {name: joined([chain[name] for chain in by_chain]) for name in by_chain[0]}
+
+
+def progress_of(store: str | os.PathLike[str]) -> Progress:
+    """How far a run is.
+
+    Args:
+        store: path of a store.
+
+    Raises:
+        StoreError: for a path of nothing, or of something else.
+
+    Example:
+        >>> progress_of("nothing.zarr")
+        Traceback (most recent call last):
+        ...
+        split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
+    """
+    attributes = dict(_opened(checked_path(store)).attrs)
+    plan = Plan(**attributes["plan"])
+    chains = [_attributes_of_chain(store, i) for i in range(plan.num_chains)]
+    return Progress(plan, attributes["started"], attributes["about"], chains, attributes.get("stopped"))
+
+
+def joined(chains: Sequence[RunningSummary]) -> RunningSummary:
+    """Summary of the chains of several summaries."""
+    arrays = [chain.arrays() for chain in chains]
+    return RunningSummary.of_arrays({name: np.concatenate([x[name] for x in arrays]) for name in arrays[0]})
+
+
+def as_inference_data(groups: Mapping[str, Any]) -> Any:
+    """Datasets by group, in the form that the installed ArviZ has."""
+    import xarray
+
+    try:
+        import arviz
+    except ImportError:
+        return xarray.DataTree.from_dict(dict(groups))
+    if hasattr(arviz, "InferenceData") and arviz.__version__.startswith("0."):
+        return arviz.InferenceData(**groups)
+    return xarray.DataTree.from_dict(dict(groups))
+
+
+def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
+    """Chains, and how many draws of each, that together have most draws.
+
+    Example:
+        >>> largest_rectangle([500, 500, 37, 0]), largest_rectangle([100, 90])
+        (([0, 1], 500), ([0, 1], 90))
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    most = max(range(len(order)), key=lambda k: (k + 1) * lengths[order[k]])
+    num = lengths[order[most]]
+    return (sorted(order[: most + 1]) if num else list(range(len(lengths)))), num
+
+
+def _opened(path: str) -> Any:
+    group = open_group(path)
+    if group is None:
+        raise StoreError(f"store must be the path of a run's store, got {path!r}, where nothing is")
+    return group
+
+
+def _attributes_of_chain(store: str | os.PathLike[str], chain: int) -> dict[str, Any]:
+    """What is known of a chain; nothing where it has not been written, or cannot be read."""
+    try:
+        return dict(_opened(checked_path(store))[f"chains/{chain}"].attrs)
+    except (KeyError, ValueError):
+        return {}
+
+
+def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[str, Any]:
+    """Draws and statistics of a phase, as far as they go."""
+    chains, num = largest_rectangle([chain.get(count, 0) for chain in found.chains])
+    part = {"chain": chains, "draw": slice(num)}
+    return {name: _dataset(path, name).isel(part) for name in (phase.draws, phase.statistics)}
+
+
+def _dataset(path: str, group: str) -> Any:
+    import xarray
+
+    found = xarray.open_zarr(path, group=group, consolidated=False, chunks=None)
+    return found.rename({name: decoded(str(name)) for name in found.variables if decoded(str(name)) != name})
+
+
+def _summaries_of_chain(group: Any, chain: int) -> dict[str, RunningSummary]:
+    """Summaries that lie with the newest state of a chain."""
+    states = []
+    for slot in SLOTS:
+        try:
+            states.append(Packed.of_bytes(np.asarray(group[f"chains/{chain}/{slot}"][:]).tobytes()))
+        except (KeyError, ValueError):
+            continue
+    whole = [packed for packed in states if packed is not None]
+    if not whole:
+        return {}
+    newest = max(whole, key=lambda packed: sum(packed.values["counts"]))
+    names = {key.split("/", 2)[2] for key in newest.arrays if key.startswith(f"{SUMMARY}/")}
+    return summaries_in(newest, sorted(names))

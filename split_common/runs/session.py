@@ -1,0 +1,167 @@
+"""A run with a store, from its arguments to its end: what both packages do alike."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from split_common.runs.drive import Chains, Recording, drive, resumed
+from split_common.runs.identity import check_same
+from split_common.runs.interruption import checked_signals, interruptible
+from split_common.runs.plan import Plan
+from split_common.runs.reading import joined
+from split_common.runs.stopping import StopWhen
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, explained, locked
+from split_common.values import shown
+
+Forms = Mapping[str, Form]
+
+
+class Options(NamedTuple):
+    """Arguments of ``sample`` beside the host's.
+
+    Attributes:
+        path: of the store.
+        plan: how long the run is, and what is kept.
+        stop_when: what ends it early; None for nothing.
+        signals: that end it early.
+        load: whether the draws are loaded into memory at the end.
+    """
+
+    path: str
+    plan: Plan
+    stop_when: StopWhen | None
+    signals: tuple[Any, ...]
+    load: bool
+
+    @classmethod
+    def checked(cls, store: Any, plan: Plan, stop_when: Any, stop_on: Any, load: Any) -> Options:
+        """The options that arguments ask for, or an error that names the argument."""
+        if stop_when is not None and not isinstance(stop_when, StopWhen):
+            raise TypeError(f"stop_when must be a StopWhen or None, got {shown(stop_when)}")
+        if not isinstance(load, bool):
+            raise TypeError(f"load must be True or False, got {shown(load)}")
+        if stop_when is not None:
+            stop_when.check_reachable(plan.num_chains, plan.num_draws)
+        return cls(checked_path(store), plan, stop_when, checked_signals(stop_on), load and plan.keep == "draws")
+
+    @property
+    def summarises(self) -> bool:
+        """Whether summaries of the draws are needed."""
+        return self.plan.keep == "summaries" or (self.stop_when is not None and self.stop_when.needs_summaries)
+
+
+class Start(Protocol):
+    """A run of a host at its start, its chains set up."""
+
+    @property
+    def groups(self) -> Sequence[Chains]:
+        """Chains that move together."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What the run rests on, as texts."""
+        ...
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What else is to be known of it."""
+        ...
+
+    def forms(self) -> tuple[Forms, Forms]:
+        """Shape and type of a draw of one chain, and of its statistics."""
+        ...
+
+
+Drive = Callable[[RunStore, Start, Callable[[], str | None]], str | None]
+
+
+@contextmanager
+def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start]) -> Any:
+    """The store of a run, new or as it is, held against other processes, and the run at its start.
+
+    Args:
+        options: of the run.
+        start: sets the chains up; given what the store says of the run, or None where it is new.
+    """
+    with locked(options.path):
+        store = RunStore.of(options.path, options.plan)
+        begun = start(None if store is None else store.attributes["about"])
+        if store is None:
+            with explained(options.path, "the beginning of the run"):
+                store = _made(options, begun)
+        else:
+            check_same(store.attributes["identity"], begun.identity, options.path)
+        yield store, begun
+
+
+def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Chains, int], None]) -> str | None:
+    """Move the chains to the end of the run; the reason where they were stopped before.
+
+    Args:
+        options: of the run.
+        store: that it is written to.
+        begun: the run at its start.
+        progress: called with chains that have moved, and by how much.
+    """
+    forms = begun.forms()[0] if options.summarises else {}
+    recordings = resumed(store, begun.groups, forms)
+    criterion = Criterion(options.stop_when, options.plan)
+    with interruptible(options.signals) as noted:
+        reason = drive(
+            begun.groups, recordings, options.plan, lambda: noted() or criterion.by_time(), criterion.by_draws, progress
+        )
+    store.ended(reason)
+    return reason
+
+
+class Criterion:
+    """What ends a run before its plan does.
+
+    Args:
+        stop_when: the user's criteria; None for none.
+        plan: how long the run is.
+    """
+
+    def __init__(self, stop_when: StopWhen | None, plan: Plan):
+        self._stop_when, self._plan, self._started, self._next_look = stop_when, plan, time.monotonic(), 0
+
+    def by_time(self) -> str | None:
+        """The reason to stop at once."""
+        if self._stop_when is None:
+            return None
+        return self._stop_when.out_of_time(time.monotonic() - self._started, datetime.now().astimezone())
+
+    def by_draws(self, recordings: Mapping[int, Recording], position: int) -> str | None:
+        """The reason to stop where all chains are at a position."""
+        draws = position - self._plan.num_warmup
+        if self._stop_when is None or not self._stop_when.looks_at(draws, self._plan.every):
+            return None
+        chains = [recordings[number].summaries for number in sorted(recordings)]
+        return self._stop_when.reason({name: joined([chain[name] for chain in chains]) for name in chains[0]})
+
+
+def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan) -> None:
+    """Say why a run has fewer draws than were asked for."""
+    if reason is not None:
+        warnings.warn(
+            f"the run was stopped after {min(draws)} of {plan.num_draws} draws of each chain: {reason}. The same call "
+            f"goes on; what there is, is in {path!r}",
+            stacklevel=3,
+        )
+
+
+def _made(options: Options, begun: Start) -> RunStore:
+    """A new store with room for all that will be drawn."""
+    plan = options.plan
+    store = RunStore.begin(options.path, plan, begun.identity, begun.about)
+    draws, statistics = begun.forms()
+    for phase in (WARMUP, SAMPLING) if plan.keeps_warmup else (SAMPLING,):
+        store.make_arrays(phase, draws if plan.keep == "draws" else {}, statistics)
+    store.made()
+    return store
