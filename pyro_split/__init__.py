@@ -12,10 +12,13 @@ from pyro_split.kernels.windowed_hmc import WindowedHMC
 from pyro_split.kernels.xhmc import XHMC
 from pyro_split.models import networks, priors
 from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.runs.sample import sample
 from pyro_split.splitting.model_split import split_model
 from pyro_split.subsampling.audit import audit
 from split_common import metrics, plots
-from split_common.errors import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError, StoreError
+from split_common.runs.reading import open_store, summary_of
+from split_common.runs.stopping import StopWhen
 from split_common.schedule import Reversal, Schedule
 from split_common.stochastic_gradient import polynomial_decay
 
@@ -34,6 +37,8 @@ __all__ = [
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
+    "StopWhen",
+    "StoreError",
     "SymmetricSplitHMC",
     "WindowedHMC",
     "audit",
@@ -41,9 +46,12 @@ __all__ = [
     "metric_of",
     "metrics",
     "networks",
+    "open_store",
     "plots",
     "polynomial_decay",
     "priors",
+    "sample",
     "split_model",
+    "summary_of",
     "to_inference_data",
 ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyro
 import torch
 from pyro.infer.mcmc.adaptation import WarmupAdapter
+from pyro.infer.mcmc.api import MAX_SEED, _MultiSampler
 from pyro.ops.integrator import _EXCEPTION_HANDLERS
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import _PYRO_STACK
@@ -147,6 +148,47 @@ def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return mcmc._args or (), mcmc._kwargs or {}
 
 
+def fill_run(
+    mcmc: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    samples: dict[str, torch.Tensor] | None,
+    diagnostics: list[dict[str, Any]],
+) -> None:
+    """Leave a run as the host would have left it.
+
+    Args:
+        mcmc: the run.
+        args: positional arguments of the model.
+        kwargs: keyword arguments.
+        samples: draws of all chains by site, chains and draws first; None where they are not in memory.
+        diagnostics: of each chain.
+    """
+    mcmc._args, mcmc._kwargs = args, kwargs
+    mcmc._samples, mcmc._diagnostics = samples, diagnostics
+    if mcmc.transforms is None:
+        mcmc.transforms = mcmc.kernel.transforms
+
+
+def moves_in_processes(mcmc: Any) -> Any:
+    """The context of multiprocessing in which a run's chains move; None where they move in this process."""
+    return mcmc.sampler.ctx if isinstance(mcmc.sampler, _MultiSampler) else None
+
+
+def start_of_chain(mcmc: Any, chain: int) -> dict[str, torch.Tensor] | None:
+    """Where a chain of a run is to start; None where that is not given."""
+    given = mcmc.sampler.initial_params
+    return None if given is None else {name: x[chain] for name, x in given.items()}
+
+
+@contextmanager
+def as_in_a_run(mcmc: Any) -> Iterator[None]:
+    """The circumstances in which the host runs a kernel: without handlers around it, validated as the run says."""
+    with Messenger() if mcmc.disable_validation is None else pyro.validation_enabled(not mcmc.disable_validation):
+        with pyro.poutine.block():
+            yield
+
+
 def has_draws(mcmc: Any) -> bool:
     """Whether a run has been made."""
     return mcmc._samples is not None
@@ -175,6 +217,7 @@ def _no_check(distribution: Any, value: Any) -> None:
 
 __all__ = [
     "FAKE_TENSOR_LOG",
+    "MAX_SEED",
     "AdaptState",
     "AnyNumberOfRows",
     "DataDependentOutputException",
@@ -184,9 +227,11 @@ __all__ = [
     "Subsample",
     "TorchDispatchMode",
     "arguments_of_run",
+    "as_in_a_run",
     "covariances",
     "diagnostics_by_chain",
     "dispatch_functionalize",
+    "fill_run",
     "has_draws",
     "is_functional",
     "is_numerical",
@@ -194,7 +239,9 @@ __all__ = [
     "log_average_step_size",
     "make_fx",
     "mass_matrix_sqrt",
+    "moves_in_processes",
     "pytree",
+    "start_of_chain",
     "store_adapter",
     "unvalidated",
     "without_modes",

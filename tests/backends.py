@@ -169,6 +169,21 @@ class NumPyroBackend:
         mcmc.run(self._jax.random.key(seed), *args, init_params=init_params)
         return mcmc
 
+    def mcmc(self, kernel, num_warmup, num_samples, **options):
+        """The host's ``MCMC``."""
+        from numpyro.infer import MCMC
+
+        return MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, **options)
+
+    def sample(self, mcmc, *args, seed=0, **options):
+        """A run with a store."""
+        return self.split.sample(mcmc, self._jax.random.key(seed), *args, **options)
+
+    def host_draws(self, mcmc, *args, seed=0):
+        """Draws of a run without a store, by chain."""
+        mcmc.run(self._jax.random.key(seed), *args)
+        return {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+
     def session(self, kernel, **options):
         """One kernel in one MCMC, run again and again."""
         return NumPyroSession(kernel, **options)
@@ -385,6 +400,23 @@ class PyroBackend:
         mcmc.run(*args)
         mcmc.last_state = last[-1] if last else None
         return mcmc
+
+    def mcmc(self, kernel, num_warmup, num_samples, **options):
+        """The host's ``MCMC``."""
+        from pyro.infer import MCMC
+
+        return MCMC(kernel, num_samples, num_warmup, disable_progbar=True, **options)
+
+    def sample(self, mcmc, *args, seed=0, **options):
+        """A run with a store."""
+        self.ppl.set_rng_seed(seed)
+        return self.split.sample(mcmc, *args, **options)
+
+    def host_draws(self, mcmc, *args, seed=0):
+        """Draws of a run without a store, by chain."""
+        self.ppl.set_rng_seed(seed)
+        mcmc.run(*args)
+        return {name: x.numpy() for name, x in mcmc.get_samples(group_by_chain=True).items()}
 
     def session(self, kernel, **options):
         return PyroSession(kernel, **options)

@@ -163,7 +163,7 @@ def _fields(mcmc: MCMC, extra_fields: Sequence[str]) -> tuple[tuple[str, ...], t
     return fields, tuple(name.removeprefix(without) for name in wanted if name.startswith(without))
 
 
-def _over_chains(mcmc: MCMC, move: Callable[..., Any], data: Any) -> Move:
+def _over_chains(mcmc: Any, move: Callable[..., Any], data: Any) -> Move:
     """A program for the chains of a run, compiled once for any number of draws."""
     if mcmc.num_chains == 1 or mcmc.chain_method in ("sequential", "vectorized"):
         compiled = jax.jit(move)

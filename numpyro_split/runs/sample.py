@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
 from numpyro.util import is_prng_key
 
@@ -143,7 +144,13 @@ class NumPyroStart:
         plan: Plan,
         extra_fields: tuple[str, ...],
     ):
-        self._mcmc, self._rng_key, self._init_params, self._args, self._kwargs = mcmc, rng_key, init_params, args, kwargs
+        self._mcmc, self._rng_key, self._init_params, self._args, self._kwargs = (
+            mcmc,
+            rng_key,
+            init_params,
+            args,
+            kwargs,
+        )
         self._kernel: Any = mcmc.sampler
         self._extra_fields = extra_fields
         states = self._first_states()
@@ -153,13 +160,14 @@ class NumPyroStart:
             CompiledChains(chains, program, state, plan, mcmc.thinning)
             for chains, state in zip(numbers, states, strict=True)
         ]
+        self.start_energies = [float(x) for state in states for x in np.ravel(state.potential_energy)]
 
     @property
     def identity(self) -> dict[str, str]:
         """Kernel, model, data, key and versions."""
         mcmc, kernel = self._mcmc, self._kernel
         args, kwargs = kernel._open(self._args, self._kwargs)
-        prepared, potential, content = kernel._prepare(mcmc.num_warmup, args, kwargs, self._one_start())
+        _, potential, content = kernel._prepare(mcmc.num_warmup, args, kwargs, self._one_start())
         arguments, owner = kernel._arguments(args, kwargs), code_of(kernel.model or kernel._potential)
         if kernel.model is None:
             model = program_of_potential(potential, self._position(), owner)
@@ -206,6 +214,15 @@ class NumPyroStart:
     def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
         """Shape and type of a draw of one chain, and of its statistics."""
         return self.groups[0].forms()
+
+    def observed(self) -> dict[str, np.ndarray]:
+        """What the model observes, by site, as ArviZ finds it."""
+        model = self._kernel.model
+        if model is None:
+            return {}
+        sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
+        observed = {name: site for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]}
+        return {name: np.asarray(site["value"]) for name, site in observed.items()}
 
     def _first_states(self) -> list[Any]:
         """The state of each chain that moves alone, or of all that move together, as the host would begin."""

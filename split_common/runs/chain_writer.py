@@ -14,6 +14,8 @@ from split_common.runs.store import AFTER_WARMUP, SAMPLING, SLOTS, WARMUP, Phase
 
 Content = dict[str, dict[str, np.ndarray]]
 
+NO_DIGESTS = np.zeros((0, 4), np.uint32)
+
 
 class Counts(NamedTuple):
     """How much of a chain belongs to a state.
@@ -60,6 +62,7 @@ class ChainWriter:
         self._phases = (WARMUP, SAMPLING) if store.plan.keeps_warmup else (SAMPLING,)
         self._counts, self._written = Counts(0, 0), Counts(0, 0)
         self._open: dict[Phase, Content] = {}  # of the chunk that is not full yet
+        self._digests: dict[Phase, np.ndarray] = {}
         self._slot = 0
 
     def whole_states(self) -> dict[int, tuple[str, Packed]]:
@@ -74,7 +77,10 @@ class ChainWriter:
     def begin_at(self, name: str, packed: Packed) -> None:
         """Go on from one of :meth:`whole_states`."""
         self._counts = self._written = _counts_of(packed)
-        self._open = {phase: self._read_open(phase, self._counts) for phase in self._phases}
+        for phase in self._phases:
+            num = self._counts.of(phase)
+            self._digests[phase] = packed.arrays[_digests_of(phase)]
+            self._open[phase] = self._read(phase, num, num // self._store.plan.chunk)
         self._slot = 1 if name == SLOTS[0] else 0
 
     def warn_of_damage(self) -> None:
@@ -82,7 +88,9 @@ class ChainWriter:
         attributes = self._store.chain(self._chain).attrs
         told = Counts(attributes.get("warmup_draws", 0), attributes.get("draws", 0))
         if sum(told) > sum(self._counts):
-            where = f"draw {self._counts.draws}" if self._counts.draws else f"iteration {self._counts.warmup} of warm-up"
+            where = (
+                f"draw {self._counts.draws}" if self._counts.draws else f"iteration {self._counts.warmup} of warm-up"
+            )
             warnings.warn(
                 f"store {self._store.path!r} is damaged: chain {self._chain} goes on from {where}, up to which "
                 "everything is whole, and comes to the same draws",
@@ -102,9 +110,8 @@ class ChainWriter:
         for piece in drawn:
             self._collect(piece)
         with explained(store.path, f"draw {self._counts.draws} of chain {chain}"):
-            digests = {phase.checksums: self._write(phase) for phase in self._phases}
-            values = {**packed.values, "counts": list(self._counts), "digests": digests}
-            whole = Packed(values, packed.arrays)
+            digests = {_digests_of(phase): self._write(phase) for phase in self._phases}
+            whole = Packed({**packed.values, "counts": list(self._counts)}, {**packed.arrays, **digests})
             store.put_state(chain, SLOTS[self._slot], whole)
             if ends_warmup:
                 store.put_state(chain, AFTER_WARMUP, whole)
@@ -122,37 +129,36 @@ class ChainWriter:
         warmup, draws = self._counts
         self._counts = Counts(warmup + num, draws) if phase is WARMUP else Counts(warmup, draws + num)
 
-    def _write(self, phase: Phase) -> list[int]:
-        """Write what was collected of a phase; the digest of the chunk that is not full yet."""
+    def _write(self, phase: Phase) -> np.ndarray:
+        """Write what was collected of a phase; the digests of all its chunks, shape (chunks, 4)."""
         content, chunk, num = self._open.get(phase), self._store.plan.chunk, self._counts.of(phase)
-        if content is None:
-            return []
-        first = (self._written.of(phase) // chunk) * chunk
-        if num > self._written.of(phase):
-            self._store.write(phase, self._chain, first, content)
-        while num >= first + chunk:
-            full, content = _cut(content, chunk)
-            self._store.put_checksum(phase, self._chain, first // chunk, digest_of(full))
-            first += chunk
-        self._open[phase] = content
-        return [int(x) for x in digest_of(content)]
+        digests = self._digests.get(phase, NO_DIGESTS)
+        if content is None or num == self._written.of(phase):
+            return digests
+        full = self._written.of(phase) // chunk
+        digests = digests[:full]
+        while num > full * chunk:
+            first, rest = _cut(content, chunk)
+            self._store.write(self._chain, full, first)
+            digests = np.vstack([digests, digest_of(first)])
+            full, content = full + 1, rest if num >= (full + 1) * chunk else first
+        self._open[phase], self._digests[phase] = content, digests
+        return digests
 
     def _is_whole(self, packed: Packed) -> bool:
         """Whether all draws that belong to a state can be read as they were written."""
-        chunk, counts = self._store.plan.chunk, _counts_of(packed)
-        for phase in self._phases:
-            full = counts.of(phase) // chunk
-            if self._store.whole_chunks(phase, self._chain, full) < full:
-                return False
-            expected = packed.values["digests"][phase.checksums]
-            if expected and not np.array_equal(digest_of(self._read_open(phase, counts)), expected):
-                return False
-        return True
+        counts = _counts_of(packed)
+        return all(
+            np.array_equal(digest_of(self._read(phase, counts.of(phase), k)), digest)
+            for phase in self._phases
+            for k, digest in enumerate(packed.arrays[_digests_of(phase)])
+        )
 
-    def _read_open(self, phase: Phase, counts: Counts) -> Content:
-        chunk, num = self._store.plan.chunk, counts.of(phase)
+    def _read(self, phase: Phase, num: int, k: int) -> Content:
+        """A chunk of a phase of so many draws; nothing where it cannot be read."""
+        chunk = self._store.plan.chunk
         try:
-            return self._store.read(phase, self._chain, num // chunk * chunk, num)
+            return self._store.read(phase, self._chain, k * chunk, min((k + 1) * chunk, num))
         except Exception:  # whatever zarr and its codecs raise of damaged files
             return {}
 
@@ -215,6 +221,11 @@ def _cut(content: Content, num: int) -> tuple[Content, Content]:
         {group: {name: x[part] for name, x in arrays.items()} for group, arrays in content.items()}
         for part in (slice(None, num), slice(num, None))
     )  # type: ignore[return-value]
+
+
+def _digests_of(phase: Phase) -> str:
+    """Name of the digests of a phase among the arrays of a state."""
+    return f"digests/{phase.draws}"
 
 
 def _counts_of(packed: Packed) -> Counts:

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -24,6 +24,7 @@ from split_common.values import shown
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 12  # of values one in the other
 MOST_SHOWN = 3  # differences in a message
+ROUNDING = 1e-4  # relative, of energies that are equal but for rounding
 
 
 def texts_of(value: Any, name: str) -> dict[str, str]:
@@ -75,6 +76,24 @@ def check_same(stored: Mapping[str, str], now: Mapping[str, str], path: Any) -> 
     )
 
 
+def check_same_density(stored: Sequence[float], now: Sequence[float], path: str) -> None:
+    """Raise unless the potential where a run starts is the stored one, but for rounding.
+
+    Args:
+        stored: energies in the store.
+        now: of the run that would go on from it.
+        path: of the store.
+
+    Raises:
+        StoreError: where they differ.
+    """
+    if len(stored) != len(now) or not np.allclose(stored, now, rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
+        raise StoreError(
+            f"store must be of the same model and data to go on from, got {path!r}, with a potential energy of "
+            f"{sum(stored)!r} where the run starts, which is {sum(now)!r} now"
+        )
+
+
 def _texts(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
     if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
@@ -108,7 +127,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if dataclasses.is_dataclass(value):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(f".{key}", x) for key, x in value._asdict().items()]
+        return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
     if isinstance(value, list | tuple):
         return [(f"[{i}]", x) for i, x in enumerate(value)]
     if isinstance(value, set | frozenset):

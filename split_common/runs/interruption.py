@@ -34,7 +34,9 @@ def checked_signals(stop_on: Any) -> tuple[signal.Signals, ...]:
     known = signal.Signals.__members__
     for name in stop_on:
         if name not in known or name in ("SIGKILL", "SIGSTOP"):
-            raise ValueError(f"stop_on must name signals that a process can catch, such as 'SIGTERM', got {shown(name)}")
+            raise ValueError(
+                f"stop_on must name signals that a process can catch, such as 'SIGTERM', got {shown(name)}"
+            )
     return tuple(known[name] for name in stop_on)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from split_common.errors import StoreError
 from split_common.runs.drive import SUMMARY, summaries_in
-from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
-from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, open_group
+from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, open_group, state_in
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
@@ -178,7 +177,7 @@ def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[
     """Draws and statistics of a phase, as far as they go."""
     chains, num = largest_rectangle([chain.get(count, 0) for chain in found.chains])
     part = {"chain": chains, "draw": slice(num)}
-    return {name: _dataset(path, name).isel(part) for name in (phase.draws, phase.statistics)}
+    return {name: _dataset(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
 
 
 def _dataset(path: str, group: str) -> Any:
@@ -190,12 +189,7 @@ def _dataset(path: str, group: str) -> Any:
 
 def _summaries_of_chain(group: Any, chain: int) -> dict[str, RunningSummary]:
     """Summaries that lie with the newest state of a chain."""
-    states = []
-    for slot in SLOTS:
-        try:
-            states.append(Packed.of_bytes(np.asarray(group[f"chains/{chain}/{slot}"][:]).tobytes()))
-        except (KeyError, ValueError):
-            continue
+    states = [state_in(group, chain, slot) for slot in SLOTS]
     whole = [packed for packed in states if packed is not None]
     if not whole:
         return {}

@@ -6,16 +6,18 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from split_common.runs.drive import Chains, Recording, drive, resumed
-from split_common.runs.identity import check_same
+from split_common.runs.identity import check_same, check_same_density
 from split_common.runs.interruption import checked_signals, interruptible
 from split_common.runs.plan import Plan
-from split_common.runs.reading import joined
+from split_common.runs.reading import joined, progress_of, summary_of
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, explained, locked
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, explained, locked, readable
 from split_common.values import shown
 
 Forms = Mapping[str, Form]
@@ -73,8 +75,17 @@ class Start(Protocol):
         """What else is to be known of it."""
         ...
 
+    @property
+    def start_energies(self) -> Sequence[float]:
+        """Potential energies where the chains start, or of one of them its terms."""
+        ...
+
     def forms(self) -> tuple[Forms, Forms]:
         """Shape and type of a draw of one chain, and of its statistics."""
+        ...
+
+    def observed(self) -> Mapping[str, np.ndarray]:
+        """What the model observes, by site."""
         ...
 
 
@@ -90,13 +101,15 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
         start: sets the chains up; given what the store says of the run, or None where it is new.
     """
     with locked(options.path):
-        store = RunStore.of(options.path, options.plan)
+        with readable(options.path):
+            store = RunStore.of(options.path, options.plan)
         begun = start(None if store is None else store.attributes["about"])
         if store is None:
             with explained(options.path, "the beginning of the run"):
                 store = _made(options, begun)
         else:
             check_same(store.attributes["identity"], begun.identity, options.path)
+            check_same_density(store.attributes["start_energies"], begun.start_energies, options.path)
         yield store, begun
 
 
@@ -110,7 +123,8 @@ def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Cha
         progress: called with chains that have moved, and by how much.
     """
     forms = begun.forms()[0] if options.summarises else {}
-    recordings = resumed(store, begun.groups, forms)
+    with readable(options.path):
+        recordings = resumed(store, begun.groups, forms)
     criterion = Criterion(options.stop_when, options.plan)
     with interruptible(options.signals) as noted:
         reason = drive(
@@ -129,21 +143,43 @@ class Criterion:
     """
 
     def __init__(self, stop_when: StopWhen | None, plan: Plan):
-        self._stop_when, self._plan, self._started, self._next_look = stop_when, plan, time.monotonic(), 0
+        self._stop_when, self._plan, self._started, self._looked = stop_when, plan, time.monotonic(), 0
 
     def by_time(self) -> str | None:
         """The reason to stop at once."""
-        if self._stop_when is None:
-            return None
-        return self._stop_when.out_of_time(time.monotonic() - self._started, datetime.now().astimezone())
+        return self._reason({}, 0)
 
     def by_draws(self, recordings: Mapping[int, Recording], position: int) -> str | None:
-        """The reason to stop where all chains are at a position."""
+        """The reason to stop where all chains are at a position that ends a piece."""
         draws = position - self._plan.num_warmup
-        if self._stop_when is None or not self._stop_when.looks_at(draws, self._plan.every):
+        if not self._is_time_to_look(draws - self._plan.every, draws):
             return None
         chains = [recordings[number].summaries for number in sorted(recordings)]
-        return self._stop_when.reason({name: joined([chain[name] for chain in chains]) for name in chains[0]})
+        return self._reason({name: joined([chain[name] for chain in chains]) for name in chains[0]}, draws)
+
+    def by_store(self, path: str) -> str | None:
+        """The reason to stop, by what chains in other processes have written."""
+        if self._stop_when is None or not self._stop_when.needs_summaries:
+            return None
+        draws = min(chain.get("draws", 0) for chain in progress_of(path).chains)
+        if not self._is_time_to_look(self._looked, draws):
+            return None
+        self._looked = draws
+        return self._reason(summary_of(path), draws)
+
+    def _is_time_to_look(self, before: int, draws: int) -> bool:
+        """Whether the draws are to be looked at, when there were so many before."""
+        return (
+            self._stop_when is not None
+            and self._stop_when.needs_summaries
+            and draws >= self._stop_when.next_look(max(before, 0))
+        )
+
+    def _reason(self, summaries: Mapping[str, Any], draws: int) -> str | None:
+        if self._stop_when is None:
+            return None
+        seconds = time.monotonic() - self._started
+        return self._stop_when.reason(summaries, draws=draws, seconds=seconds, now=datetime.now(UTC))
 
 
 def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan) -> None:
@@ -159,9 +195,21 @@ def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan)
 def _made(options: Options, begun: Start) -> RunStore:
     """A new store with room for all that will be drawn."""
     plan = options.plan
-    store = RunStore.begin(options.path, plan, begun.identity, begun.about)
+    store = RunStore.begin(options.path, plan, begun.identity, begun.about, begun.start_energies)
     draws, statistics = begun.forms()
     for phase in (WARMUP, SAMPLING) if plan.keeps_warmup else (SAMPLING,):
         store.make_arrays(phase, draws if plan.keep == "draws" else {}, statistics)
+    store.put_group("observed_data", _observed(begun))
     store.made()
     return store
+
+
+def _observed(begun: Start) -> Mapping[str, np.ndarray]:
+    """What the model observes; nothing where it cannot say."""
+    try:
+        return begun.observed()
+    except Exception as error:  # whatever a model raises that is run in another way than it is sampled
+        warnings.warn(
+            f"observed_data are left out of the store, as the model does not show them: {error!r}", stacklevel=2
+        )
+        return {}

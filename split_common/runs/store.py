@@ -1,15 +1,18 @@
 """A run on disk: draws and statistics in ArviZ's layout, and the state of every chain, in a zarr store.
 
-Groups ``posterior`` and ``sample_stats`` (of warm-up ``warmup_posterior`` and ``warmup_sample_stats``) have an array for
-each variable, of shape (chain, draw, ...), made for the whole run at its beginning. Group ``chains/<number>`` has what a
-chain goes on from.
+Groups ``posterior`` and ``sample_stats`` (of warm-up ``warmup_posterior`` and ``warmup_sample_stats``) have an array
+for each variable, of shape (chain, draw, ...), made for the whole run at its beginning. Group ``chains/<number>`` has
+what a chain goes on from.
 
-A commit is made in this order: the draws since the last one; a digest of what they fill; the chain's packed state
+A commit is made in this order: the chunks of draws that have changed; the chain's packed state
 (:mod:`split_common.runs.packed`), in the older of two places; and at last the number of draws, in an attribute, for
-those who look in. A state says how many draws belong to it, with a digest of those that do not fill a chunk yet. So
-whenever a process dies, the newest state that is whole, and whose draws are, is where the run goes on; draws after it
-are written again, the same. The state at the end of warm-up is kept besides. Where draws in the middle are damaged, the
-run goes on from the newest state before them, from its beginning at worst, and comes to the same draws.
+those who look in. A state says how many draws belong to it, and has a digest of each of their chunks. So whenever a
+process dies, the newest state that is whole, and whose draws are, is where the run goes on; draws after it are written
+again, the same. The state at the end of warm-up is kept besides. Where draws in the middle are damaged, the run goes on
+from the newest state before them, from its beginning at worst, and comes to the same draws.
+
+Arrays have room for whole chunks, and only whole chunks are written: what lies damaged where draws are to be written is
+never read.
 
 zarr writes each of its files whole or not at all. On local paths a lock beside the store, which the system releases
 when a process dies, keeps others from writing to it.
@@ -19,7 +22,6 @@ from __future__ import annotations
 
 import datetime
 import errno
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +39,8 @@ from split_common.runs.plan import Plan
 FORMAT = 1
 SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
-WORDS = 4  # of 32 bits, in a digest
+LENGTH_BYTES = 8  # before a state, that say how long it is
+SLACK = 1.25  # room for states that grow, as a factor
 
 Variables = Mapping[str, np.ndarray]
 
@@ -48,16 +51,14 @@ class Phase(NamedTuple):
     Attributes:
         draws: group of the draws.
         statistics: group of the statistics.
-        checksums: name of the array of digests, a chunk each.
     """
 
     draws: str
     statistics: str
-    checksums: str
 
 
-WARMUP = Phase("warmup_posterior", "warmup_sample_stats", "warmup_checksums")
-SAMPLING = Phase("posterior", "sample_stats", "checksums")
+WARMUP = Phase("warmup_posterior", "warmup_sample_stats")
+SAMPLING = Phase("posterior", "sample_stats")
 
 
 class Form(NamedTuple):
@@ -79,9 +80,17 @@ class RunStore:
     def __init__(self, path: str, group: Any, plan: Plan):
         self.path, self.plan = path, plan
         self._group = group
+        self._arrays: dict[str, Any] = {}
 
     @classmethod
-    def begin(cls, path: str, plan: Plan, identity: Mapping[str, str], about: Mapping[str, Any]) -> RunStore:
+    def begin(
+        cls,
+        path: str,
+        plan: Plan,
+        identity: Mapping[str, str],
+        about: Mapping[str, Any],
+        start_energies: Iterable[float],
+    ) -> RunStore:
         """A new store.
 
         Args:
@@ -89,11 +98,17 @@ class RunStore:
             plan: how long the run is.
             identity: what the store belongs to, as texts.
             about: what else is to be known of the run: its kernel, how the model divides.
+            start_energies: potential energies where the chains start.
         """
         group = _zarr().open_group(path, mode="w", zarr_format=3)
-        started = now()
         group.attrs.update(
-            format=FORMAT, plan=plan._asdict(), identity=dict(identity), started=started, about=dict(about), made=False
+            format=FORMAT,
+            plan=plan._asdict(),
+            identity=dict(identity),
+            start_energies=list(start_energies),
+            about=dict(about),
+            started=now(),
+            made=False,
         )
         return cls(path, group, plan)
 
@@ -109,6 +124,8 @@ class RunStore:
             return None
         store = cls(path, group, Plan(**group.attrs["plan"]))
         store._lengthen(plan)
+        for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
+            store._number(name)
         return store
 
     @property
@@ -126,69 +143,83 @@ class RunStore:
 
     def make_arrays(self, phase: Phase, draws: Mapping[str, Form], statistics: Mapping[str, Form]) -> None:
         """Arrays for a phase, of the length that it will have."""
-        num = self.plan.num_warmup if phase is WARMUP else self.plan.num_draws
+        num = self._room(self.plan.num_warmup if phase is WARMUP else self.plan.num_draws)
         for name, forms in ((phase.draws, draws), (phase.statistics, statistics)):
             group = self._group.require_group(name)
-            _coordinate(group, "chain", self.plan.num_chains)
-            _coordinate(group, "draw", num)
             for variable, form in forms.items():
                 _array(group, variable, form, (self.plan.num_chains, num), self.plan.chunk)
-        for chain in range(self.plan.num_chains):
-            self.chain(chain).require_array(
-                phase.checksums, shape=(-(-num // self.plan.chunk), WORDS), chunks=(256, WORDS), dtype="uint32"
-            )
+            self._number(name)
+
+    def put_group(self, name: str, variables: Variables) -> None:
+        """Write a group of arrays that are known as a whole, such as the observed data."""
+        group = self._group.require_group(name)
+        for variable, x in variables.items():
+            dims = [f"{variable}_dim_{k}" for k in range(x.ndim)]
+            group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True)
+            for dim, n in zip(dims, x.shape, strict=True):
+                _coordinate(group, encoded(dim), n)
 
     def chain(self, chain: int) -> Any:
         """Group of one chain."""
         return self._group.require_group(f"chains/{chain}")
 
-    def write(self, phase: Phase, chain: int, start: int, variables: Mapping[str, Variables]) -> None:
-        """Write draws of a chain from ``start`` on: by group, then by variable, shape (n, ...)."""
-        for group, arrays in variables.items():
+    def write(self, chain: int, chunk: int, content: Mapping[str, Variables]) -> None:
+        """Write a chain's chunk of draws, full or not: by group, then by variable, shape (n, ...)."""
+        length = self.plan.chunk
+        for group, arrays in content.items():
             for name, x in arrays.items():
-                self._group[f"{group}/{encoded(name)}"][chain, start : start + len(x)] = x
+                array = self._array(f"{group}/{encoded(name)}")
+                padded = np.full((length, *x.shape[1:]), array.fill_value, x.dtype)
+                padded[: len(x)] = x
+                array[chain, chunk * length : (chunk + 1) * length] = padded
 
     def read(self, phase: Phase, chain: int, start: int, stop: int) -> dict[str, dict[str, np.ndarray]]:
         """Draws of a chain, by group, then by variable."""
-        found: dict[str, dict[str, np.ndarray]] = {}
-        for name in (phase.draws, phase.statistics):
-            arrays = self._variables(name)
-            found[name] = {decoded(key): np.asarray(x[chain, start:stop]) for key, x in arrays.items()}
-        return found
-
-    def whole_chunks(self, phase: Phase, chain: int, num: int) -> int:
-        """How many of a chain's first ``num`` chunks are whole, one after the other."""
-        sums = np.asarray(self.chain(chain)[phase.checksums][:num])
-        for k in range(num):
-            try:
-                content = self.read(phase, chain, k * self.plan.chunk, (k + 1) * self.plan.chunk)
-            except Exception:  # whatever zarr and its codecs raise of damaged files
-                return k
-            if not np.array_equal(digest_of(content), sums[k]):
-                return k
-        return num
+        return {
+            name: {decoded(key): np.asarray(x[chain, start:stop]) for key, x in self._variables(name).items()}
+            for name in (phase.draws, phase.statistics)
+        }
 
     def put_state(self, chain: int, name: str, packed: Packed) -> None:
         """Write a chain's state to a place."""
-        content = np.frombuffer(packed.to_bytes(), np.uint8)
-        self.chain(chain).create_array(
-            name, data=content, chunks=content.shape, compressors=None, overwrite=True, config={"write_empty_chunks": True}
-        )
+        content = packed.to_bytes()
+        content = np.frombuffer(len(content).to_bytes(LENGTH_BYTES, "little") + content, np.uint8)
+        path = f"chains/{chain}/{name}"
+        array = self._arrays.get(path)
+        if array is None or array.shape[0] < len(content):
+            size = int(SLACK * len(content))
+            array = self.chain(chain).create_array(
+                name, shape=(size,), chunks=(size,), dtype="uint8", compressors=None, overwrite=True
+            )
+            self._arrays[path] = array
+        array[:] = np.pad(content, (0, array.shape[0] - len(content)))
 
     def get_state(self, chain: int, name: str) -> Packed | None:
         """The state at a place; None where there is none, or none that is whole."""
-        try:
-            return Packed.of_bytes(np.asarray(self.chain(chain)[name][:]).tobytes())
-        except Exception:  # whatever zarr raises of what is damaged or missing
-            return None
-
-    def put_checksum(self, phase: Phase, chain: int, chunk: int, digest: np.ndarray) -> None:
-        """Write the digest of a chunk that is full."""
-        self.chain(chain)[phase.checksums][chunk] = digest
+        return state_in(self._group, chain, name)
 
     def note(self, chain: int, **progress: Any) -> None:
         """Tell those who look in how far a chain is."""
         self.chain(chain).attrs.update(progress)
+
+    def _number(self, name: str) -> None:
+        """Write the coordinates of a group: numbers from 0 along every dimension."""
+        group = self._group[name]
+        lengths = {"chain": self.plan.num_chains}
+        for x in self._variables(name).values():
+            lengths |= dict(zip(x.metadata.dimension_names, x.shape, strict=True))
+        for dimension, num in lengths.items():
+            _coordinate(group, encoded(dimension), num)
+
+    def _array(self, path: str) -> Any:
+        """An array, looked up once."""
+        if path not in self._arrays:
+            self._arrays[path] = self._group[path]
+        return self._arrays[path]
+
+    def _room(self, num: int) -> int:
+        """Number of draws in as many whole chunks as so many draws need."""
+        return -(-num // self.plan.chunk) * self.plan.chunk
 
     def _variables(self, name: str) -> dict[str, Any]:
         """Arrays of a group that hold draws."""
@@ -201,10 +232,8 @@ class RunStore:
             return
         for name in (SAMPLING.draws, SAMPLING.statistics):
             for x in self._variables(name).values():
-                x.resize((x.shape[0], plan.num_draws, *x.shape[2:]))
-            _coordinate(self._group[name], "draw", plan.num_draws)
-        for chain in range(plan.num_chains):
-            self.chain(chain)[SAMPLING.checksums].resize((-(-plan.num_draws // plan.chunk), WORDS))
+                x.resize((x.shape[0], self._room(plan.num_draws), *x.shape[2:]))
+            self._number(name)
         self._group.attrs.update(plan=plan._asdict())
         self.plan = plan
 
@@ -222,6 +251,22 @@ def _check_plan(path: str, stored: Plan, plan: Plan) -> None:
             f"store must be of a run of at most {plan.num_draws} draws a chain to go on from, got {path!r} of a run of "
             f"{stored.num_draws}; ask for as many, or for more"
         )
+
+
+def state_in(group: Any, chain: int, name: str) -> Packed | None:
+    """The state of a chain at a place; None where there is none, or none that is whole.
+
+    Args:
+        group: of the store.
+        chain: its number.
+        name: of the place.
+    """
+    try:
+        content = np.asarray(group[f"chains/{chain}/{name}"][:]).tobytes()
+        length = int.from_bytes(content[:LENGTH_BYTES], "little")
+        return Packed.of_bytes(content[LENGTH_BYTES : LENGTH_BYTES + length])
+    except Exception:  # whatever zarr raises of what is damaged or missing
+        return None
 
 
 def digest_of(content: Mapping[str, Variables]) -> np.ndarray:
@@ -249,7 +294,7 @@ def open_group(path: str, mode: str = "r") -> Any:
         if not is_local(path):
             return None
         is_ours = False
-    except (ValueError, TypeError, KeyError, json.JSONDecodeError, NotADirectoryError) as error:
+    except (ValueError, TypeError, KeyError, NotADirectoryError, FileExistsError) as error:
         raise StoreError(f"store must be the path of a run's store, or of nothing, got {path!r}: {error}") from error
     if not is_ours:
         raise StoreError(f"store must be the path of a run's store, or of nothing, got {path!r}, which is neither")
@@ -295,6 +340,24 @@ def locked(path: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Say, of an error of whatever reads a store, that the store is damaged.
+
+    Raises:
+        StoreError: in place of such an error.
+    """
+    try:
+        yield
+    except (StoreError, PermissionError):
+        raise
+    except Exception as error:  # whatever zarr raises of descriptions of arrays that are missing or cut off
+        raise StoreError(
+            f"store {path!r} is damaged where it says what its arrays are, and the run cannot go on from it: "
+            f"{type(error).__name__}: {error}. Its draws may still be read by zarr; give the run another path"
+        ) from error
 
 
 @contextmanager
@@ -355,5 +418,3 @@ def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk:
         dimension_names=["chain", "draw", *dims],
         overwrite=True,
     )
-    for dim, n in zip(dims, form.shape, strict=True):
-        _coordinate(group, encoded(dim), n)

@@ -1,0 +1,200 @@
+"""Chains that move in processes of their own, each writing its part of the store.
+
+The main process holds the store against others, passes on the wish to stop, and looks at what has been drawn. A chain
+whose main process has died ends without writing more.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import pyro
+import torch
+
+from pyro_split.runs.chains import KernelChain, Task
+from split_common.runs.drive import drive, resumed
+from split_common.runs.plan import Plan
+from split_common.runs.store import RunStore
+
+WAIT = 0.2  # seconds between two looks at whether to stop
+
+
+class Message(NamedTuple):
+    """What a chain tells the main process.
+
+    Attributes:
+        chain: its number.
+        position: where it is.
+        diagnostics: at its end; None before.
+        error: text of what went wrong; None for nothing.
+        text: for the progress bar.
+    """
+
+    chain: int
+    position: int
+    diagnostics: dict[str, Any] | None = None
+    error: str | None = None
+    text: str = ""
+
+    @property
+    def numbers(self) -> tuple[int]:
+        """The chain, as those who show progress ask for it."""
+        return (self.chain,)
+
+
+class Circumstances(NamedTuple):
+    """Settings of the main process that a spawned one lacks.
+
+    Attributes:
+        dtype: default type of tensors.
+        device: default device.
+        validates: whether distributions are validated.
+    """
+
+    dtype: Any
+    device: Any
+    validates: bool
+
+
+def drive_in_processes(
+    context: Any,
+    task: Task,
+    path: str,
+    starts: list[tuple[int, Any]],
+    summarised: Mapping[str, Any],
+    should_stop: Callable[[], str | None],
+    on_progress: Callable[[Any, int], None],
+) -> tuple[str | None, list[dict[str, Any]], list[int]]:
+    """Move chains to the end of the plan, each in a process of its own.
+
+    Args:
+        context: of multiprocessing.
+        task: what the chains have in common.
+        path: of the store.
+        starts: seed and starting point of each chain.
+        summarised: shape and type of the variables that are summarised.
+        should_stop: the reason to stop at once; None to go on.
+        on_progress: called with what says which chain moved, and by how much.
+
+    Returns:
+        The reason why they were stopped, None where all is drawn; and diagnostics and position of each chain.
+
+    Raises:
+        RuntimeError: where a chain has failed, or its process has died.
+    """
+    messages, stop = context.Queue(), context.Event()
+    circumstances = Circumstances(
+        torch.get_default_dtype(), torch.get_default_device(), torch.distributions.Distribution._validate_args
+    )
+    processes = [
+        context.Process(
+            target=_move_chain,
+            args=(number, task, path, start, summarised, messages, stop, os.getpid(), circumstances),
+            daemon=True,
+        )
+        for number, start in enumerate(starts)
+    ]
+    try:
+        return _supervise(processes, task.plan, messages, stop, should_stop, on_progress)
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+
+
+def _supervise(
+    processes: list[Any],
+    plan: Plan,
+    messages: Any,
+    stop: Any,
+    should_stop: Callable[[], str | None],
+    on_progress: Callable[[Any, int], None],
+) -> tuple[str | None, list[dict[str, Any]], list[int]]:
+    """Start processes, and wait until each chain has ended."""
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = signal.getsignal(signal.SIGINT) is not None and _in_main_thread()
+    if is_main:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: a Ctrl-C is for the main process alone
+    for process in processes:
+        process.start()
+    if is_main:
+        signal.signal(signal.SIGINT, handler)
+    ended: dict[int, Message] = {}
+    reason = None
+    while len(ended) < len(processes):
+        reason = reason or should_stop()
+        if reason is not None:
+            stop.set()
+        try:
+            message = messages.get(timeout=WAIT)
+        except queue.Empty:
+            _check_alive(processes, ended, messages)
+            continue
+        if message.error is not None:
+            raise RuntimeError(f"chain {message.chain} failed:\n{message.error}")
+        if message.diagnostics is not None:
+            ended[message.chain] = message
+        on_progress(message, 0)
+    by_chain = [ended[number] for number in range(len(processes))]
+    positions = [message.position for message in by_chain]
+    return None if min(positions) == plan.end else reason, [x.diagnostics or {} for x in by_chain], positions
+
+
+def _check_alive(processes: list[Any], ended: Mapping[int, Message], messages: Any) -> None:
+    for number, process in enumerate(processes):
+        if number not in ended and not process.is_alive() and messages.empty():
+            raise RuntimeError(
+                f"the process of chain {number} died (exit code {process.exitcode}); what it committed is in the "
+                "store, and the same call goes on from there"
+            )
+
+
+def _in_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _move_chain(
+    number: int,
+    task: Task,
+    path: str,
+    start: tuple[int, Any],
+    summarised: Mapping[str, Any],
+    messages: Any,
+    stop: Any,
+    parent: int,
+    circumstances: Circumstances,
+) -> None:
+    """What the process of a chain does."""
+    torch.set_default_dtype(circumstances.dtype)
+    torch.set_default_device(circumstances.device)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def should_stop() -> str | None:
+        if os.getppid() != parent:
+            _die()
+        return "stopped" if stop.is_set() else None
+
+    def tell(chains: Any, num: int) -> None:
+        messages.put(Message(number, chains.position, text=chains.text))
+
+    try:
+        with pyro.validation_enabled(circumstances.validates), pyro.poutine.block():
+            store = RunStore.of(path, task.plan)
+            assert store is not None
+            chain = KernelChain(number, task, *start)
+            recordings = resumed(store, [chain], summarised)
+            drive([chain], recordings, task.plan, should_stop, lambda *_: None, tell)
+            messages.put(Message(number, chain.position, diagnostics=chain.diagnostics()))
+    except Exception:
+        messages.put(Message(number, 0, error=traceback.format_exc()))
+
+
+def _die() -> NoReturn:
+    os._exit(1)

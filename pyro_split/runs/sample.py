@@ -1,0 +1,227 @@
+"""Runs the host's ``MCMC`` with a store: what is drawn is written as it is drawn, and a run that died goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from pyro.infer import MCMC
+
+from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, moves_in_processes, pytree, start_of_chain
+from pyro_split.inference_data import Observations
+from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.runs.chains import KernelChain, Task
+from pyro_split.runs.processes import drive_in_processes
+from pyro_split.runs.states import pack_random_state, set_random_state
+from split_common.report import check_reported
+from split_common.runs.bar import progress_bar
+from split_common.runs.identity import code_of, texts_of, versions_of
+from split_common.runs.interruption import interruptible
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.reading import open_store
+from split_common.runs.session import Criterion, Options, Start, opened, run, warn_of_end
+from split_common.runs.statistics import state_fields
+from split_common.runs.stopping import StopWhen
+from split_common.runs.store import SAMPLING, Form, RunStore
+
+
+def sample(
+    mcmc: MCMC,
+    *args: Any,
+    store: str | os.PathLike[str],
+    every: int = 100,
+    keep: str = "draws",
+    warmup: bool = False,
+    stop_when: StopWhen | None = None,
+    stop_on: Sequence[str] = ("SIGINT", "SIGTERM"),
+    load: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Run an ``MCMC`` and write what it draws to a store, from which the same call goes on.
+
+    Draws, statistics and the whole state of every chain, the random numbers' among it, are written every so many draws,
+    in warm-up too. Where the process dies, the same call goes on from what was written last, and comes to the same
+    draws, bit for bit, as if it had never been stopped; with more draws to make (a larger ``num_samples``) it extends a
+    run that has ended. A run on other data, of another model or kernel, or by other versions is refused. One chain
+    begins with the present random numbers; several, in one process or in many, with those that the host gives to chains
+    in parallel.
+
+    A store can be opened by :func:`open_store` while the run goes on, and watched:
+    ``python -m split_common.watch PATH``.
+
+    Args:
+        mcmc: the run, with a kernel of this package; its ``hook_fn`` is called in every iteration that is made.
+        *args: the model's positional arguments.
+        store: path of the store, a folder that this makes; or an address that fsspec knows. Two processes cannot write
+            to one local store; on others that is not looked at.
+        every: how many draws, or iterations of warm-up, are written at a time.
+        keep: "draws"; or "summaries", where there are too many: mean, standard deviation, effective draws and R-hat
+            (:func:`summary_of`), and the statistics.
+        warmup: whether to write what is drawn in warm-up too.
+        stop_when: what ends the run early, such as enough effective draws.
+        stop_on: names of signals that end it early, after the present iteration.
+        load: whether the draws are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them; False for
+            more than memory holds.
+        **kwargs: the model's keyword arguments.
+
+    Returns:
+        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at.
+
+    Raises:
+        TypeError: for an ``mcmc`` of another package's kernel.
+        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
+            cannot go on from.
+        OSError: where nothing can be written, such as on a full disk; what was written before is whole.
+        RuntimeError: where a chain in a process of its own has failed.
+
+    Warns:
+        UserWarning: where the run was stopped early, and where a store is damaged.
+
+    Example:
+        >>> import tempfile, torch, pyro, pyro.distributions as dist
+        >>> from pyro.infer import MCMC
+        >>> from pyro_split import SplitHMC, sample
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+        ...     with pyro.plate("data", y.shape[0]):
+        ...         pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        >>> mcmc = MCMC(SplitHMC(model, num_subsets=2), warmup_steps=200, num_samples=300, disable_progbar=True)
+        >>> y = torch.tensor([1.2, -0.3, 0.8, 0.1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = sample(mcmc, y, store=f"{folder}/run.zarr")
+        ...     found.posterior["mu"].shape
+        (1, 300)
+    """
+    check_reported(getattr(mcmc, "kernel", mcmc), SplitKernel)
+    plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
+    options = Options.checked(store, plan, stop_when, stop_on, load)
+    given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
+    task = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook)
+
+    def start(about: Mapping[str, Any] | None) -> Start:
+        return PyroStart(mcmc, task, about)
+
+    is_shown = not getattr(mcmc.sampler, "disable_progbar", False)
+    with as_in_a_run(mcmc), opened(options, start) as (written, begun), progress_bar(plan, is_shown) as bar:
+        reason, diagnostics, positions = begun.move(options, written, bar)
+        num = min(positions) - plan.num_warmup
+        by_chain = [written.read(SAMPLING, chain, 0, max(num, 0)) for chain in range(plan.num_chains)]
+        samples = _samples(by_chain) if options.load and num > 0 else None
+        fill_run(
+            mcmc, given, kwargs, samples, [_diagnostics(*pair) for pair in zip(diagnostics, by_chain, strict=True)]
+        )
+    warn_of_end(reason, options.path, [max(position - plan.num_warmup, 0) for position in positions], plan)
+    return open_store(options.path, warmup=warmup)
+
+
+class PyroStart:
+    """A run of Pyro at its start.
+
+    Args:
+        mcmc: the run.
+        task: what its chains have in common.
+        about: what the store says of the run; None where it is new.
+    """
+
+    def __init__(self, mcmc: MCMC, task: Task, about: Mapping[str, Any] | None):
+        self._mcmc, self._task, self._context = mcmc, task, moves_in_processes(mcmc)
+        seed, present = torch.initial_seed(), pack_random_state()
+        self._start = (
+            {"seed": seed, "random": Packed({}, present).to_bytes().hex()} if about is None else about["start"]
+        )
+        groups = [self._chain(0)]
+        self.start_energies = groups[0].start_energies()
+        if self._context is None:
+            groups += [self._chain(number) for number in range(1, task.plan.num_chains)]
+        else:
+            set_random_state(present)
+        self.groups = groups
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Kernel, model, data and versions."""
+        kernel = self._task.kernel
+        args, kwargs = kernel._open(self._task.args, self._task.kwargs)
+        return {
+            "model": code_of(kernel.model or kernel._potential),
+            **texts_of(pytree.tree_leaves((args, kwargs)), "data"),
+            "kernel": type(kernel).__qualname__,
+            **texts_of(kernel._splitting, "kernel argument splitting"),
+            **texts_of(kernel._method, "kernel argument"),
+            **texts_of(self._mcmc.sampler.initial_params, "initial_params"),
+            **versions_of("pyro-ppl", "torch"),
+        }
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Package, kernel, how the model divides, and the random numbers that the run began with."""
+        kernel = self._task.kernel
+        split = None if kernel._prepared is None else kernel._prepared.split
+        verdict = None if split is None else str(split.verdict)
+        return {"package": "pyro_split", "kernel": type(kernel).__name__, "split": verdict, "start": self._start}
+
+    def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
+        """Shape and type of a draw of one chain, and of its statistics."""
+        return self.groups[0].forms()
+
+    def observed(self) -> dict[str, np.ndarray]:
+        """What the model observes, by site."""
+        kernel = self._task.kernel
+        if kernel._prepared is None or kernel._prepared.split is None:
+            return {}
+        split = kernel._prepared.split
+        density = split._density(*kernel._open(self._task.args, self._task.kwargs))
+        draw = self.groups[0].draw()
+        return Observations(split, density).values({name: torch.from_numpy(x)[None] for name, x in draw.items()})
+
+    def move(
+        self, options: Options, store: RunStore, progress: Callable[[Any, int], None]
+    ) -> tuple[str | None, list[dict[str, Any]], list[int]]:
+        """Move the chains to the end: the reason why they were stopped, and diagnostics and position of each."""
+        if self._context is None:
+            reason = run(options, store, self, progress)
+            return reason, [chain.diagnostics() for chain in self.groups], [chain.position for chain in self.groups]
+        self._task.kernel.cleanup()
+        criterion = Criterion(options.stop_when, options.plan)
+        starts = [(self._seed(i), start_of_chain(self._mcmc, i)) for i in range(options.plan.num_chains)]
+        summarised = self.forms()[0] if options.summarises else {}
+        with interruptible(options.signals) as noted:
+            found = drive_in_processes(
+                self._context,
+                self._task,
+                options.path,
+                starts,
+                summarised,
+                lambda: noted() or criterion.by_time() or criterion.by_store(options.path),
+                progress,
+            )
+        store.ended(found[0])
+        return found
+
+    def _chain(self, number: int) -> KernelChain:
+        is_alone = self._task.plan.num_chains == 1
+        present = Packed.of_bytes(bytes.fromhex(self._start["random"]))
+        assert present is not None
+        start = present.arrays if is_alone else self._seed(number)
+        return KernelChain(number, self._task, start, start_of_chain(self._mcmc, number))
+
+    def _seed(self, number: int) -> int:
+        """The seed that the host gives to a chain in parallel."""
+        return (self._start["seed"] + number) % MAX_SEED
+
+
+def _samples(by_chain: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, torch.Tensor]:
+    """Draws of all chains by site."""
+    names = by_chain[0][SAMPLING.draws]
+    return {name: torch.from_numpy(np.stack([chain[SAMPLING.draws][name] for chain in by_chain])) for name in names}
+
+
+def _diagnostics(own: dict[str, Any], content: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
+    """The host's diagnostics of a chain, with each statistic as a list over the draws."""
+    columns = {name: x.tolist() for name, x in state_fields(content[SAMPLING.statistics]).items()}
+    diverging = columns.get("diverging", [])
+    return {"divergences": [draw for draw, diverged in enumerate(diverging) if diverged], **own, **columns}

@@ -1,0 +1,326 @@
+"""The store of a run, on chains of NumPy that cost nothing: every place to die, every file to damage."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from split_common.errors import StoreError
+from split_common.runs.chain_writer import Drawn
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.reading import largest_rectangle, open_store, progress_of, summary_of
+from split_common.runs.session import Options, opened, run
+from split_common.runs.stopping import StopWhen
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, locked
+from tests.stored_run import Death, Killed, draws_in
+
+
+class Walk:
+    """Chains that take a step of an autoregression each time, with random numbers of their own."""
+
+    def __init__(self, numbers, plan, size=2):
+        self.numbers, self.plan, self.size, self.position = tuple(numbers), plan, size, 0
+        self.x = np.zeros((len(self.numbers), size))
+        self.random = [np.random.default_rng(number) for number in self.numbers]
+        self.text = "walking"
+
+    def go_on(self, packed):
+        for k, one in enumerate(packed):
+            self.x[k] = one.arrays["x"]
+            self.random[k].bit_generator.state = one.values["random"]
+        self.position = sum(packed[0].values["counts"])
+
+    def advance(self, num):
+        phase = WARMUP if self.position < self.plan.num_warmup else SAMPLING
+        drawn = []
+        for k, random in enumerate(self.random):
+            draws = []
+            for _ in range(num):
+                self.x[k] = 0.5 * self.x[k] + random.normal(size=self.size)
+                draws.append(self.x[k].copy())
+            draws = np.array(draws)
+            drawn.append(Drawn(phase, num, {"x": draws, "a/b": draws[:, 0]}, {"lp": -(draws**2).sum(1)}))
+        self.position += num
+        return drawn
+
+    def states(self):
+        return [
+            Packed({"random": random.bit_generator.state}, {"x": self.x[k].copy()})
+            for k, random in enumerate(self.random)
+        ]
+
+    def progress(self):
+        return [{"seconds": 1.0, "settled": []} for _ in self.numbers]
+
+
+class WalkStart:
+    """The start of a run of such chains: each alone, or all together."""
+
+    identity, about, start_energies = {"model": "walk"}, {"kernel": "Walk", "split": None}, [0.0]  # noqa: RUF012
+
+    def __init__(self, plan, together):
+        numbers = range(plan.num_chains)
+        self.groups = [Walk(numbers, plan)] if together else [Walk([number], plan) for number in numbers]
+
+    def forms(self):
+        float64 = np.dtype("float64")
+        return {"x": Form((2,), float64), "a/b": Form((), float64)}, {"lp": Form((), float64)}
+
+    def observed(self):
+        return {"y": np.arange(3.0)}
+
+
+def sample(path, together=False, plan=None, stop_when=None, **fields):
+    plan = plan or Plan(num_chains=2, num_warmup=25, num_draws=130, every=30, keeps_warmup=True)
+    plan = plan._replace(**fields)
+    options = Options.checked(path, plan, stop_when, ("SIGTERM",), False)
+    with opened(options, lambda about: WalkStart(plan, together)) as (store, begun):
+        reason = run(options, store, begun, lambda *_: None)
+    return open_store(path, warmup=True), reason
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "run.zarr")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["one by one", "together"])
+def whole(request, tmp_path_factory):
+    """What a run that was never stopped has drawn, and where; how its chains move."""
+    path = str(tmp_path_factory.mktemp("whole") / "run.zarr")
+    return draws_in(sample(path, request.param)[0], warmup=True), path, request.param
+
+
+def test_a_run_that_dies_before_any_of_its_writes_comes_to_the_same_draws(whole, path):
+    expected, _, together = whole
+    with Death(10**9) as alive:
+        sample(path, together)
+    for place in range(1, alive.count + 1, 4):
+        shutil.rmtree(path)
+        with Death(place), pytest.raises(Killed):
+            sample(path, together)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing is damaged
+            assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+def damaged_files(path):
+    """A few files of each kind, without those that say what the arrays are."""
+    files = sorted(x for x in Path(path).rglob("*") if x.is_file() and x.name != "zarr.json")
+    kinds = {}
+    for file in files:
+        kinds.setdefault(file.relative_to(path).parts[:3], []).append(file)
+    return [file for group in kinds.values() for file in {group[0], group[len(group) // 2], group[-1]}]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "deleted"])
+def test_what_is_damaged_is_drawn_again(whole, path, damage):
+    expected, source, together = whole
+    for file in damaged_files(source):
+        if (
+            "observed_data" in str(file)
+            or file.parent.name == "c"
+            and file.parent.parent.name.startswith(("chain", "draw"))
+        ):
+            continue  # no draws
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(source, path)
+        hurt = Path(path) / file.relative_to(source)
+        content = bytearray(hurt.read_bytes())
+        content[len(content) // 2] ^= 0x10
+        if damage == "deleted":
+            hurt.unlink()
+        else:
+            hurt.write_bytes({"truncated": content[: len(content) // 2], "flipped": content, "emptied": b""}[damage])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert draws_in(sample(path, together)[0], warmup=True) == expected, file
+
+
+def test_damage_is_told(whole, path):
+    _, source, together = whole
+    shutil.copytree(source, path)
+    hurt = Path(path) / "posterior/x/c/1/0/0"
+    hurt.write_bytes(hurt.read_bytes()[:-3])
+    with pytest.warns(UserWarning, match="damaged: chain 1 goes on from iteration 25 of warm-up"):
+        sample(path, together)
+
+
+def test_a_longer_run_goes_on(whole, path):
+    _, source, together = whole
+    shutil.copytree(source, path)
+    longer = draws_in(sample(path, together, num_draws=300)[0], warmup=True)
+    shutil.rmtree(path)
+    assert longer == draws_in(sample(path, together, num_draws=300)[0], warmup=True)
+    with pytest.raises(StoreError, match="at most 290 draws a chain"):
+        sample(path, together, num_draws=290)
+    with pytest.raises(StoreError, match=r"same every .* with 30, and 10 now"):
+        sample(path, together, num_draws=300, every=10)
+
+
+def test_what_there_is_is_opened(path):
+    with Death(25), pytest.raises(Killed):
+        sample(path)
+    opened, found = open_store(path, warmup=True), progress_of(path)
+    draws = [chain["draws"] for chain in found.chains]
+    assert opened.posterior.attrs["draws_by_chain"] == draws
+    assert 0 < opened.posterior.sizes["draw"] < 130
+    assert np.all(np.isfinite(opened.posterior["x"]))
+    np.testing.assert_array_equal(opened.posterior["a/b"], opened.posterior["x"][..., 0])
+    np.testing.assert_array_equal(opened.observed_data["y"], np.arange(3.0))
+    assert found.stopped is None
+
+
+def test_largest_rectangle():
+    assert largest_rectangle([0, 0]) == ([0, 1], 0)
+    assert largest_rectangle([10, 9, 1]) == ([0, 1], 9)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_summaries_in_place_of_draws(path, together):
+    """They are those of the draws, and those of a run that died are those of one that did not."""
+    draws = sample(path + ".draws", together)[0].posterior
+    with Death(20), pytest.raises(Killed):
+        sample(path, together, keep="summaries")
+    opened, _ = sample(path, together, keep="summaries")
+    assert not hasattr(opened, "posterior")
+    assert opened.sample_stats["lp"].shape == (2, 130)
+    found = summary_of(path)
+    np.testing.assert_allclose(found["x"].mean, draws["x"].mean(("chain", "draw")))
+    np.testing.assert_allclose(found["a/b"].sd, draws["a/b"].std(ddof=1), rtol=0.01)
+    with pytest.raises(StoreError, match="must hold summaries"):
+        summary_of(path + ".draws")
+
+
+def test_a_criterion_ends_a_run_where_it_would_have_without_a_death(path):
+    plan = Plan(num_chains=2, num_warmup=25, num_draws=5000, every=30)
+    whole, reason = sample(path, plan=plan, stop_when=StopWhen(ess=150))
+    assert "smallest effective sample size" in reason
+    assert progress_of(path).stopped == reason
+    num, expected = whole.posterior.sizes["draw"], draws_in(whole)
+    assert num % 30 == 0
+    assert 100 <= num < 1500
+    shutil.rmtree(path)
+    with Death(30), pytest.raises(Killed):
+        sample(path, plan=plan, stop_when=StopWhen(ess=150))
+    again, _ = sample(path, plan=plan, stop_when=StopWhen(ess=150))
+    assert draws_in(again) == expected
+
+
+def test_the_clock_ends_a_run(path):
+    plan = Plan(num_chains=2, num_warmup=25, num_draws=10**6, every=30)
+    _, reason = sample(path, plan=plan, stop_when=StopWhen(seconds=0.5))
+    assert reason == "the time of 0.5 seconds is over"
+
+
+def test_a_full_disk_loses_nothing(whole, path, monkeypatch):
+    expected, _, together = whole
+    own, count = RunStore.write, []
+
+    def write(self, *args):
+        count.append(1)
+        if len(count) == 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        own(self, *args)
+
+    monkeypatch.setattr(RunStore, "write", write)
+    with pytest.raises(OSError, match=r"No space left .* What was committed before is whole") as found:
+        sample(path, together)
+    assert found.value.errno == errno.ENOSPC
+    assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+class TestRefused:
+    def test_another_run(self, whole, path, monkeypatch):
+        _, source, together = whole
+        shutil.copytree(source, path)
+        monkeypatch.setattr(WalkStart, "identity", {"model": "another"})
+        with pytest.raises(StoreError, match=r"with another model: walk in the store, got another"):
+            sample(path, together)
+
+    def test_another_density(self, whole, path, monkeypatch):
+        _, source, together = whole
+        shutil.copytree(source, path)
+        monkeypatch.setattr(WalkStart, "start_energies", [1.0])
+        with pytest.raises(StoreError, match=r"potential energy of 0.0 where the run starts, which is 1.0 now"):
+            sample(path, together)
+
+    def test_what_is_no_store(self, path):
+        Path(path).write_text("a file")
+        with pytest.raises(StoreError, match="must be the path of a run's store, or of nothing"):
+            sample(path)
+        assert Path(path).read_text() == "a file"
+
+    def test_a_folder_of_something_else(self, path):
+        Path(path).mkdir()
+        (Path(path) / "thesis.tex").write_text("dear")
+        with pytest.raises(StoreError, match="must be the path of a run's store, or of nothing"):
+            sample(path)
+        assert (Path(path) / "thesis.tex").read_text() == "dear"
+
+    def test_another_zarr(self, path):
+        import zarr
+
+        zarr.open_group(path, mode="w").create_array("x", data=np.arange(3))
+        with pytest.raises(StoreError, match="which is neither"):
+            sample(path)
+        with pytest.raises(StoreError, match="which is neither"):
+            open_store(path)
+
+    @pytest.mark.parametrize("path", [None, 3, b"run.zarr", ""])
+    def test_no_path(self, path):
+        with pytest.raises(TypeError, match="store must be a path"):
+            sample(path)
+
+    def test_a_store_in_use(self, path):
+        sample(path)
+        holder = f"import time; from split_common.runs.store import locked\nwith locked({path!r}): print('held', flush=True); time.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(StoreError, match="must not be in use"):
+                sample(path)
+            assert open_store(path).posterior.sizes["draw"] == 130  # looking in takes no lock
+            process.kill()
+            process.wait()
+        sample(path)  # a lock dies with its process
+
+    @pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "1"])
+    def test_every(self, every):
+        with pytest.raises(ValueError, match="every must be a whole number of at least 1"):
+            Plan.checked(1, 10, 10, every, "draws", False)
+
+    def test_keep(self):
+        with pytest.raises(ValueError, match="keep must be one of"):
+            Plan.checked(1, 10, 10, 1, "everything", False)
+
+    @pytest.mark.parametrize("name", ["SIGKILL", "SIGNOTHING", 9])
+    def test_signals(self, path, name):
+        with pytest.raises(ValueError, match="stop_on must name signals"):
+            Options.checked(path, Plan(1, 0, 1, 1), None, (name,), True)
+
+    @pytest.mark.parametrize(
+        "target", ["zarr.json", "posterior/x/zarr.json", "chains/0/zarr.json", "posterior/zarr.json"]
+    )
+    def test_a_store_whose_description_is_damaged(self, whole, path, target):
+        """No draws are lost by guessing: it is an error, or comes to the same draws."""
+        expected, source, together = whole
+        shutil.copytree(source, path)
+        hurt = Path(path) / target
+        hurt.write_bytes(hurt.read_bytes()[:20])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                found = sample(path, together)[0]
+            except StoreError as error:
+                assert "damaged" in str(error) or "must be the path" in str(error)
+            else:
+                assert draws_in(found, warmup=True) == expected

@@ -1,0 +1,79 @@
+"""Runs with a store: whenever a process dies, the run goes on to the same draws; what is not the run's is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pytest
+
+from split_common.errors import StoreError
+from split_common.runs.packed import Packed
+from split_common.runs.plan import Plan
+from split_common.runs.reading import open_store, progress_of, summary_of
+from split_common.runs.stopping import StopWhen
+from split_common.runs.store import RunStore
+from tests.backends import NumPyroBackend
+from tests.kernels import TABLE, mixed, small
+from tests.stored_run import Death, Run, draws_in
+
+KILLED = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC", "PenaltyMH")  # kernels whose processes are killed
+pytestmark = pytest.mark.filterwarnings("ignore:.*(noise|depth|cut off|diverge|E-BFMI|stopped after|available_cpu).*")
+
+
+@pytest.fixture
+def run(lib, tmp_path):
+    return Run(lib, TABLE["SplitNUTS"], str(tmp_path / "run.zarr"))
+
+
+def test_the_draws_are_those_of_the_host(lib, run):
+    run.sample(every=7, warmup=True)
+    expected = run.host_draws()
+    found = run.loaded()
+    for name, x in expected.items():
+        np.testing.assert_array_equal(found[name], x)
+    opened = open_store(run.path, warmup=True)
+    for name in opened.posterior.data_vars:
+        np.testing.assert_array_equal(np.asarray(opened.posterior[name]), expected[name])
+    assert opened.warmup_posterior.sizes["draw"] == run.num_warmup
+    np.testing.assert_allclose(np.asarray(opened.observed_data["y"]), lib.to_numpy(run.problem.args[1]))
+    assert opened.posterior.attrs["split"].startswith("proved")
+    assert run.kernel.report(run.mcmc).verdict.startswith("proved")
+
+
+@pytest.mark.parametrize("every", [1, 7, 1000])
+def test_a_run_that_dies_at_any_write_comes_to_the_same_draws(run, every):
+    """Each time a process may be killed is between two writes: of draws, digests, states, attributes."""
+    whole = run.sample(every=every, warmup=True)
+    num_writes, deaths = run.count_writes(every=every), np.random.default_rng(every).random(6)
+    for death in deaths:
+        shutil.rmtree(run.path, ignore_errors=True)
+        for _ in range(2):  # dies twice
+            with Death(1 + int(death * num_writes)) as died:
+                run.try_to_sample(every=every, warmup=True)
+            assert died.happened or num_writes < 3
+        again = run.sample(every=every, warmup=True)
+        assert draws_in(again, warmup=True) == draws_in(whole, warmup=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE)
+def test_every_kernel_goes_on(lib, tmp_path, name):
+    """Of every kernel: stopped in warm-up, and after it, it comes to the draws of a run that was not."""
+    run = Run(lib, TABLE[name], str(tmp_path / "run.zarr"), num_warmup=40, num_samples=24, problem=mixed(lib))
+    whole = run.sample(every=8)
+    for share in (0.3, 0.8):
+        shutil.rmtree(run.path)
+        with Death(int(share * run.count_writes(every=8))):
+            run.try_to_sample(every=8)
+        assert draws_in(run.sample(every=8)) == draws_in(whole)
