@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-
 import numpy as np
 
 from split_common.runs.store import RunStore
@@ -89,17 +86,6 @@ class Run:
             self.sample(**options)
         except Killed:
             pass
-
-    def count_writes(self, **options):
-        """Number of the writes of a run, of another store."""
-        path, self.path = self.path, tempfile.mkdtemp() + "/run.zarr"
-        try:
-            with Death(10**9) as alive:
-                self.sample(**options)
-            return alive.count
-        finally:
-            shutil.rmtree(self.path)
-            self.path = path
 
     def host_draws(self):
         """Draws of the host's own ``run``."""

@@ -28,6 +28,7 @@ from tests.kernels import TABLE, mixed, small
 from tests.stored_run import Death, Run, draws_in
 
 KILLED = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC", "PenaltyMH")  # kernels whose processes are killed
+WRITES_OF_A_RUN = {1: 150, 7: 24}  # at least, by ``every``
 pytestmark = pytest.mark.filterwarnings("ignore:.*(noise|depth|cut off|diverge|E-BFMI|stopped after|available_cpu).*")
 
 
@@ -51,19 +52,15 @@ def test_the_draws_are_those_of_the_host(lib, run):
     assert run.kernel.report(run.mcmc).verdict.startswith("proved")
 
 
-@pytest.mark.parametrize("every", [1, 7, 1000])
-def test_a_run_that_dies_at_any_write_comes_to_the_same_draws(run, every):
-    """Each time a process may be killed is between two writes: of draws, digests, states, attributes."""
-    whole = run.sample(every=every, warmup=True)
-    num_writes, deaths = run.count_writes(every=every), np.random.default_rng(every).random(6)
-    for death in deaths:
-        shutil.rmtree(run.path, ignore_errors=True)
-        for _ in range(2):  # dies twice
-            with Death(1 + int(death * num_writes)) as died:
-                run.try_to_sample(every=every, warmup=True)
-            assert died.happened or num_writes < 3
-        again = run.sample(every=every, warmup=True)
-        assert draws_in(again, warmup=True) == draws_in(whole, warmup=True)
+@pytest.mark.parametrize(("every", "share"), [(1, 0.3), (7, 0.5), (7, 0.95)])
+def test_a_run_that_dies_comes_to_the_same_draws(run, every, share):
+    """What a process that is killed leaves: some of its writes, in their order."""
+    whole = draws_in(run.sample(every=every, warmup=True), warmup=True)
+    shutil.rmtree(run.path)
+    with Death(int(share * WRITES_OF_A_RUN[every])) as died:
+        run.try_to_sample(every=every, warmup=True)
+    assert died.happened
+    assert draws_in(run.sample(every=every, warmup=True), warmup=True) == whole
 
 
 @pytest.mark.slow
@@ -71,9 +68,10 @@ def test_a_run_that_dies_at_any_write_comes_to_the_same_draws(run, every):
 def test_every_kernel_goes_on(lib, tmp_path, name):
     """Of every kernel: stopped in warm-up, and after it, it comes to the draws of a run that was not."""
     run = Run(lib, TABLE[name], str(tmp_path / "run.zarr"), num_warmup=40, num_samples=24, problem=mixed(lib))
-    whole = run.sample(every=8)
+    whole = draws_in(run.sample(every=8))
     for share in (0.3, 0.8):
         shutil.rmtree(run.path)
-        with Death(int(share * run.count_writes(every=8))):
+        with Death(int(share * 24)) as died:
             run.try_to_sample(every=8)
-        assert draws_in(run.sample(every=8)) == draws_in(whole)
+        assert died.happened
+        assert draws_in(run.sample(every=8)) == whole

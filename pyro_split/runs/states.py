@@ -111,7 +111,7 @@ def _tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if isinstance(value, Tensor | np.ndarray):
         name = str(len(arrays))
-        arrays[name] = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        arrays[name] = np.array(value.detach().cpu() if isinstance(value, Tensor) else value)
         return {"kind": "tensor" if isinstance(value, Tensor) else "array", "name": name}
     if isinstance(value, Mapping):
         return {"kind": "dict", "items": [[_tree(k, arrays), _tree(x, arrays)] for k, x in value.items()]}

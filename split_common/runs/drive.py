@@ -89,7 +89,7 @@ class Recording(NamedTuple):
     def with_summaries(self, packed: Packed) -> Packed:
         """A state together with the summaries."""
         arrays = {
-            f"{SUMMARY}/{field}/{name}": x
+            f"{SUMMARY}/{field}/{name}": x.copy()  # of what changes while it is written
             for name, summary in self.summaries.items()
             for field, x in summary.arrays().items()
         }
