@@ -27,6 +27,7 @@ from tests.backends import NumPyroBackend
 from tests.kernels import TABLE, mixed, small
 from tests.stored_run import Death, Run, draws_in
 
+ROOT = Path(__file__).parent.parent
 KILLED = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC", "PenaltyMH")  # kernels whose processes are killed
 WRITES_OF_A_RUN = {1: 150, 7: 24}  # at least, by ``every``
 pytestmark = pytest.mark.filterwarnings("ignore:.*(noise|depth|cut off|diverge|E-BFMI|stopped after|available_cpu).*")
@@ -75,3 +76,29 @@ def test_every_kernel_goes_on(lib, tmp_path, name):
             run.try_to_sample(every=8)
         assert died.happened
         assert draws_in(run.sample(every=8)) == whole
+
+
+def killed(lib, kernel, path, moments, tmp_path):
+    """Run in processes that are killed at these moments, then in one that is not; how many were killed in time."""
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"), "OMP_NUM_THREADS": "1"}
+    command, count = [sys.executable, "-m", "tests.killed_run", lib.name, kernel, path], 0
+    for seconds in moments:
+        ended = subprocess.run([*command, "--seconds", str(seconds)], env=environment, cwd=ROOT).returncode
+        assert ended in (0, -signal.SIGKILL)
+        count += ended != 0
+    subprocess.run(command, env=environment, cwd=ROOT, check=True)
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KILLED)
+def test_kill_9(lib, tmp_path, name):
+    """At random moments, one after the other; ``SPLIT_MCMC_KILLS`` takes another number of them."""
+    num = int(os.environ.get("SPLIT_MCMC_KILLS", 5))
+    moments = np.random.default_rng(len(name)).exponential(0.4, size=num)
+    whole, path = str(tmp_path / "whole.zarr"), str(tmp_path / "run.zarr")
+    killed(lib, name, whole, [], tmp_path)
+    count = killed(lib, name, path, moments, tmp_path)
+    assert count > num // 2
+    assert draws_in(open_store(path, warmup=True), warmup=True) == draws_in(open_store(whole, warmup=True), warmup=True)
+    print(f"killed {count} times")

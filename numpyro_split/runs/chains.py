@@ -19,6 +19,7 @@ from numpyro.infer import MCMC
 from numpyro.util import nested_attrgetter
 
 from numpyro_split.host import traces_arguments
+from numpyro_split.potential.content import DataDigest
 from numpyro_split.runs.states import pack_state, unpack_state
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
@@ -47,10 +48,26 @@ class Program(NamedTuple):
 
     @classmethod
     def of(
-        cls, mcmc: MCMC, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, extra_fields: Sequence[str]
+        cls,
+        mcmc: MCMC,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        plan: Plan,
+        extra_fields: Sequence[str],
+        digest: DataDigest,
     ) -> Program:
-        """Programs that move the chains of a run, as its ``chain_method`` says."""
+        """Programs that move the chains of a run, as its ``chain_method`` says.
+
+        Args:
+            mcmc: the run.
+            args: the model's positional arguments.
+            kwargs: its keyword arguments.
+            plan: how long the run is.
+            extra_fields: of the state, that are kept too.
+            digest: of the data, as the state of one chain has it.
+        """
         kernel, is_batch = mcmc.sampler, mcmc.num_chains > 1 and mcmc.chain_method == "vectorized"
+        is_mapped = mcmc.num_chains > 1 and mcmc.chain_method not in ("sequential", "vectorized")
         fields, removed = _fields(mcmc, extra_fields)
         postprocess = mcmc.postprocess_fn or kernel.postprocess_fn(args, kwargs)
         postprocess = jax.vmap(postprocess) if is_batch else postprocess
@@ -62,6 +79,8 @@ class Program(NamedTuple):
 
         def move(state: Any, data: Any, num: Any, per_draw: Any) -> tuple[Any, Any]:
             given = data or (args, kwargs)
+            if is_mapped:  # of a batch, that its chains have the same data must be seen, or both cases are computed
+                state = state._replace(data_digest=digest)
 
             def iterate(_: Any, state: Any) -> Any:
                 return kernel.sample(state, *given)
@@ -75,7 +94,6 @@ class Program(NamedTuple):
             return lax.fori_loop(0, num, draw, (state, kept))
 
         data = (args, kwargs) if traces_arguments(mcmc) else None
-        is_mapped = mcmc.num_chains > 1 and mcmc.chain_method not in ("sequential", "vectorized")
         collect_all = jax.vmap(collect) if is_mapped else collect
         return cls(_over_chains(mcmc, move, data), collect_all, kernel.get_diagnostics_str, int(is_mapped))
 
@@ -177,8 +195,8 @@ def _over_chains(mcmc: Any, move: Callable[..., Any], data: Any) -> Move:
         pieces = []
         for size in _powers_of_two(num):
             if (size, per_draw) not in programs:
-                one = partial(move, data=data, num=size, per_draw=per_draw)
-                programs[size, per_draw] = jax.jit(mcmc.chain_method(one))
+                one = jax.jit(partial(move, data=data, num=size, per_draw=per_draw))
+                programs[size, per_draw] = mcmc.chain_method(one)
             state, kept = programs[size, per_draw](state)
             pieces.append(jax.tree.map(lambda x, size=size: x[:, :size], kept))
         return state, jax.tree.map(lambda *x: jnp.concatenate(x, 1), *pieces)

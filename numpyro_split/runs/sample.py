@@ -154,7 +154,9 @@ class NumPyroStart:
         self._kernel: Any = mcmc.sampler
         self._extra_fields = extra_fields
         states = self._first_states()
-        program = Program.of(mcmc, args, kwargs, plan, extra_fields)
+        digest = states[0].data_digest
+        one = jax.tree.map(lambda x: x[0], digest) if jnp.ndim(digest.status) else digest
+        program = Program.of(mcmc, args, kwargs, plan, extra_fields, one)
         numbers = [(i,) for i in range(len(states))] if len(states) == mcmc.num_chains else [range(mcmc.num_chains)]
         self.groups = [
             CompiledChains(chains, program, state, plan, mcmc.thinning)

@@ -1,24 +1,42 @@
 r"""When a run has drawn enough: by what its draws are worth, or by the clock.
 
-What is looked at is the coordinate that is worst of all those of all variables; a coordinate that never changes is none, and
-one with a draw that is not finite is never good enough.
+What is looked at is the coordinate that is worst of all those of all variables; a coordinate that never changes is
+none, and one with a draw that is not finite is never good enough.
 
-**What stopping by a statistic does.** A run that stops when its own draws say that they are enough is more likely to stop
-where they say too much. Each look is another chance to, so looks are few: the first at 100 draws a chain, as an effective
-sample size rests on autocovariances that fewer draws do not show, and then each time there are 10 % more, which makes 49
-of 10,000 draws. The number of draws decides when, by one grid for all runs, so a run that was interrupted looks where
-one that never stopped does. What is left of the effect, measured by ``benchmarks/stopping_bias``, on four chains and the
-worst of 20 coordinates:
+**What stopping by a statistic does.** A run that stops when its own draws say that they are enough is more likely to
+stop where they say too much. Each look is another chance to, so looks are few: the first at 100 draws a chain, as an
+effective sample size rests on autocovariances that fewer draws do not show, and then each time there are 10 % more,
+which makes 48 of 10,000 draws. The number of draws decides when, by one grid for all runs, so a run that was
+interrupted looks where one that never stopped does.
 
-FIGURES
+What is left of the effect was measured by ``benchmarks/stopping_bias``, on four autoregressive chains of correlation
+0.9 against as many draws decided beforehand. (z² is the squared error of the mean over its claimed squared standard
+error, ± 0.02; coverage is that of 1.96 standard errors, ± 0.3 %; size is the claimed effective sample size over the
+true one, ± 0.004.)
 
-An effective sample size is as blind as the chains are: what none of them has found is missing from it. The clock does not
-look at the draws and biases nothing.
+===============================================  ===================  =======================
+stopped when                                     z², coverage, size   decided beforehand
+===============================================  ===================  =======================
+``ess=400``, the worst of 20 coordinates         1.01, 94.8 %, 1.007  1.01, 95.1 %, 1.004
+``rhat=1.01``, the worst of 20 coordinates       1.01, 94.8 %, 1.002  1.01, 94.8 %, 1.002
+``ess=400``, one coordinate                      1.00, 95.1 %, 1.027  0.98, 94.9 %, 1.007
+``rhat=1.01``, one coordinate                    1.11, 93.8 %, 1.076  1.04, 94.5 %, 1.010
+the last, with a look every 20 draws             1.13, 93.7 %, 1.095  1.03, 94.7 %, 1.011
+===============================================  ===================  =======================
 
-Reference:
+So with many coordinates nothing is seen of it (nor on independent draws), and the smallest size, picked as the least of
+20 claims that scatter by 12 %, is 22 % below its true value: the rule errs to the safe side. R-hat of one coordinate
+stops anywhere, here after 100 to 6,247 draws, since it says that chains agree and not how precise a mean is: give
+``ess`` with it.
+
+An effective sample size is as blind as the chains are: what none of them has found is missing from it. The clock does
+not look at the draws and biases nothing.
+
+References:
     Flegal, Haran and Jones (2008), Markov chain Monte Carlo: can we trust the third significant figure?, Statistical
-    Science 23. Glynn and Whitt (1992), The asymptotic validity of sequential stopping rules for stochastic simulations,
-    Annals of Applied Probability 2: the effect of stopping vanishes as the wanted precision grows.
+    Science 23.
+    Glynn and Whitt (1992), The asymptotic validity of sequential stopping rules for stochastic simulations, Annals of
+    Applied Probability 2: what stopping does vanishes as the wanted precision grows.
 """
 
 from __future__ import annotations
@@ -35,7 +53,7 @@ from split_common.checks import check_positive_float
 from split_common.runs.summaries import RunningSummary
 from split_common.values import finite_number, shown
 
-FIRST_LOOK, GROWTH = 100, 1.1  # draws of each chain, and how many times as many there are from look to look
+FIRST_LOOK = 100  # draws of each chain
 MOST_EFFECTIVE = 3.0  # effective draws that one draw of chains that go to and fro may be worth
 
 
@@ -44,7 +62,7 @@ class StopWhen:
     """What is enough; where several are given, whichever comes first, except that ``ess`` and ``rhat`` go together.
 
     After warm-up ``ess`` and ``rhat`` are looked at from 100 draws of each chain on, each time there are 10 % more. A
-    run that stops by them is a little too sure of itself: see this module.
+    run that stops by them may be a little too sure of itself: see this module.
 
     Args:
         ess: effective sample size of the mean, all chains together, that every coordinate must have.
@@ -59,12 +77,12 @@ class StopWhen:
         TypeError: for a deadline that is no datetime.
 
     Example:
-        >>> stop = StopWhen(ess=400, rhat=1.01)
+        >>> stop = StopWhen(rhat=1.01)
         >>> summary = RunningSummary.start(num_chains=2, shape=())
         >>> for chain in range(2):
         ...     summary.add(chain, np.random.default_rng(chain).standard_normal(1000))
         >>> stop.reason({"x": summary}, draws=1000, seconds=3.0, now=datetime.now(UTC))
-        'the smallest effective sample size, 1811 of x, is at least 400, and the largest R-hat, 1.0004 of x, at most 1.01'
+        'the largest R-hat, 0.99928 of x, is at most 1.01'
     """
 
     ess: float | None = None
@@ -91,8 +109,8 @@ class StopWhen:
     def check_reachable(self, num_chains: int, num_samples: int) -> None:
         """Raise where what is asked of the draws can never be met.
 
-        A draw is worth more than one where chains go to and fro: 3 where successive draws have a correlation of -1/2, which
-        the means of few samplers have. More than that is out of reach.
+        A draw is worth more than one where chains go to and fro: three where successive draws have a correlation of
+        −1/2, which is rare. More than that is taken to be out of reach.
 
         Args:
             num_chains: number of chains.
@@ -114,7 +132,7 @@ class StopWhen:
         most = MOST_EFFECTIVE * num_chains * num_samples
         if self.ess is not None and self.ess > most:
             raise ValueError(
-                f"ess must be at most {most:,.0f}, three times the {num_chains} x {num_samples} draws that there can be, "
+                f"ess must be at most {most:,.0f}, three times the {num_chains} x {num_samples} draws there can be, "
                 f"got {shown(self.ess)}"
             )
 
@@ -128,11 +146,11 @@ class StopWhen:
 
         Example:
             >>> [StopWhen(ess=400).next_look(draws) for draws in (0, 99, 100, 1000)]
-            [100, 100, 110, 1012]
+            [100, 100, 110, 1017]
         """
         look = FIRST_LOOK
         while look <= draws:
-            look = math.ceil(look * GROWTH)
+            look = -(-look * 11 // 10)  # 10 % more, in whole numbers
         return look
 
     def reason(
@@ -186,13 +204,13 @@ def _check_deadline(deadline: Any) -> None:
 def _worst(
     figures: Mapping[str, Mapping[str, np.ndarray]], name: str, worst: Callable[[np.ndarray], Any]
 ) -> tuple[float, str]:
-    """The worst of a figure over the coordinates that change, and where; NaN where it is NaN of any, or of none there are."""
+    """The worst of a figure over the coordinates that change, and where; NaN where any is, or where none changes."""
     found = (math.nan, "nothing that changes")
     for variable, table in figures.items():
-        places = np.argwhere(table["sd"] != 0)
-        if not len(places):
+        changes = table["sd"] != 0
+        if not changes.any():
             continue
-        values = np.atleast_1d(np.asarray(table[name])[tuple(places.T)])
+        values, places = table[name][changes], np.argwhere(changes)
         k = worst(values)  # of NumPy, which takes NaN for the worst
         here = float(values[k]), variable + (str(places[k].tolist()) if places.shape[1] else "")
         if math.isnan(here[0]):

@@ -1,8 +1,8 @@
 r"""Means, standard deviations, effective sample sizes and R-hat of draws that are not kept.
 
-Of a variable of all chains, memory does not grow with the number of draws: each chain's draws are divided into at most K =
-512 consecutive *batches* of b draws, b a power of two that doubles when there is no more room. Of a batch are kept its mean
-and the sum of squared deviations from it.
+Of a variable of all chains, memory does not grow with the number of draws: each chain's draws are divided into at most
+K = 512 consecutive *batches* of b draws, b a power of two that doubles when there is no more room. Of a batch are kept
+its mean and the sum of squared deviations from it.
 
 **Merging.** Of two groups of :math:`n_1, n_2` draws with means :math:`m_1, m_2` and sums of squares
 :math:`s_1, s_2`, and :math:`d = m_2 - m_1`, together have (Chan, Golub and LeVeque, 1983)
@@ -25,19 +25,20 @@ of the draws is the number of independent ones that would have it:
           = e(Y)\,\frac{\operatorname{var}(x)}{\operatorname{var}(Y)}\,\frac{n}{MNb}.
 
 :math:`e(Y)` is that of Vehtari and others (2021) as ArviZ computes it for the mean: chains split in halves, Geyer's
-initial monotone sequence. It is what corrects batches shorter than the chain's memory, whose means are correlated. Up to
-512 draws a chain b is 1, and ess is ArviZ's ``ess(method="mean")``, the standard error its ``mcse(method="mean")``.
+initial monotone sequence. It is what corrects batches shorter than the chain's memory, whose means are correlated. Up
+to 512 draws a chain b is 1, and ess is ArviZ's ``ess(method="mean")``, the standard error its ``mcse(method="mean")``.
 
 **Why 512.** Beyond that N is between 256 and 512, and what is left of the accuracy is that of the autocovariances of
-so many batch means, whatever the number of draws. Measured on autoregressive chains of correlation −0.5 to 0.99, 3,000 and 10⁵
-draws, 200 to 400 series each, the ratio of ess to ArviZ's from all draws has a mean of 0.97 to 1.02 and, of four chains, a
-standard deviation of 1 to 8 %: within 15 % are 95 to 100 % of them. Of one chain it is 1 to 15 % (70 to 100 %). Half
-as many batches have 86 to 100 % of four chains within 15 %. An estimate of 400 effective draws from all of them scatters
-by 10 % too. 512 batches take the memory of 1,024 numbers of 64 bits for each chain and coordinate, and 44 for the rest.
+so many batch means, whatever the number of draws. Measured on autoregressive chains of correlation −0.5 to 0.99, 3,000
+and 10⁵ draws, 200 to 400 series each, the ratio of ess to ArviZ's from all draws has a mean of 0.97 to 1.02 and, of
+four chains, a standard deviation of 1 to 8 %: within 15 % are 95 to 100 % of them. Of one chain it is up to 15 % (70 to
+100 %). Half as many batches have 86 to 100 % of four chains within 15 %. An estimate of 400 effective draws from all
+of them scatters by 10 % too. 512 batches take the memory of 1,024 numbers of 64 bits for each chain and coordinate,
+and 44 for the rest.
 
-**R-hat** is split R-hat: the first and the last N/2 batches of every chain, whose means and variances are exact. It
-is that of the draws themselves, neither rank-normalised nor folded: where tails are so heavy that variances are infinite, it
-means nothing.
+**R-hat** is split R-hat: the first and the last N/2 batches of every chain, whose means and variances are exact. It is
+that of the draws themselves, neither rank-normalised nor folded: where tails are so heavy that variances are infinite,
+it means nothing.
 
 References:
     Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance, The American Statistician 37.
@@ -54,7 +55,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import next_fast_len
 
 from split_common.checks import check_chain, check_positive_int
 from split_common.values import real_array, shown, whole_number
@@ -163,9 +164,9 @@ class RunningSummary:
         num_chains = check_positive_int("num_chains", num_chains)
         if not isinstance(shape, tuple) or any((n := whole_number(length)) is None or n < 0 for length in shape):
             raise ValueError(f"shape must be a tuple of whole numbers of at least 0, got {shown(shape)}")
-        batches = tuple(np.zeros((num_chains, NUM_BATCHES, *shape)) for _ in range(2))
-        groups = tuple(np.zeros((num_chains, NUM_LEVELS, *shape)) for _ in range(2))
-        return cls(np.zeros(num_chains, np.int64), batches, groups)
+        batches, groups = (num_chains, NUM_BATCHES, *shape), (num_chains, NUM_LEVELS, *shape)
+        counts = np.zeros(num_chains, np.int64)
+        return cls(counts, (np.zeros(batches), np.zeros(batches)), (np.zeros(groups), np.zeros(groups)))
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> RunningSummary:
@@ -189,7 +190,7 @@ class RunningSummary:
         return cls(np.array(arrays["counts"], np.int64), batches, (copies["group_means"], copies["group_squares"]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is known, for a store; views of what changes as draws are added. Places that are not used hold zeros.
+        """All that is known, for a store: views of what changes as draws are added. Places that are not used hold 0.
 
         Returns:
             "counts", shape (C,); "batch_means" and "batch_squares", shape (C, 512, *shape); "group_means" and
@@ -316,8 +317,8 @@ class RunningSummary:
         return {"mean": mean, "sd": sd, "mcse": mcse, "ess": _size(sd, mcse), "rhat": self._rhat(sd)}
 
     def _rhat(self, sd: np.ndarray) -> np.ndarray:
-        """NaN where the standard deviation is."""
-        return np.where(np.isnan(sd), np.nan, self._shaped(self._by_coordinates(_rhat)))
+        """Of what changes; NaN elsewhere."""
+        return np.where(sd > 0, self._shaped(self._by_coordinates(_rhat)), np.nan)
 
     def _standard_error(self, sd: np.ndarray) -> np.ndarray:
         """Of the mean of all draws; NaN where their standard deviation is not above 0."""
@@ -387,9 +388,9 @@ def effective_sample_size(x: np.ndarray) -> np.ndarray:
     halves = np.concatenate([x[:, :half], x[:, -half:]])
     means = halves.mean(1)
     length = next_fast_len(2 * half, real=True)
-    spectrum = rfft(halves - means[:, None], length, axis=1)
+    spectrum = np.fft.rfft(halves - means[:, None], length, axis=1)
     power = (spectrum.real**2 + spectrum.imag**2).mean(0)
-    autocovariance = irfft(power, length, axis=0)[:half] / half
+    autocovariance = np.fft.irfft(power, length, axis=0)[:half] / half
     variance = autocovariance[0] + means.var(0, ddof=1)
     correlation = 1 - (autocovariance[0] * half / (half - 1) - autocovariance) / variance
     correlation[0] = 1.0
@@ -400,8 +401,8 @@ def effective_sample_size(x: np.ndarray) -> np.ndarray:
 def _geyer(correlation: np.ndarray) -> np.ndarray:
     """Integrated autocorrelation time, shape (D,), of correlations by lag, shape (n, D), n at least 2.
 
-    Sums of lags 2p and 2p + 1 are taken as long as they are positive, none larger than the one before; of the pair after
-    them the first lag counts, once.
+    Sums of lags 2p and 2p + 1 are taken as long as they are positive, none larger than the one before; of the pair
+    after them the first lag counts, once.
     """
     last = (len(correlation) - 3) // 2 if len(correlation) > 3 else 0  # as far as ArviZ goes
     evens = correlation[: 2 * last + 1 : 2]
