@@ -17,6 +17,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -51,7 +52,9 @@ REST = 10.0
 TRACE_POINTS = 200
 FAR = 5.0  # R-hat so many times as far from 1 as its limit, 1.1, is trouble in a run that goes on
 LATE_COMMITS, LATE_SECONDS = 5.0, 60.0  # nothing written for so many times as long as usual, and for so long at least
-ROWS_OF_CHAINS, ROWS_OF_COORDINATES, LOW_SCREEN = 12, (5, 8), 40
+ROWS_OF_CHAINS, ROWS_OF_COORDINATES = 12, (5, 8)
+LOW_SCREEN, WIDE_SCREEN = 40, 140  # rows; columns from where on coordinates and traces stand side by side
+MOST_BAR = 50  # columns
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 GOOD, POOR, BAD = "green", "yellow", "red"
 
@@ -105,17 +108,18 @@ def watch(store: str | os.PathLike[str], *, refresh: float = 2.0) -> None:
     """
     path, refresh = checked_path(store), check_positive_float("refresh", refresh)
     progress_of(path)
-    findings, next_look = _NOTHING, 0.0
+    findings, looked_at, next_look = _NOTHING, None, 0.0
     with contextlib.suppress(KeyboardInterrupt), _display() as show:
         while True:
-            is_held = _is_held(path)
+            is_held = _is_held(path)  # first: what the last process wrote is there once it holds the store no more
             found = progress_of(path)
             life = _life(found, is_held, findings.warmup_seconds)
             show(_Screen(path, found, life, findings))
-            start = time.monotonic()
-            if start >= next_look or life.is_over:
+            if found.chains != looked_at and (life.is_over or time.monotonic() >= next_look):
+                start = time.monotonic()
                 findings = _look(path, found)
-                next_look = time.monotonic() + REST * (time.monotonic() - start)
+                rest = 0.0 if looked_at is None else REST * (time.monotonic() - start)  # the first look imports ArviZ
+                looked_at, next_look = found.chains, time.monotonic() + rest
                 show(_Screen(path, found, _life(found, is_held, findings.warmup_seconds), findings))
             if life.is_over:
                 return
@@ -250,7 +254,7 @@ def _life(found: Progress, is_held: bool | None, warmup_seconds: Mapping[int, fl
         late = f"nothing has been written for {_duration(age)} (usually every {_duration(usual)})"
         return _Life(state, POOR if is_held else BAD, f"{late}: {guess}")
     end = (now + timedelta(seconds=left)).astimezone()
-    day = "" if end.date() == now.astimezone().date() else f"{end:%-d %b} "
+    day = "" if end.date() == now.astimezone().date() else f"{end.day} {end:%b} "
     pace = "" if is_warm else ", if draws take as long as warm-up does"
     return _Life(state, "cyan", f"about {_duration(left)} left, until {day}{end:%H:%M}{pace}; {ago}")
 
@@ -280,16 +284,16 @@ def _look(path: str, found: Progress) -> _Findings:
     if not any(chain.get("draws") for chain in found.chains):
         return _NOTHING
     try:
-        return _findings(path, found)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # of few draws, and of numbers that are not finite: the screen shows them
+            return _findings(path, found)
     except Exception as error:  # whatever zarr, its codecs and xarray raise of damaged files, and while arrays grow
         return _Findings(error=f"draws cannot be read now: {first_line(error)}")
 
 
 def _findings(path: str, found: Progress) -> _Findings:
     run = open_store(path)
-    statistics, draws = run["sample_stats"], run["posterior"]
-    some = {"chain": _evenly(statistics.sizes["chain"], MOST_CHAINS)}
-    statistics, draws = _as_dataset(statistics).isel(some), _as_dataset(draws).isel(some)
+    statistics = _some_chains(run["sample_stats"])
     chains = tuple(map(int, statistics["chain"].values))
     known, checks = _of_statistics(statistics, found)
     traces = [_lp_trace(statistics)] if "lp" in statistics else []
@@ -298,7 +302,7 @@ def _findings(path: str, found: Progress) -> _Findings:
         coordinates, is_whole = _of_summaries(summaries), True
         seen = f"all {sum(np.size(x.mean) for x in summaries.values())}, by summaries of all draws"
     else:
-        sampled = _Sampled.of(draws, found.plan.chunk)
+        sampled = _Sampled.of(_some_chains(run["posterior"]), found.plan.chunk)
         coordinates, is_whole = _of_draws(sampled), sampled.draws.start < sampled.draws.step
         seen = sampled.seen + (f", {len(chains)} of {len(found.chains)} chains" * (len(chains) < len(found.chains)))
         traces += [sampled.trace_of(worst.name) for worst in coordinates[:1]]
@@ -397,19 +401,22 @@ def _of_draws(sampled: _Sampled) -> list[_Coordinate]:
     import arviz
     import xarray
 
-    x = np.where(np.isfinite(sampled.values), sampled.values, np.nan)
-    varying = np.flatnonzero(~np.all(x == x[:1, :1], axis=(0, 1)))
-    if x.shape[1] < 4 or not varying.size:
+    x = sampled.values
+    finite = np.isfinite(x).all((0, 1))
+    judged = np.flatnonzero(finite & ~np.all(x == x[:1, :1], axis=(0, 1)))
+    places = [*np.flatnonzero(~finite), *judged]
+    if x.shape[1] < 4 or not places:
         return []
-    whole = xarray.Dataset({"x": (("chain", "draw", "at"), x[:, :, varying])})
-    compare: Any = arviz.rhat
-    with np.errstate(all="ignore"):
-        ess = np.asarray(arviz.ess(whole, method="bulk")["x"])
-        rhat = np.asarray(compare(whole)["x"]) if len(x) > 1 else np.full(len(varying), np.nan)
-    rhat = np.where(np.isnan(rhat) & (len(x) > 1), np.inf, rhat)  # no chain ever moves, each elsewhere
-    mean, sd = x.mean((0, 1))[varying], x.std((0, 1), ddof=1)[varying]
-    names = [sampled.names[i] for i in varying]
-    return _worst(names.__getitem__, mean, sd, ess, rhat)
+    mean, sd, ess, rhat = np.full((4, x.shape[2]), np.nan)
+    if judged.size:
+        whole = xarray.Dataset({"x": (("chain", "draw", "at"), x[:, :, judged])})
+        compare: Any = arviz.rhat
+        mean[judged], sd[judged] = x[:, :, judged].mean((0, 1)), x[:, :, judged].std((0, 1), ddof=1)
+        ess[judged] = arviz.ess(whole, method="bulk")["x"]
+        if len(x) > 1:  # one chain meets no other
+            rhat[judged] = np.nan_to_num(compare(whole)["x"], nan=np.inf)  # no chain ever moves, each elsewhere
+    names = [sampled.names[i] for i in places]
+    return _worst(names.__getitem__, *(part[places] for part in (mean, sd, ess, rhat)))
 
 
 def _of_summaries(summaries: Mapping[str, Any]) -> list[_Coordinate]:
@@ -446,9 +453,10 @@ def _warmup_seconds(path: str, chain: int) -> float | None:
     return None if packed is None else packed.values.get("seconds")
 
 
-def _as_dataset(group: Any) -> Any:
-    """A group's dataset, of ArviZ 0.x and of 1.x."""
-    return group.to_dataset() if hasattr(group, "to_dataset") else group
+def _some_chains(group: Any) -> Any:
+    """The dataset of a group of ArviZ 0.x or 1.x, with so many chains as may be looked at."""
+    dataset = group.to_dataset() if hasattr(group, "to_dataset") else group
+    return dataset.isel(chain=_evenly(dataset.sizes["chain"], MOST_CHAINS))
 
 
 def _evenly(number: int, most: int) -> np.ndarray:
@@ -503,8 +511,11 @@ class _Screen(JupyterMixin):
             [self._state],
             [self._chains, *self._more_chains],
             list(self._checks),
-            list(self._coordinates(ROWS_OF_COORDINATES[not is_low])),
-            list(self._traces),
+            *_side_by_side(
+                list(self._coordinates(ROWS_OF_COORDINATES[not is_low])),
+                list(self._traces),
+                options.max_width >= WIDE_SCREEN,
+            ),
         ]
         gap = [] if is_low else [Text("")]
         parts = [part for section in sections if section for part in (*gap, *section)][len(gap) :]
@@ -520,9 +531,9 @@ class _Screen(JupyterMixin):
     @property
     def _chains(self) -> Table:
         """A row for each chain."""
-        table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim")
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
         table.add_column("chain", justify="right")
-        table.add_column("", ratio=1, min_width=8)
+        table.add_column("", min_width=8, max_width=MOST_BAR)
         for head in ("", "diverging", "accepted", "step size", "grads/draw"):
             table.add_column(head, justify="right", no_wrap=True)
         for i, chain in enumerate(self.found.chains[:ROWS_OF_CHAINS]):
@@ -583,20 +594,32 @@ class _Screen(JupyterMixin):
 
     def _rhat(self, rhat: float) -> Text:
         is_far = self.life.is_over or rhat - 1 > FAR * (MOST_RHAT - 1)
-        return _number(rhat, GOOD if rhat <= MOST_RHAT else BAD if is_far else POOR, ".3f")
+        form = ".3f" if rhat < 100 else ".0e"
+        return _number(rhat, GOOD if rhat <= MOST_RHAT else BAD if is_far else POOR, form)
 
     @property
     def _traces(self) -> Iterator[Table]:
         """Traces beside each other, a row for each chain."""
         if not self.findings.traces:
             return
-        table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim")
+        table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("chain", justify="right")
         for trace in self.findings.traces:
             table.add_column(Text(trace.title), ratio=1, no_wrap=True, overflow="ellipsis", header_style="bold")
         for row, chain in enumerate(self.findings.chains[:ROWS_OF_CHAINS]):
             table.add_row(str(chain), *(_Sparkline(trace.values, row) for trace in self.findings.traces))
         yield table
+
+
+def _side_by_side(left: list[Any], right: list[Any], is_wide: bool) -> list[list[Any]]:
+    """Two sections, or one with both of them."""
+    if not (is_wide and left and right):
+        return [left, right]
+    grid = Table.grid(expand=True, padding=(0, 4, 0, 0))
+    grid.add_column()
+    grid.add_column(ratio=1)
+    grid.add_row(Group(*left), Group(*right))
+    return [[grid]]
 
 
 class _Sparkline(NamedTuple):
