@@ -81,7 +81,7 @@ def snapshot(store: str | os.PathLike[str]) -> Any:
     """
     path = checked_path(store)
     is_held = _is_held(path)
-    found = progress_of(path)
+    found = _progress(path)
     findings = _look(path, found)
     return _Screen(path, found, _life(found, is_held, findings.warmup_seconds), findings)
 
@@ -107,12 +107,12 @@ def watch(store: str | os.PathLike[str], *, refresh: float = 2.0) -> None:
         split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
     """
     path, refresh = checked_path(store), check_positive_float("refresh", refresh)
-    progress_of(path)
+    _progress(path)
     findings, looked_at, next_look = _NOTHING, None, 0.0
     with contextlib.suppress(KeyboardInterrupt), _display() as show:
         while True:
             is_held = _is_held(path)  # first: what the last process wrote is there once it holds the store no more
-            found = progress_of(path)
+            found = _progress(path)
             life = _life(found, is_held, findings.warmup_seconds)
             show(_Screen(path, found, life, findings))
             if found.chains != looked_at and (life.is_over or time.monotonic() >= next_look):
@@ -243,10 +243,10 @@ def _life(found: Progress, is_held: bool | None, warmup_seconds: Mapping[int, fl
         return _Life("stopped", POOR, f"{found.stopped}; {ago}; the same call goes on", is_over=True)
     if is_held is False:
         return _Life("no process writes to it", BAD, f"{ago}; the same call goes on from there")
-    if written is None:
+    paces = _paces(found, warmup_seconds)
+    if written is None or not paces:
         return _Life("being set up", POOR, f"nothing has been written yet; {ago}")
-    usual = max(pace.per_draw for pace in _paces(found, warmup_seconds)) * plan.every
-    left = sum(pace.left for pace in _paces(found, warmup_seconds))
+    usual, left = max(pace.per_draw for pace in paces) * plan.every, sum(pace.left for pace in paces)
     is_warm = all(chain.get("warmup_draws", 0) >= plan.num_warmup for chain in chains)
     state = "sampling" if is_warm else "warm-up"
     if age > max(LATE_COMMITS * usual, LATE_SECONDS):
@@ -268,15 +268,28 @@ class _Pace(NamedTuple):
 
 def _paces(found: Progress, warmup_seconds: Mapping[int, float]) -> list[_Pace]:
     """Paces of chains that take turns. Chains that move together have spent the same time, to the last digit."""
-    plan, paces, together = found.plan, [], {chain["seconds"]: i for i, chain in enumerate(found.chains) if chain}
+    plan, paces = found.plan, []
+    together = {chain["seconds"]: i for i, chain in enumerate(found.chains) if "seconds" in chain}
     for seconds, i in together.items():
         warmup, draws = found.chains[i]["warmup_draws"], found.chains[i]["draws"]
         knows_draws = draws > 0 and i in warmup_seconds
         spent, num = (seconds - warmup_seconds[i], draws) if knows_draws else (seconds, warmup + draws)
         paces.append(_Pace(spent / max(num, 1), spent / max(num, 1) * (plan.end - warmup - draws)))
-    waiting = sum(not chain for chain in found.chains)
-    mean = sum(pace.per_draw for pace in paces) / max(len(paces), 1)
+    if not paces:
+        return []
+    waiting = sum("seconds" not in chain for chain in found.chains)
+    mean = sum(pace.per_draw for pace in paces) / len(paces)
     return [*paces, *[_Pace(mean, mean * plan.end)] * waiting]
+
+
+def _progress(path: str) -> Progress:
+    """How far a run is; of a store that is only just being made there may be too little to tell."""
+    try:
+        return progress_of(path)
+    except KeyError as error:
+        raise StoreError(
+            f"store must be whole, got {path!r}, which is only just being made, or damaged: it does not tell {error}"
+        ) from error
 
 
 def _look(path: str, found: Progress) -> _Findings:
@@ -537,7 +550,7 @@ class _Screen(JupyterMixin):
         for head in ("", "diverging", "accepted", "step size", "grads/draw"):
             table.add_column(head, justify="right", no_wrap=True)
         for i, chain in enumerate(self.found.chains[:ROWS_OF_CHAINS]):
-            table.add_row(str(i), *_progress(chain, self.found.plan), *self._statistics_of(i))
+            table.add_row(str(i), *_bar(chain, self.found.plan), *self._statistics_of(i))
         return table
 
     def _statistics_of(self, chain: int) -> list[Text]:
@@ -642,7 +655,7 @@ class _Sparkline(NamedTuple):
         yield Text("".join(" " if place is None else blocks[place] for place in places), "cyan")
 
 
-def _progress(chain: Mapping[str, Any], plan: Any) -> tuple[ProgressBar, Text]:
+def _bar(chain: Mapping[str, Any], plan: Any) -> tuple[ProgressBar, Text]:
     """Bar and numbers of the phase that a chain is in."""
     draws, warmup = chain.get("draws", 0), chain.get("warmup_draws", 0)
     if not draws and warmup < plan.num_warmup:

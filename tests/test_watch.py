@@ -489,3 +489,22 @@ def test_store_of_a_real_run(tmp_path):
     assert "ended: all 60 draws" in text
     assert "of all 2, by all 60 draws" in text
     assert "cannot be read" not in text
+
+
+@pytest.mark.parametrize("known", [["draws"], ["draws", "warmup_draws", "time"]])
+def test_chains_of_which_not_all_is_noted_yet(tmp_path, known):
+    run = Run(tmp_path / "s").made()
+    values = {"draws": 0, "warmup_draws": 50, "time": datetime.datetime.now(datetime.UTC).isoformat()}
+    run.store.note(0, **{name: values[name] for name in known})
+    assert "being set up: nothing has been written yet" in words(snapshot(run.path))
+    run.note(1, 0, warmup=50)
+    assert "warm-up: about" in words(snapshot(run.path))
+
+
+def test_store_that_is_only_just_being_made(tmp_path, capsys):
+    import zarr
+
+    zarr.open_group(tmp_path / "s", mode="w", zarr_format=3).attrs.update(format=1)
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "s")])
+    assert "which is only just being made, or damaged: it does not tell 'plan'" in capsys.readouterr().err
