@@ -325,12 +325,13 @@ def test_too_few_draws_to_judge(tmp_path, num):
     assert "too few draws, or none that changes" in words(snapshot(run.path))
 
 
-def test_chains_that_lag_and_many_chains(tmp_path):
-    run = Run(tmp_path / "s", num_chains=50, num_warmup=0).made(w=((), "f8"))
-    run.write({"w": run.rng.normal(size=(49, 100))})
+def test_chains_that_lag_and_many_chains(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_CHAINS", 10)
+    run = Run(tmp_path / "s", num_chains=20, num_warmup=0).made(w=((), "f8"))
+    run.write({"w": run.rng.normal(size=(19, 100))})
     text = words(snapshot(run.path))
-    assert "and 38 more chains, of 0 to 100 draws" in text
-    assert "40 of 50 chains" in text
+    assert "and 8 more chains, of 0 to 100 draws" in text
+    assert "10 of 20 chains" in text
     few = Run(tmp_path / "t").made(w=((), "f8"))
     few.write({"w": few.rng.normal(size=(3, 100))})
     assert "warm-up 0/200 – – – –" in words(snapshot(few.path))
@@ -383,6 +384,7 @@ def test_watch_returns_when_the_run_ends(tmp_path, monkeypatch, console):
 
     def sleep(seconds):
         slept.append(seconds)
+        assert len(slept) < 5
         if len(slept) == 2:
             run.write({"w": run.rng.normal(size=(4, 300, 3))})
 
