@@ -38,9 +38,8 @@ from rich.text import Text
 from split_common.checks import check_positive_float
 from split_common.errors import StoreError, first_line
 from split_common.report import LEAST_ACCEPTANCE, LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report
-from split_common.runs.packed import Packed
 from split_common.runs.reading import Progress, open_store, progress_of, summary_of
-from split_common.runs.store import AFTER_WARMUP, checked_path, is_local, open_group
+from split_common.runs.store import AFTER_WARMUP, checked_path, is_local, open_group, state_in
 
 MOST_DRAWS = 2000  # of a chain that are looked at
 MOST_CHAINS = 40  # that are looked at, evenly spaced
@@ -458,11 +457,10 @@ def _trouble(mean: Any, ess: Any, rhat: Any) -> Any:
 
 def _warmup_seconds(path: str, chain: int) -> float | None:
     """How long a chain was in warm-up, by its state at the end of it; None where that is not known."""
-    try:
-        array = open_group(path)[f"chains/{chain}/{AFTER_WARMUP}"]
-        packed = Packed.of_bytes(np.asarray(array[:]).tobytes()) if array.nbytes <= STATE_BYTES else None
-    except (KeyError, ValueError):
+    group, name = open_group(path), f"chains/{chain}/{AFTER_WARMUP}"
+    if name not in group or group[name].nbytes > STATE_BYTES:
         return None
+    packed = state_in(group, chain, AFTER_WARMUP)
     return None if packed is None else packed.values.get("seconds")
 
 

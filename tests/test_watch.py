@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, path, num_draws=300, num_warmup=200, num_chains=4, every=50, keep="draws"):
         self.path, self.plan = str(path), Plan(num_chains, num_warmup, num_draws, every, keep)
-        self.store = RunStore.begin(self.path, self.plan, {}, {"kernel": "SplitNUTS", "package": "numpyro_split"})
+        self.store = RunStore.begin(self.path, self.plan, {}, {"kernel": "SplitNUTS"}, [])
         self.rng = np.random.default_rng(0)
 
     def made(self, **forms):
@@ -54,7 +54,7 @@ class Run:
         warmup = self.plan.num_warmup if warmup is None else warmup
         self.store.note(chain, draws=draws, warmup_draws=warmup, time=written.isoformat(), seconds=seconds, settled=[])
 
-    def write(self, draws, chains=None, age=0.0, **statistics):
+    def write(self, draws, **statistics):
         """Draws by variable, shape (chains, n, ...), from the first on."""
         shape = next(iter(draws.values())).shape[:2]
         fields = {
@@ -66,11 +66,18 @@ class Run:
             "step_size": np.full(shape, 0.25),
             "num_grads": np.full(shape, 28, "i4"),
         } | statistics
-        for i, chain in enumerate(range(shape[0]) if chains is None else chains):
-            content = {"posterior": draws, "sample_stats": fields}
-            self.store.write(SAMPLING, chain, 0, {g: {k: x[i] for k, x in a.items()} for g, a in content.items()})
-            self.note(chain, shape[1], seconds=10.0 + i, age=age)
+        for chain in range(shape[0]):
+            self.write_chain(chain, {"posterior": draws, "sample_stats": fields})
+            self.note(chain, shape[1], seconds=10.0 + chain)
         return self
+
+    def write_chain(self, chain, groups):
+        """All draws of a chain, chunk by chunk; of arrays with a leading axis of chains."""
+        num = next(x.shape[1] for arrays in groups.values() for x in arrays.values())
+        for k, start in enumerate(range(0, num, self.plan.chunk)):
+            part = slice(start, start + self.plan.chunk)
+            content = {group: {name: x[chain, part] for name, x in a.items()} for group, a in groups.items()}
+            self.store.write(chain, k, content)
 
 
 def ordinary(path, num=300, of=300, **options):
@@ -342,7 +349,7 @@ def test_summaries_of_draws_that_are_not_kept(tmp_path, monkeypatch):
     run = Run(tmp_path / "s", keep="summaries").made()
     fields = {name: np.zeros((4, 300), dtype) for name, dtype in STATISTICS.items()}
     for chain in range(4):
-        run.store.write(SAMPLING, chain, 0, {"sample_stats": {name: x[chain] for name, x in fields.items()}})
+        run.write_chain(chain, {"sample_stats": fields})
         run.note(chain, 300)
     figures = {
         "w": SimpleNamespace(
