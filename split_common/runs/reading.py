@@ -153,7 +153,7 @@ def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
         (([0, 1], 500), ([0, 1], 90))
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    most = max(range(len(order)), key=lambda k: (k + 1) * lengths[order[k]])
+    most = max(range(len(order)), key=lambda k: ((k + 1) * lengths[order[k]], k))
     num = lengths[order[most]]
     return (sorted(order[: most + 1]) if num else list(range(len(lengths)))), num
 

@@ -101,14 +101,16 @@ class RunStore:
             start_energies: potential energies where the chains start.
         """
         group = _zarr().open_group(path, mode="w", zarr_format=3)
-        group.attrs.update(
-            format=FORMAT,
-            plan=plan._asdict(),
-            identity=dict(identity),
-            start_energies=list(start_energies),
-            about=dict(about),
-            started=now(),
-            made=False,
+        group.update_attributes(  # written once, where ``attrs.update`` writes for every key
+            {
+                "format": FORMAT,
+                "plan": plan._asdict(),
+                "identity": dict(identity),
+                "start_energies": list(start_energies),
+                "about": dict(about),
+                "started": now(),
+                "made": False,
+            }
         )
         return cls(path, group, plan)
 
@@ -126,6 +128,7 @@ class RunStore:
         store._lengthen(plan)
         for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
             store._number(name)
+        store.ended(None)
         return store
 
     @property
@@ -135,11 +138,11 @@ class RunStore:
 
     def made(self) -> None:
         """Take note that all arrays are there."""
-        self._group.attrs.update(made=True)
+        self._group.update_attributes({"made": True})
 
     def ended(self, reason: str | None) -> None:
         """Take note of why the run was stopped; None where it has come to its end."""
-        self._group.attrs.update(stopped=reason)
+        self._group.update_attributes({"stopped": reason})
 
     def make_arrays(self, phase: Phase, draws: Mapping[str, Form], statistics: Mapping[str, Form]) -> None:
         """Arrays for a phase, of the length that it will have."""
@@ -200,7 +203,7 @@ class RunStore:
 
     def note(self, chain: int, **progress: Any) -> None:
         """Tell those who look in how far a chain is."""
-        self.chain(chain).attrs.update(progress)
+        self.chain(chain).update_attributes(progress)
 
     def _number(self, name: str) -> None:
         """Write the coordinates of a group: numbers from 0 along every dimension."""
@@ -234,7 +237,7 @@ class RunStore:
             for x in self._variables(name).values():
                 x.resize((x.shape[0], self._room(plan.num_draws), *x.shape[2:]))
             self._number(name)
-        self._group.attrs.update(plan=plan._asdict())
+        self._group.update_attributes({"plan": plan._asdict()})
         self.plan = plan
 
 
@@ -333,7 +336,7 @@ def locked(path: str) -> Iterator[None]:
     place.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(place.parent / f".{place.name}.lock")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=1)  # whoever only looks whether it is held, holds it for a moment
     except Timeout as error:
         raise StoreError(f"store must not be in use, got {path!r}, which another process writes to") from error
     try:
