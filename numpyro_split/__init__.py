@@ -1,6 +1,6 @@
 """Exact MCMC for NumPyro models on data too large for one gradient."""
 
-from numpyro_split.adaptation.stored_metric import center_of, metric_of
+from numpyro_split.adaptation.stored_metric import center_of, metric_of, step_size_of
 from numpyro_split.inference_data import to_inference_data
 from numpyro_split.kernels.block_gibbs import BlockGibbsHMC
 from numpyro_split.kernels.penalty_mh import PenaltyMH
@@ -52,6 +52,7 @@ __all__ = [
     "priors",
     "sample",
     "split_model",
+    "step_size_of",
     "summary_of",
     "to_inference_data",
 ]

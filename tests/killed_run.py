@@ -1,4 +1,4 @@
-"""A process that runs one kernel with a store and kills itself at a given moment: ``python -m tests.killed_run ...``."""
+"""A process that runs one kernel with a store and kills itself: ``python -m tests.killed_run ...``."""
 
 from __future__ import annotations
 

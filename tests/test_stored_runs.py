@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
-import warnings
 from pathlib import Path
 
-import arviz as az
 import numpy as np
 import pytest
 
-from split_common.errors import StoreError
-from split_common.runs.packed import Packed
-from split_common.runs.plan import Plan
-from split_common.runs.reading import open_store, progress_of, summary_of
-from split_common.runs.stopping import StopWhen
-from split_common.runs.store import RunStore
-from tests.backends import NumPyroBackend
-from tests.kernels import TABLE, mixed, small
+from split_common.runs.reading import open_store
+from tests.kernels import TABLE, mixed
 from tests.stored_run import Death, Run, draws_in
 
 ROOT = Path(__file__).parent.parent

@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from split_common.checks import check_chain
+from split_common.runs.starting import found_in, is_path, required
+
+MASS_MATRIX, CENTERS = "has a mass matrix", "centres"
 
 
-def metric_of(mcmc: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
+def metric_of(run: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
     """The inverse mass matrix that a chain of a run ended with, as ``inverse_mass_matrix=`` takes it.
 
     Args:
-        mcmc: the host's ``MCMC``, which has been run.
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
         chain: the number of the chain.
 
     Returns:
@@ -26,16 +29,39 @@ def metric_of(mcmc: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
 
     Example:
         >>> from numpyro_split import SplitNUTS, metric_of  # then:
-        >>> # SplitNUTS(model, 10, metric="auto", inverse_mass_matrix=metric_of(mcmc))
+        >>> # SplitNUTS(model, 10, metric="auto", inverse_mass_matrix=metric_of("run.zarr"))
     """
-    return _of_chain(_last_state(mcmc, "adapt_state", "has a mass matrix"), "adapt_state", chain).inverse_mass_matrix
+    if is_path(run):
+        found = required(found_in(run, chain).inverse_mass_matrix, MASS_MATRIX, run)
+        return {sites: jax.tree.map(jnp.asarray, block) for sites, block in found.items()}
+    return _of_chain(_last_state(run, "adapt_state", MASS_MATRIX), "adapt_state", chain).inverse_mass_matrix
 
 
-def center_of(mcmc: Any, chain: int = 0) -> dict[str, jax.Array]:
+def step_size_of(run: Any, chain: int = 0) -> float:
+    """The step size that a chain of a run was warmed up to, as ``step_size=`` takes it.
+
+    Args:
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
+        chain: the number of the chain.
+
+    Raises:
+        ValueError: for a run that has not been made, or has no such chain.
+
+    Example:
+        >>> from numpyro_split import SplitNUTS, step_size_of  # then:
+        >>> # SplitNUTS(model, 10, step_size=step_size_of("run.zarr"))
+    """
+    if is_path(run):
+        return found_in(run, chain).step_size
+    state = _last_state(run, "step_size", "has a step size")
+    return float(_of_chain(state, "step_size", chain))
+
+
+def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
     """The reference that a chain's splitting was centred about, as ``center=`` takes it.
 
     Args:
-        mcmc: the host's ``MCMC``, which has been run.
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
         chain: the number of the chain.
 
     Returns:
@@ -44,7 +70,9 @@ def center_of(mcmc: Any, chain: int = 0) -> dict[str, jax.Array]:
     Raises:
         ValueError: for a run that has not been made, or is not of a kernel that centres, or has no such chain.
     """
-    state = _last_state(mcmc, "centering", "centres")
+    if is_path(run):
+        return jax.tree.map(jnp.asarray, required(found_in(run, chain).center, CENTERS, run))
+    state = _last_state(run, "centering", CENTERS)
     return {**_of_chain(state, "z", chain), **_of_chain(state, "centering", chain).center.reference}
 
 

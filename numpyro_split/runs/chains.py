@@ -24,6 +24,7 @@ from numpyro_split.runs.states import pack_state, unpack_state
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
+from split_common.runs.starting import Found
 from split_common.runs.statistics import arviz_statistics
 from split_common.runs.store import SAMPLING, WARMUP, Form
 
@@ -147,6 +148,10 @@ class CompiledChains:
         """The state of each chain."""
         return [pack_state(self._one(i))._replace(values={"seconds": self._seconds}) for i in range(len(self.numbers))]
 
+    def found(self) -> list[Found]:
+        """What warm-up of each chain found."""
+        return [_found(jax.device_get(self._one(i)._replace(rng_key=None))) for i in range(len(self.numbers))]
+
     def progress(self) -> list[dict[str, Any]]:
         """Seconds of sampling, and what warm-up settled on."""
         settled = getattr(self.state, "settled", None)
@@ -170,6 +175,14 @@ class CompiledChains:
             return tree
         axis = 1 - self._program.draw_axis
         return {name: np.ascontiguousarray(np.take(x, place, axis)) for name, x in tree.items()}
+
+
+def _found(state: Any) -> Found:
+    """What warm-up of one chain found."""
+    adapted, centering = state.adapt_state, state.centering
+    metric = None if adapted is None else adapted.inverse_mass_matrix
+    center = None if centering is None else {**state.z, **centering.center.reference}
+    return Found(float(state.step_size if adapted is None else adapted.step_size), metric, center)
 
 
 def _fields(mcmc: MCMC, extra_fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from pyro.infer import MCMC
 from torch import Tensor
 
 from pyro_split.host import diagnostics_by_chain, has_draws
 from split_common.checks import check_chain
+from split_common.low_rank_metric import LowRank
+from split_common.runs.starting import found_in, is_path, required
+
+MASS_MATRIX, CENTERS = "has a mass matrix", "centres"
 
 
-def metric_of(mcmc: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
+def metric_of(run: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
     """The inverse mass matrix that a chain of a run ended with, as ``inverse_mass_matrix=`` takes it.
 
     Args:
-        mcmc: the host's ``MCMC``, which has been run.
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
         chain: the number of the chain.
 
     Returns:
@@ -27,16 +32,38 @@ def metric_of(mcmc: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
 
     Example:
         >>> from pyro_split import SplitNUTS, metric_of  # then:
-        >>> # SplitNUTS(model, 10, metric="auto", inverse_mass_matrix=metric_of(mcmc))
+        >>> # SplitNUTS(model, 10, metric="auto", inverse_mass_matrix=metric_of("run.zarr"))
     """
-    return _of_chain(mcmc, "inverse_mass_matrix", "has a mass matrix", chain)
+    if is_path(run):
+        found = required(found_in(run, chain).inverse_mass_matrix, MASS_MATRIX, run)
+        return {sites: _as_tensors(block) for sites, block in found.items()}
+    return _of_chain(run, "inverse_mass_matrix", MASS_MATRIX, chain)
 
 
-def center_of(mcmc: Any, chain: int = 0) -> dict[str, Tensor]:
+def step_size_of(run: Any, chain: int = 0) -> float:
+    """The step size that a chain of a run was warmed up to, as ``step_size=`` takes it.
+
+    Args:
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
+        chain: the number of the chain.
+
+    Raises:
+        ValueError: for a run that has not been made, or has no such chain.
+
+    Example:
+        >>> from pyro_split import SplitNUTS, step_size_of  # then:
+        >>> # SplitNUTS(model, 10, step_size=step_size_of("run.zarr"))
+    """
+    if is_path(run):
+        return found_in(run, chain).step_size
+    return float(_of_chain(run, "step_size", "has a step size", chain)[-1])
+
+
+def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
     """The reference that a chain's splitting was centred about, as ``center=`` takes it.
 
     Args:
-        mcmc: the host's ``MCMC``, which has been run.
+        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
         chain: the number of the chain.
 
     Returns:
@@ -45,7 +72,9 @@ def center_of(mcmc: Any, chain: int = 0) -> dict[str, Tensor]:
     Raises:
         ValueError: for a run that has not been made, or is not of a kernel that centres, or has no such chain.
     """
-    return _of_chain(mcmc, "center", "centres", chain)
+    if is_path(run):
+        return {name: torch.from_numpy(x) for name, x in required(found_in(run, chain).center, CENTERS, run).items()}
+    return _of_chain(run, "center", CENTERS, chain)
 
 
 def _of_chain(mcmc: Any, name: str, what: str, chain: int) -> Any:
@@ -54,3 +83,8 @@ def _of_chain(mcmc: Any, name: str, what: str, chain: int) -> Any:
     if not by_chain or name not in by_chain[0]:
         raise ValueError(f"mcmc must have been run, with a kernel that {what}, got {type(mcmc).__name__} without that")
     return by_chain[check_chain(chain, len(by_chain))][name]
+
+
+def _as_tensors(block: Any) -> Any:
+    """A block of arrays of NumPy, in tensors."""
+    return block.converted(torch.from_numpy) if isinstance(block, LowRank) else torch.from_numpy(block)

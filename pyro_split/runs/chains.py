@@ -12,9 +12,11 @@ from torch import Tensor
 
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.runs.states import pack_random_state, pack_state, set_random_state, unpack_state
+from split_common.low_rank_metric import LowRank
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
+from split_common.runs.starting import Found
 from split_common.runs.statistics import arviz_statistics
 from split_common.runs.store import SAMPLING, WARMUP, Form
 
@@ -118,6 +120,19 @@ class KernelChain:
         packed = pack_state(self.state)
         return [Packed({**packed.values, "seconds": self._seconds}, {**packed.arrays, **self._random})]
 
+    def found(self) -> list[Found]:
+        """What warm-up found."""
+        own, state = self.diagnostics(), self.state
+        step_size = state.step_size if state.adapt_state is None else state.adapt_state.step_size
+        metric, center = own.get("inverse_mass_matrix"), own.get("center")
+        return [
+            Found(
+                step_size,
+                None if metric is None else {sites: _on_host(block) for sites, block in metric.items()},
+                None if center is None else {name: _on_host(x) for name, x in center.items()},
+            )
+        ]
+
     def progress(self) -> list[dict[str, Any]]:
         """Seconds of sampling, and what warm-up settled on."""
         settled = self.state.settled or ()
@@ -147,6 +162,11 @@ class KernelChain:
     def _statistics(self, states: Sequence[Any]) -> dict[str, np.ndarray]:
         names = self._task.kernel._method.statistics
         return arviz_statistics({name: _column([getattr(state, name) for state in states]) for name in names})
+
+
+def _on_host(x: Any) -> Any:
+    """A tensor, or a block of low rank, in arrays of NumPy."""
+    return x.converted(_on_host) if isinstance(x, LowRank) else x.detach().cpu().numpy()
 
 
 def _column(values: list[Any]) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.runs.packed import Packed
+from split_common.runs.starting import FOUND, Found
 from split_common.runs.store import AFTER_WARMUP, SAMPLING, SLOTS, WARMUP, Phase, RunStore, digest_of, explained, now
 
 Content = dict[str, dict[str, np.ndarray]]
@@ -97,14 +98,14 @@ class ChainWriter:
                 stacklevel=4,
             )
 
-    def commit(self, drawn: list[Drawn], packed: Packed, progress: Mapping[str, Any], ends_warmup: bool) -> None:
+    def commit(self, drawn: list[Drawn], packed: Packed, progress: Mapping[str, Any], found: Found | None) -> None:
         """Write draws, then the state that belongs to them.
 
         Args:
             drawn: since the last commit.
             packed: the chain's state after them.
             progress: what those who look in are to know.
-            ends_warmup: whether the state is the one at the end of warm-up.
+            found: what warm-up has found, where the state is the one at its end.
         """
         chain, store = self._chain, self._store
         for piece in drawn:
@@ -113,8 +114,9 @@ class ChainWriter:
             digests = {_digests_of(phase): self._write(phase) for phase in self._phases}
             whole = Packed({**packed.values, "counts": list(self._counts)}, {**packed.arrays, **digests})
             store.put_state(chain, SLOTS[self._slot], whole)
-            if ends_warmup:
+            if found is not None:
                 store.put_state(chain, AFTER_WARMUP, whole)
+                store.put_state(chain, FOUND, found.packed())
             self._slot = 1 - self._slot
             store.note(chain, draws=self._counts.draws, warmup_draws=self._counts.warmup, time=now(), **progress)
         self._written = self._counts

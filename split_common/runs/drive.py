@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from split_common.runs.chain_writer import Background, ChainWriter, Drawn, resume_together
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
+from split_common.runs.starting import Found
 from split_common.runs.store import SAMPLING, Form, RunStore
 from split_common.runs.summaries import RunningSummary
 
@@ -49,6 +50,10 @@ class Chains(Protocol):
 
     def states(self) -> list[Packed]:
         """The state of each chain."""
+        ...
+
+    def found(self) -> list[Found]:
+        """What warm-up of each chain found."""
         ...
 
     def progress(self) -> list[dict[str, Any]]:
@@ -206,11 +211,11 @@ def _commit(
         for piece in drawn:
             recording.note(piece)
         packed = recording.with_summaries(states[place])
-        ends_warmup = chains.position == plan.num_warmup
-        work.append((recording.writer, drawn, packed, progress[place], ends_warmup))
+        found = chains.found()[place] if chains.position == plan.num_warmup else None
+        work.append((recording.writer, drawn, packed, progress[place], found))
     background.do(_write, work)
 
 
-def _write(work: list[tuple[ChainWriter, list[Drawn], Packed, dict[str, Any], bool]]) -> None:
-    for writer, drawn, packed, progress, ends_warmup in work:
-        writer.commit(drawn, packed, progress, ends_warmup)
+def _write(work: list[tuple[ChainWriter, list[Drawn], Packed, dict[str, Any], Found | None]]) -> None:
+    for writer, drawn, packed, progress, found in work:
+        writer.commit(drawn, packed, progress, found)
