@@ -1,0 +1,1 @@
+"""Runs that are written to disk as they go."""
