@@ -311,7 +311,9 @@ def _describe(
     found: list[Any] = []
 
     def latent(site: dict[str, Any]) -> jax.Array | None:
-        return draw.get(site["name"]) if site["type"] == "sample" and not site["is_observed"] else None
+        """The draw of a latent site, where it fits."""
+        value = draw.get(site["name"]) if site["type"] == "sample" and not site["is_observed"] else None
+        return value if value is not None and value.shape == site["fn"].shape() else None
 
     def run() -> None:
         args, kwargs = arguments.build(arguments.data)
@@ -390,10 +392,11 @@ def _moments(site: dict[str, Any]) -> Probabilities | Moments:
     base, shape = fn, fn.shape()
     while isinstance(base, dist.Independent | dist.MaskedDistribution | dist.ExpandedDistribution):
         base = base.base_dist
-    if isinstance(base, BERNOULLI):
-        return Probabilities(jnp.broadcast_to(jnp.stack([1.0 - base.probs, base.probs], -1), (*shape, 2)))
-    if isinstance(base, CATEGORICAL):
-        return Probabilities(jnp.broadcast_to(base.probs, (*shape, base.probs.shape[-1])))
+    is_binary = isinstance(base, BERNOULLI)
+    if is_binary or isinstance(base, CATEGORICAL):
+        probs: Any = base.probs
+        classes = jnp.stack([1.0 - probs, probs], -1) if is_binary else probs
+        return Probabilities(jnp.broadcast_to(classes, (*shape, classes.shape[-1])))
     try:
         mean, variance = fn.mean, fn.variance
     except (NotImplementedError, AttributeError) as error:

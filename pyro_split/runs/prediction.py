@@ -170,9 +170,11 @@ def predict(
     def divide(opened: tuple[Any, ...], named: dict[str, Any], form: Form) -> Predictor:
         return Predictor.of(model, options, opened, named, data_axes)
 
-    predictor = FORMS.divide(model, args, kwargs, divide)
+    origin = int(torch.randint(2**62, ()))
+    with torch.random.fork_rng():
+        predictor = FORMS.divide(model, args, kwargs, divide)
     read = _moments if options.is_summary else _value
-    return options.collect(predictor.pieces(read, options.posterior), predictor.target, predictor.grid)
+    return options.collect(predictor.pieces(read, origin, options.posterior), predictor.target, predictor.grid)
 
 
 class Draw(NamedTuple):
@@ -262,14 +264,15 @@ class Predictor:
         grid = Grid.of(target.num_rows, options.rows_per_batch, options.draws_per_batch, whole)
         return cls(target, split, args, kwargs, grid)
 
-    def pieces(self, read: Callable[[dict[str, Any]], Any], posterior: Posterior) -> Iterator[Piece]:
+    def pieces(self, read: Callable[[dict[str, Any]], Any], origin: int, posterior: Posterior) -> Iterator[Piece]:
         """What is read of the predicted sites, at all draws and rows.
 
         Args:
             read: from a site to arrays.
+            origin: from which the seeds of the predictive distribution's draws follow.
             posterior: the draws.
         """
-        density, origin = self._density, int(torch.randint(2**62, ()))
+        density = self._density
         for batch in posterior.batches(self.grid.draws_per_batch):
             draws = tensors(posterior.read(self.target.latents, batch), density.arguments.data)
             for rows in self.grid.blocks:
@@ -307,12 +310,13 @@ def _sites_at(model: OpenModel, draw: dict[str, Tensor], arguments: Arguments) -
 
 
 class _Latents(ConditionMessenger):
-    """Gives a model those of some values that it does not observe, and remembers which these are."""
+    """Gives the latent sites of a model those of some values that fit, and remembers which sites these are."""
 
     def _pyro_sample(self, msg: Any) -> None:
         if not msg["is_observed"]:
-            super()._pyro_sample(msg)
             msg["infer"]["_is_latent"] = True
+            if msg["name"] in self.data and msg["fn"].shape() == self.data[msg["name"]].shape:
+                super()._pyro_sample(msg)
 
 
 def _described(found: dict[str, Any]) -> tuple[list[PredictedSite], dict[str, int]]:
@@ -369,11 +373,11 @@ def _moments(site: dict[str, Any]) -> Probabilities | Moments:
     base, shape = fn, fn.shape()
     while isinstance(base, dist.Independent | dist.MaskedDistribution | dist.ExpandedDistribution):
         base = base.base_dist
-    if isinstance(base, dist.Bernoulli):
-        both = torch.stack([1.0 - base.probs, base.probs], -1)
-        return Probabilities(both.expand(*shape, 2).numpy(force=True))
-    if isinstance(base, dist.Categorical):
-        return Probabilities(base.probs.expand(*shape, base.probs.shape[-1]).numpy(force=True))
+    is_binary = isinstance(base, dist.Bernoulli)
+    if is_binary or isinstance(base, dist.Categorical):
+        probs: Any = base.probs
+        classes = torch.stack([1.0 - probs, probs], -1) if is_binary else probs
+        return Probabilities(classes.expand(*shape, classes.shape[-1]).numpy(force=True))
     try:
         mean, variance = fn.mean, fn.variance
     except (NotImplementedError, AttributeError) as error:
