@@ -79,6 +79,7 @@ class Observations:
         mcmc: a run with a kernel of this package.
 
     Attributes:
+        verdict: whether the model's rows are independent of one another.
         row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
 
     Raises:
@@ -90,10 +91,11 @@ class Observations:
         kernel: Any = mcmc.sampler
         if kernel.model is None:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-        self._arguments = kernel._open(*arguments_of_run(mcmc))
+        self._arguments = args, kwargs = kernel._open(*arguments_of_run(mcmc))
         self._split = split = _split_of(mcmc)
+        self.verdict = split.verdict
         check_none_summed_out([site.name for site in split.sites if site.discrete])
-        self._data = Arguments(*self._arguments, split._row_axes)
+        self._data = Arguments(args, kwargs, split._row_axes)
         self._density = split._density(self._data)
         self.row_axes = {site.name: site.plates.get(self._density.plate) for site in split.sites}
 

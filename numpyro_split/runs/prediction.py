@@ -18,10 +18,12 @@ from numpyro.infer.initialization import init_to_value
 
 from numpyro_split.host import has_draws
 from numpyro_split.inference_data import Observations, posterior_of_run
+from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.host_density import WHOLE
 from numpyro_split.potential.model_rows import samples_of
+from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.checks import check_callable, check_positive_int
@@ -29,8 +31,10 @@ from split_common.containers import Form
 from split_common.data_axes import check_data_axes
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
+from split_common.report import check_reported
 from split_common.runs.pointwise import (
     DRAWS_PER_BATCH,
+    LOG_LIKELIHOOD,
     Grid,
     Piece,
     Posterior,
@@ -72,12 +76,14 @@ def log_likelihood(
 
     Returns:
         ``xarray.Dataset`` with a variable for each observed site, of shape (chains, draws, rows, ...). Of a store, its
-        numbers are read when they are looked at.
+        numbers are read when they are looked at. The attribute ``split`` says whether the rows were proved to be
+        independent of one another.
 
     Raises:
-        TypeError: for draws that are not in ArviZ's format, or a path that is none.
-        ValueError: for a run without a model, draws that are not those of its model, and a number out of range; as
-            :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods already.
+        TypeError: for a run of another package's kernel, draws that are not in ArviZ's format, or a path that is none.
+        ValueError: for an ``mcmc`` that was not run, a run without a model, draws that are not those of its model, and
+            a number out of range; as :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods
+            already.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -94,14 +100,20 @@ def log_likelihood(
         (1, 500, 4)
     """
     batch = check_positive_int("draws_per_batch", draws_per_batch)
-    check_free(into, "log_likelihood")
+    check_free(into, LOG_LIKELIHOOD)
+    check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
+    if mcmc.last_state is None:
+        raise ValueError("mcmc must have been run, or its run gone on with from its store, got one that has not")
     if draws is None and not has_draws(mcmc):
         raise ValueError("draws must be given for a run that holds none, got None")
     posterior = posterior_of_run(mcmc) if draws is None else Posterior.of(draws)
     observations = Observations(mcmc)
     grid = observations.grid(batch)
-    pieces = observations.pieces(posterior, grid)
-    return collected(pieces, posterior, grid, observations.row_axes, "log_likelihood", into)
+    found = collected(
+        observations.pieces(posterior, grid), posterior, grid, observations.row_axes, LOG_LIKELIHOOD, into
+    )
+    found.attrs["split"] = str(observations.verdict)
+    return found
 
 
 def predict(
@@ -142,7 +154,8 @@ def predict(
         store, its numbers are read when they are looked at. For summaries, a dict from each site to an
         ``xarray.Dataset`` with a value for each row: of Bernoulli and categorical sites ``probabilities`` of the
         classes, ``predictive_entropy``, ``expected_entropy`` and ``mutual_information``; of others ``mean``,
-        ``aleatoric`` and ``epistemic`` variance, all as :mod:`split_common.metrics` defines them.
+        ``aleatoric`` and ``epistemic`` variance, all as :mod:`split_common.metrics` defines them. The attribute
+        ``split`` says whether the rows were proved to be independent of one another.
 
     Raises:
         TypeError: for a model that is no function, draws that are not in ArviZ's format, or a path that is none.
@@ -174,7 +187,9 @@ def predict(
 
     predictor = FORMS.divide(model, args, kwargs, divide)
     read = _moments if options.is_summary else _value
-    return options.collect(predictor.pieces(read, rng_key, options.posterior), predictor.target, predictor.grid)
+    return options.collect(
+        predictor.pieces(read, rng_key, options.posterior), predictor.target, predictor.grid, predictor.verdict
+    )
 
 
 BERNOULLI = (dist.BernoulliProbs, dist.BernoulliLogits)
@@ -212,7 +227,7 @@ class _Observing(condition):
 
     def __init__(self, model: Callable[..., Any], target: Target, values: dict[str, jax.Array]):
         axes = target.row_axes
-        self._given = {name: jnp.moveaxis(x, 0, axes[name]) for name, x in values.items()}
+        self._given: dict[str, Any] = {name: jnp.moveaxis(x, 0, axes[name]) for name, x in values.items()}
         super().__init__(model, data=self._given)
         self._target, self._values = target, values
 
@@ -235,7 +250,7 @@ class Predictor:
     """
 
     def __init__(self, target: Target, split: ModelSplit, data: Arguments, grid: Grid):
-        self.target, self.grid = target, grid
+        self.target, self.grid, self.verdict = target, grid, str(split.verdict)
         self._density, self._data = split._density(data), data.data
 
     @classmethod
@@ -307,7 +322,7 @@ def _keys(rng_key: jax.Array, draws: jax.Array, first_row: jax.Array) -> jax.Arr
 def _describe(
     model: OpenModel, draw: dict[str, jax.Array], arguments: Arguments
 ) -> tuple[list[PredictedSite], dict[str, int]]:
-    """The sample sites of a model at a draw, and sizes of its plates; traced abstractly."""
+    """The sample sites of a model at a draw, and sizes of its plates; no row is evaluated."""
     found: list[Any] = []
 
     def latent(site: dict[str, Any]) -> jax.Array | None:
@@ -315,16 +330,27 @@ def _describe(
         value = draw.get(site["name"]) if site["type"] == "sample" and not site["is_observed"] else None
         return value if value is not None and value.shape == site["fn"].shape() else None
 
-    def run() -> None:
-        args, kwargs = arguments.build(arguments.data)
+    def run(data: Data) -> None:
+        args, kwargs = arguments.build(data)
         sites = trace(seed(substitute(model, substitute_fn=latent), random.key(0))).get_trace(*args, **kwargs)
         samples = samples_of(sites)
         sizes = {frame.name: frame.size for site in samples for frame in site["cond_indep_stack"]}
         sizes |= {name: site["args"][0] for name, site in sites.items() if site["type"] == "plate"}
         found[:] = [[_described(site) for site in samples], sizes]
 
-    jax.eval_shape(run)
+    _compiled_if_possible(run, arguments.data)
     return found[0], found[1]
+
+
+def _compiled_if_possible(run: Callable[[Data], Any], data: Data) -> Any:
+    """The result of a function of the data, compiled, so that nothing is computed that it does not rest on.
+
+    A model that reads values of its data with Python is run on them.
+    """
+    try:
+        return jax.jit(run)(data)
+    except UNREADABLE:
+        return run(data)
 
 
 def _described(site: dict[str, Any]) -> PredictedSite:
@@ -339,7 +365,6 @@ def _possible_values(
 ) -> dict[str, jax.Array]:
     """A value of each predicted site at each row that its distribution allows, rows first; no row is evaluated."""
 
-    @jax.jit
     def run(data: Data) -> dict[str, jax.Array]:
         args, kwargs = arguments.build(data)
         sites = trace(seed(substitute(model, data=draw), random.key(0))).get_trace(*args, **kwargs)
@@ -350,7 +375,7 @@ def _possible_values(
             found[name] = jnp.moveaxis(possible.astype(value.dtype), target.row_axes[name], 0)
         return found
 
-    return run(arguments.data)
+    return _compiled_if_possible(run, arguments.data)
 
 
 def _divided(

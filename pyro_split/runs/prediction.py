@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pyro_split.host import Subsample, has_draws, unvalidated
 from pyro_split.inference_data import Observations, posterior_of_run, row_block, tensors
+from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.arguments import Arguments
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.host_density import WHOLE
@@ -28,8 +29,10 @@ from split_common.containers import Form
 from split_common.data_axes import check_data_axes
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
+from split_common.report import check_reported
 from split_common.runs.pointwise import (
     DRAWS_PER_BATCH,
+    LOG_LIKELIHOOD,
     Grid,
     Piece,
     Posterior,
@@ -71,12 +74,14 @@ def log_likelihood(
 
     Returns:
         ``xarray.Dataset`` with a variable for each observed site, of shape (chains, draws, rows, ...). Of a store, its
-        numbers are read when they are looked at.
+        numbers are read when they are looked at. The attribute ``split`` says whether the rows were proved to be
+        independent of one another.
 
     Raises:
-        TypeError: for draws that are not in ArviZ's format, or a path that is none.
-        ValueError: for a run without a model, draws that are not those of its model, and a number out of range; as
-            :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods already.
+        TypeError: for a run of another package's kernel, draws that are not in ArviZ's format, or a path that is none.
+        ValueError: for an ``mcmc`` that was not run, a run without a model, draws that are not those of its model, and
+            a number out of range; as :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods
+            already.
 
     Example:
         >>> import torch, pyro, pyro.distributions as dist
@@ -93,14 +98,20 @@ def log_likelihood(
         (1, 500, 4)
     """
     batch = check_positive_int("draws_per_batch", draws_per_batch)
-    check_free(into, "log_likelihood")
+    check_free(into, LOG_LIKELIHOOD)
+    check_reported(getattr(mcmc, "kernel", mcmc), SplitKernel)
+    if mcmc.transforms is None:
+        raise ValueError("mcmc must have been run, or its run gone on with from its store, got one that has not")
     if draws is None and not has_draws(mcmc):
         raise ValueError("draws must be given for a run that holds none, got None")
     posterior = posterior_of_run(mcmc) if draws is None else Posterior.of(draws)
     observations = Observations.of(mcmc)
     grid = observations.grid(batch)
-    pieces = observations.pieces(posterior, grid)
-    return collected(pieces, posterior, grid, observations.row_axes, "log_likelihood", into)
+    found = collected(
+        observations.pieces(posterior, grid), posterior, grid, observations.row_axes, LOG_LIKELIHOOD, into
+    )
+    found.attrs["split"] = str(observations.verdict)
+    return found
 
 
 def predict(
@@ -140,7 +151,8 @@ def predict(
         store, its numbers are read when they are looked at. For summaries, a dict from each site to an
         ``xarray.Dataset`` with a value for each row: of Bernoulli and categorical sites ``probabilities`` of the
         classes, ``predictive_entropy``, ``expected_entropy`` and ``mutual_information``; of others ``mean``,
-        ``aleatoric`` and ``epistemic`` variance, all as :mod:`split_common.metrics` defines them.
+        ``aleatoric`` and ``epistemic`` variance, all as :mod:`split_common.metrics` defines them. The attribute
+        ``split`` says whether the rows were proved to be independent of one another.
 
     Raises:
         TypeError: for a model that is no function, draws that are not in ArviZ's format, or a path that is none.
@@ -174,7 +186,9 @@ def predict(
     with torch.random.fork_rng():
         predictor = FORMS.divide(model, args, kwargs, divide)
     read = _moments if options.is_summary else _value
-    return options.collect(predictor.pieces(read, origin, options.posterior), predictor.target, predictor.grid)
+    return options.collect(
+        predictor.pieces(read, origin, options.posterior), predictor.target, predictor.grid, predictor.verdict
+    )
 
 
 class Draw(NamedTuple):
@@ -232,7 +246,7 @@ class Predictor:
     """
 
     def __init__(self, target: Target, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Grid):
-        self.target, self.grid = target, grid
+        self.target, self.grid, self.verdict = target, grid, str(split.verdict)
         self._density = split._density(args, kwargs)
 
     @classmethod
@@ -282,7 +296,7 @@ class Predictor:
                     draw = Draw({name: x[i] for name, x in draws.items()})
                     with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated():
                         torch.manual_seed(_seed(origin, batch.before + i, rows.first))
-                        model_trace = poutine.trace(density.model).get_trace(*args, **{**kwargs, GIVEN: draw})
+                        model_trace: Any = poutine.trace(density.model).get_trace(*args, **{**kwargs, GIVEN: draw})
                         found.append({name: read(model_trace.nodes[name]) for name in self.target.sites})
                 yield Piece(batch, rows, {name: _stacked([x[name] for x in found]) for name in self.target.sites})
 
@@ -305,8 +319,8 @@ def _sites_at(model: OpenModel, draw: dict[str, Tensor], arguments: Arguments) -
     with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated(), tensors_for_arrays():
         with poutine.trace() as traced, _Latents(draw):
             model(*args, **kwargs)
-    model_trace: Any = traced.trace
-    return {name: site for name, site in model_trace.nodes.items() if site["type"] == "sample"}
+    nodes: Any = traced.trace.nodes
+    return {name: site for name, site in nodes.items() if site["type"] == "sample"}
 
 
 class _Latents(ConditionMessenger):

@@ -22,6 +22,7 @@ from split_common.runs.store import _coordinate, _zarr, checked_path, encoded, e
 from split_common.values import shown
 
 DRAWS_PER_BATCH = 100  # draws that are evaluated together, where nothing else is asked for
+LOG_LIKELIHOOD = "log_likelihood"  # name of the group in a store
 DONE = "complete"  # attribute of a group: whether all of it has been written
 
 
@@ -306,6 +307,8 @@ def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
     """
     if into is None:
         return
+    if not isinstance(into, str | os.PathLike) or not str(into):
+        raise TypeError(f"into must be None or a path, got {shown(into)}")
     path = checked_path(into)
     if os.path.isfile(path):
         raise StoreError(f"into must be the path of a store, or of nothing, got {path!r}, which is a file")

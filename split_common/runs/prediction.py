@@ -211,7 +211,7 @@ class Options(NamedTuple):
             TypeError: for draws that are no posterior, or a path that is none.
             ValueError: for a number out of range, or a store that has predictions already.
         """
-        if into != SUMMARIES:
+        if not _is_summaries(into):
             check_free(into, GROUP)
         batch = check_positive_int("draws_per_batch", draws_per_batch)
         return cls(Posterior.of(draws), into, batch, check_positive_int("rows_per_batch", rows_per_batch))
@@ -219,13 +219,19 @@ class Options(NamedTuple):
     @property
     def is_summary(self) -> bool:
         """Whether summaries are asked for."""
-        return isinstance(self.into, str) and self.into == SUMMARIES
+        return _is_summaries(self.into)
 
-    def collect(self, pieces: Iterable[Piece], target: Target, grid: Grid) -> Any:
-        """What is asked for, of the pieces of a prediction."""
+    def collect(self, pieces: Iterable[Piece], target: Target, grid: Grid, verdict: str) -> Any:
+        """What is asked for, of the pieces of a prediction; with what is known of the rows."""
         if self.is_summary:
-            return summarised(pieces, target, grid)
-        return collected(pieces, self.posterior, grid, target.row_axes, GROUP, self.into)
+            found = summarised(pieces, target, grid)
+            return {name: summary.assign_attrs(split=verdict) for name, summary in found.items()}
+        found = collected(pieces, self.posterior, grid, target.row_axes, GROUP, self.into)
+        return found.assign_attrs(split=verdict)
+
+
+def _is_summaries(into: Any) -> bool:
+    return isinstance(into, str) and into == SUMMARIES
 
 
 def cannot_divide(error: ModelNotSplittableError, num_rows: int, rows_per_batch: int) -> ModelNotSplittableError:
