@@ -236,7 +236,7 @@ class _Observing(condition):
         if msg["type"] == "plate" and msg["name"] == self._target.plate:
             for name, x in self._values.items():
                 if len(x) != len(msg["value"]):
-                    self.data[name] = jnp.moveaxis(x[msg["value"]], 0, self._target.row_axes[name])
+                    self._given[name] = jnp.moveaxis(x[msg["value"]], 0, self._target.row_axes[name])
 
 
 class Predictor:

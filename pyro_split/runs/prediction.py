@@ -326,10 +326,15 @@ def _sites_at(model: OpenModel, draw: dict[str, Tensor], arguments: Arguments) -
 class _Latents(ConditionMessenger):
     """Gives the latent sites of a model those of some values that fit, and remembers which sites these are."""
 
+    def __init__(self, values: dict[str, Tensor]):
+        super().__init__(values)
+        self._values = values
+
     def _pyro_sample(self, msg: Any) -> None:
         if not msg["is_observed"]:
             msg["infer"]["_is_latent"] = True
-            if msg["name"] in self.data and msg["fn"].shape() == self.data[msg["name"]].shape:
+            value = self._values.get(msg["name"])
+            if value is not None and msg["fn"].shape() == value.shape:
                 super()._pyro_sample(msg)
 
 
