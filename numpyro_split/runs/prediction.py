@@ -197,7 +197,12 @@ CATEGORICAL = (dist.CategoricalProbs, dist.CategoricalLogits)
 
 
 class Draw(NamedTuple):
-    """One draw of the posterior, and a key for what is drawn given it."""
+    """One draw of the posterior.
+
+    Attributes:
+        sites: values of the latent sites.
+        rng_key: for what is drawn given them.
+    """
 
     sites: dict[str, Any]
     rng_key: jax.Array
@@ -263,6 +268,13 @@ class Predictor:
         data_axes: dict[str, int | None] | None,
     ) -> Predictor:
         """Look at a model with its arguments, which have been opened, and divide it.
+
+        Args:
+            model: the user's.
+            options: the draws, and how many of them and of the rows are evaluated together.
+            args: positional arguments of the model.
+            kwargs: keyword arguments.
+            data_axes: the axis of the rows by argument; None to find them.
 
         Raises:
             ValueError: for what cannot be predicted.

@@ -192,7 +192,11 @@ def predict(
 
 
 class Draw(NamedTuple):
-    """One draw of the posterior."""
+    """One draw of the posterior.
+
+    Attributes:
+        sites: values of the latent sites.
+    """
 
     sites: dict[str, Tensor]
 
@@ -259,6 +263,13 @@ class Predictor:
         data_axes: dict[str, int | None] | None,
     ) -> Predictor:
         """Look at a model with its arguments, which have been opened, and divide it.
+
+        Args:
+            model: the user's.
+            options: the draws, and how many of them and of the rows are evaluated together.
+            args: positional arguments of the model.
+            kwargs: keyword arguments.
+            data_axes: the axis of the rows by argument; None to find them.
 
         Raises:
             ValueError: for what cannot be predicted.
