@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,11 +13,11 @@ from numpyro.infer import MCMC
 
 from numpyro_split.host import arguments_of_run
 from numpyro_split.potential.arguments import Arguments, Data
-from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.report import Report
+from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
 
 
@@ -71,6 +72,80 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     return found
 
 
+class Observations:
+    """The observed sites of a run's model, evaluated at some draws and some rows at a time.
+
+    Args:
+        mcmc: a run with a kernel of this package.
+
+    Attributes:
+        verdict: whether the model's rows are independent of one another.
+        row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
+
+    Raises:
+        ValueError: for a run of a :class:`~numpyro_split.SplitPotential`, which has no model, and for a model of which
+            discrete latent sites were summed out.
+    """
+
+    def __init__(self, mcmc: MCMC):
+        kernel: Any = mcmc.sampler
+        if kernel.model is None:
+            raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
+        self._arguments = args, kwargs = kernel._open(*arguments_of_run(mcmc))
+        self._split = split = _split_of(mcmc)
+        self.verdict = split.verdict
+        check_none_summed_out([site.name for site in split.sites if site.discrete])
+        self._data = Arguments(args, kwargs, split._row_axes)
+        self._density = split._density(self._data)
+        self.row_axes = {site.name: site.plates.get(self._density.plate) for site in split.sites}
+
+    def grid(self, draws_per_batch: int) -> Grid:
+        """As many rows as a subset has at a time, and so many draws."""
+        layout = self._split.layout
+        return Grid.of(layout.num_rows, layout.sizes[0], draws_per_batch, bool(self._split.verdict.held))
+
+    def pieces(self, posterior: Posterior, grid: Grid) -> Iterator[Piece]:
+        """Log-likelihoods of each observation, by the host's function.
+
+        Args:
+            posterior: draws of every latent site.
+            grid: how draws and rows are divided.
+
+        Raises:
+            ValueError: for draws that are not those of the model.
+        """
+        split, density = self._split, self._density
+        local = {  # with the draws first
+            site.name: 1 + site.batch_ndim + site.plates[density.plate]
+            for site in split.sites
+            if site.name in split.site_sizes and density.plate in site.plates
+        }
+        posterior.check(self._shapes())
+
+        @jax.jit
+        def terms(draws: dict[str, jax.Array], data: Data, start: jax.Array) -> dict[str, jax.Array]:
+            block = RowBlock(start + jnp.arange(grid.rows_per_block), start)
+            draws = {name: block.take(x, local[name]) if name in local else x for name, x in draws.items()}
+            args, kwargs = density.rows(data, block)
+            return numpyro.infer.log_likelihood(density.model, draws, *args, **kwargs)
+
+        for batch in posterior.batches(grid.draws_per_batch):
+            draws = {name: jnp.asarray(x) for name, x in posterior.read(split.site_sizes, batch).items()}
+            for rows in grid.blocks:
+                found = terms(draws, self._data.data, jnp.asarray(rows.start))
+                yield Piece(batch, rows, {name: np.asarray(x) for name, x in found.items()})
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each latent site."""
+        constrained = jax.eval_shape(self._split.constrain_fn(*self._arguments), self._split.reference_position)
+        return {name: constrained[name].shape for name in self._split.site_sizes}
+
+
+def posterior_of_run(mcmc: MCMC) -> Posterior:
+    """The draws that a run holds."""
+    return Posterior(mcmc.get_samples(group_by_chain=True))
+
+
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
     kernel: Any = mcmc.sampler
@@ -78,41 +153,11 @@ def _split_of(mcmc: MCMC) -> ModelSplit:
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
-    """The log-likelihood of each observation at each draw, by the host's function on one subset at a time."""
-    kernel: Any = mcmc.sampler
-    if kernel.model is None:
-        raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
-    args, kwargs = kernel._open(*arguments_of_run(mcmc))
-    split = _split_of(mcmc)
-    check_none_summed_out([site.name for site in split.sites if site.discrete])
-    arguments = Arguments(args, kwargs, split._row_axes)
-    density, layout = split._density(arguments), split.layout
-    inside = {site.name: site for site in split.sites if density.plate in site.plates}
-    axes = {name: site.batch_ndim + site.plates[density.plate] for name, site in inside.items()}
-
-    @jax.jit
-    def of_rows(draws: Position, data: Data, rows: jax.Array) -> dict[str, jax.Array]:
-        block = RowBlock(rows)
-        draws = {name: block.take(x, 1 + axes[name]) if name in axes else x for name, x in draws.items()}
-        args, kwargs = density.rows(data, block)
-        return numpyro.infer.log_likelihood(density.model, draws, *args, **kwargs)
-
-    samples: Any = mcmc.get_samples(group_by_chain=True)
-    shape = next(iter(samples.values())).shape[:2]
-    draws = {name: samples[name].reshape(-1, *samples[name].shape[2:]) for name in split.site_sizes}
-    joined: dict[str, np.ndarray] = {}
-    parts = split.parts if split.verdict.held else map(layout.rows, range(layout.num_subsets))
-    for rows in map(np.asarray, parts):
-        for name, terms in of_rows(draws, arguments.data, jnp.asarray(rows)).items():
-            terms = np.asarray(terms).reshape(*shape, *terms.shape[1:])
-            if name not in axes:
-                joined[name] = terms
-                continue
-            axis = 2 + axes[name]
-            whole = (*terms.shape[:axis], layout.num_rows, *terms.shape[axis + 1 :])
-            place = np.moveaxis(joined.setdefault(name, np.empty(whole, terms.dtype)), axis, 0)
-            place[rows] = np.moveaxis(terms, axis, 0)
-    return joined
+    """The log-likelihood of each observation at each draw."""
+    observations, posterior = Observations(mcmc), posterior_of_run(mcmc)
+    grid = observations.grid(DRAWS_PER_BATCH)
+    found = in_memory(observations.pieces(posterior, grid), posterior, grid, observations.row_axes)
+    return {str(name): x.values for name, x in found.data_vars.items()}
 
 
 def _add_log_likelihood(found: Any, terms: dict[str, np.ndarray]) -> None:

@@ -15,14 +15,15 @@ from pyro.infer import MCMC
 from torch import Tensor
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, unvalidated
-from pyro_split.potential.densities import ModelDensity
-from pyro_split.potential.model_rows import plate_frame, sample_sites
+from pyro_split.potential.arguments import Data
+from pyro_split.potential.model_rows import sample_sites
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
 from split_common.report import Report
 from split_common.row_independence import Verdict
+from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
 from split_common.settling import Settled, put_settled
 
 ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
@@ -128,7 +129,9 @@ def _observations(
         warnings.warn(f"observed_data are left out, as {reason}", stacklevel=3)
         return {}, None
     if log_likelihood:
-        groups["log_likelihood"] = observations.log_likelihoods(draws)
+        posterior, grid = posterior_of_run(mcmc), observations.grid(DRAWS_PER_BATCH)
+        found = in_memory(observations.pieces(posterior, grid), posterior, grid, observations.row_axes)
+        groups["log_likelihood"] = {str(name): x.values for name, x in found.data_vars.items()}
     return groups, observations.verdict
 
 
@@ -137,24 +140,26 @@ class Observations:
 
     Args:
         split: how the model divides.
-        density: its density on the data of a run.
+        args: the model's positional arguments in a run, opened.
+        kwargs: its keyword arguments, likewise.
 
     Attributes:
         verdict: whether the model's rows are independent of one another.
+        row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
     """
 
-    def __init__(self, split: ModelSplit, density: ModelDensity):
+    def __init__(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.verdict = split.verdict
-        self._density, self._plate, self._latents = density, density.plate, set(split.site_sizes)
+        self._split, self._arguments = split, (args, kwargs)
+        self._density = density = split._density(args, kwargs)
+        self._latents, self._layout = split.site_sizes, split.layout
         self._discrete = [site.name for site in split.sites if site.discrete]
-        inside = [site for site in split.sites if self._plate in site.plates]
+        inside = [site for site in split.sites if density.plate in site.plates]
         # one site for each row: they are not joined; what is held rests on all rows
-        if any(site.plates[self._plate] is None for site in inside) or split.verdict.held:
-            self._blocks = [RowBlock(torch.arange(split.layout.num_rows))]
-        else:
-            self._blocks = [RowBlock(torch.as_tensor(split.layout.rows(m))) for m in range(split.layout.num_subsets)]
+        self._whole = any(site.plates[density.plate] is None for site in inside) or bool(split.verdict.held)
+        self.row_axes = {site.name: site.plates[density.plate] for site in inside}
         self._local_axes = {
-            site.name: site.batch_ndim + (site.plates[self._plate] or 0)
+            site.name: site.batch_ndim + (site.plates[density.plate] or 0)
             for site in inside
             if site.name in self._latents
         }
@@ -162,64 +167,92 @@ class Observations:
     @classmethod
     def of(cls, mcmc: MCMC) -> Observations:
         """Observations of a run."""
+        if mcmc.kernel.model is None:
+            raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
         args, kwargs = mcmc.kernel._open(*arguments_of_run(mcmc))
         split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
-        return cls(split, split._density(args, kwargs))
+        return cls(split, args, kwargs)
+
+    def grid(self, draws_per_batch: int) -> Grid:
+        """As many rows as a subset has at a time, and so many draws."""
+        return Grid.of(self._layout.num_rows, self._layout.sizes[0], draws_per_batch, self._whole)
 
     def values(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
         """Observed values of each site. Factors observe nothing."""
         joined: dict[str, np.ndarray] = {}
-        for block in self._blocks:
-            for name, site in self._sites(_draw(draws, 0, 0), block):
+        first = {name: x[0, 0] for name, x in draws.items()}
+        for rows in self.grid(1).blocks:
+            for name, site in self._sites(first, rows):
                 if not isinstance(site["fn"], Unit):
                     value = site["value"].expand(torch.broadcast_shapes(site["value"].shape, site["fn"].shape()))
-                    self._place(joined, name, value, site["fn"].event_dim, plate_frame(site, self._plate), block)
+                    self._place(joined, name, value, site["fn"].event_dim, rows)
         return joined
 
-    def log_likelihoods(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
-        """The log-likelihood of each observation at each draw, chains and draws first."""
+    def pieces(self, posterior: Posterior, grid: Grid) -> Iterator[Piece]:
+        """Log-likelihoods of each observation.
+
+        Args:
+            posterior: draws of every latent site.
+            grid: how draws and rows are divided.
+
+        Raises:
+            ValueError: for draws that are not those of the model.
+        """
         check_none_summed_out(self._discrete)
-        if missing := sorted(self._latents - set(draws)):
-            raise ValueError(f"log_likelihood=True needs draws of every latent site, got none of {missing}")
-        shape, joined = tuple(next(iter(draws.values())).shape[:2]), {}
-        for chain, draw in np.ndindex(shape):
-            terms: dict[str, np.ndarray] = {}
-            for block in self._blocks:
-                for name, site in self._sites(_draw(draws, chain, draw), block):
-                    term = scale_and_mask(site["fn"].log_prob(site["value"]), mask=site["mask"])
-                    self._place(terms, name, term, 0, plate_frame(site, self._plate), block)
-            for name, term in terms.items():
-                joined.setdefault(name, np.empty((*shape, *term.shape), term.dtype))[chain, draw] = term
-        return joined
+        posterior.check(self._shapes())
+        for batch in posterior.batches(grid.draws_per_batch):
+            draws = tensors(posterior.read(self._latents, batch), self._density.arguments.data)
+            for rows in grid.blocks:
+                terms: dict[str, list[np.ndarray]] = {}
+                for i in range(batch.stop - batch.start):
+                    for name, site in self._sites({name: x[i] for name, x in draws.items()}, rows):
+                        term = scale_and_mask(site["fn"].log_prob(site["value"]), mask=site["mask"])
+                        terms.setdefault(name, []).append(term.numpy(force=True))
+                yield Piece(batch, rows, {name: np.stack(found) for name, found in terms.items()})
 
-    def _sites(self, values: dict[str, Tensor], block: RowBlock) -> Iterator[tuple[str, Any]]:
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each latent site."""
+        position = self._split.reference_position(*self._arguments)
+        return {name: tuple(self._split.transforms[name].inv(u).shape) for name, u in position.items()}
+
+    def _sites(self, values: dict[str, Tensor], rows: Rows) -> Iterator[tuple[str, Any]]:
         """The observed sites on some rows, at constrained values of the latent ones."""
-        axes, density = self._local_axes, self._density
-        rows = {name: block.take(x, axes[name]) if name in axes else x for name, x in values.items()}
+        axes, density, block = self._local_axes, self._density, row_block(rows)
+        local = {name: block.take(x, axes[name]) if name in axes else x for name, x in values.items()}
         args, kwargs = density.rows_of(density.arguments.data, block.indices)
         with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated():
-            model_trace = poutine.trace(poutine.condition(density.model, rows)).get_trace(*args, **kwargs)
+            model_trace = poutine.trace(poutine.condition(density.model, local)).get_trace(*args, **kwargs)
         for name, site in sample_sites(model_trace).items():
             if site["is_observed"] and name not in self._latents and not site["infer"].get("_deterministic"):
                 yield name, site
 
-    def _place(
-        self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, frame: Any, block: RowBlock
-    ) -> None:
+    def _place(self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, rows: Rows) -> None:
         """Put the values of some rows among those of all rows; what lies outside the data plate is taken as it is."""
-        values = x.detach().cpu().numpy()
-        if frame is None or frame.dim is None:
+        values, dim = x.numpy(force=True), self.row_axes.get(name)
+        if dim is None:
             joined[name] = values
             return
-        axis = values.ndim - event_dim + frame.dim
+        axis = values.ndim - event_dim + dim
         shape = list(values.shape)
-        shape[axis] = self._density.layout.num_rows
+        shape[axis] = self._layout.num_rows
         whole = joined.setdefault(name, np.empty(shape, values.dtype))
-        np.moveaxis(whole, axis, 0)[block.indices.numpy()] = np.moveaxis(values, axis, 0)
+        np.moveaxis(whole, axis, 0)[rows.start : rows.stop] = np.moveaxis(values, axis, 0)
 
 
-def _draw(draws: dict[str, Tensor], chain: int, draw: int) -> dict[str, Tensor]:
-    return {name: x[chain, draw] for name, x in draws.items()}
+def posterior_of_run(mcmc: MCMC) -> Posterior:
+    """The draws that a run holds."""
+    return Posterior({name: x.detach().cpu() for name, x in mcmc.get_samples(group_by_chain=True).items()})
+
+
+def row_block(rows: Rows) -> RowBlock:
+    """Rows of the data, by their numbers."""
+    return RowBlock(torch.arange(rows.start, rows.stop), rows.start)
+
+
+def tensors(arrays: dict[str, np.ndarray], data: Data) -> dict[str, Tensor]:
+    """Arrays as tensors, where a model's data are."""
+    device = next((x.device for x in data), torch.get_default_device())
+    return {name: torch.tensor(x, device=device) for name, x in arrays.items()}
 
 
 def _from_dict(groups: dict[str, dict[str, np.ndarray]], options: dict[str, Any]) -> Any:

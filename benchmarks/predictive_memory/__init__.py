@@ -1,0 +1,1 @@
+"""Memory that predictions at a million rows take, of a thousand draws: written to a store, and summed up."""
