@@ -12,6 +12,7 @@ from numpyro_split.kernels.windowed_hmc import WindowedHMC
 from numpyro_split.kernels.xhmc import XHMC
 from numpyro_split.models import networks, priors
 from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.runs.prediction import log_likelihood, predict
 from numpyro_split.runs.sample import sample
 from numpyro_split.splitting.model_split import split_model
 from numpyro_split.subsampling.audit import audit
@@ -43,12 +44,14 @@ __all__ = [
     "WindowedHMC",
     "audit",
     "center_of",
+    "log_likelihood",
     "metric_of",
     "metrics",
     "networks",
     "open_store",
     "plots",
     "polynomial_decay",
+    "predict",
     "priors",
     "sample",
     "split_model",

@@ -12,6 +12,7 @@ from pyro_split.kernels.windowed_hmc import WindowedHMC
 from pyro_split.kernels.xhmc import XHMC
 from pyro_split.models import networks, priors
 from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.runs.prediction import log_likelihood, predict
 from pyro_split.runs.sample import sample
 from pyro_split.splitting.model_split import split_model
 from pyro_split.subsampling.audit import audit
@@ -43,12 +44,14 @@ __all__ = [
     "WindowedHMC",
     "audit",
     "center_of",
+    "log_likelihood",
     "metric_of",
     "metrics",
     "networks",
     "open_store",
     "plots",
     "polynomial_decay",
+    "predict",
     "priors",
     "sample",
     "split_model",

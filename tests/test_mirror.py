@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; numbers among arguments
+ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; numbers among arguments; chains in processes
     "numpyro_split": {
         "kernels/prepared.py",
         "potential/compensated.py",
@@ -22,7 +22,7 @@ ONLY_IN = {  # float32; how each traces; what a run may find on a kernel; number
         "potential/tracing.py",
         "splitting/captured.py",
     },
-    "pyro_split": {"potential/capture.py", "potential/running.py"},
+    "pyro_split": {"potential/capture.py", "potential/running.py", "runs/processes.py"},
 }
 # arguments that one host has, or that default to each host's own
 OF_ONE_HOST = ("jit_compile", "init_strategy", "forward_mode_differentiation", "regularize_mass_matrix")
@@ -36,6 +36,7 @@ LAYERS = (  # each imports from those before it alone
     {"adaptation", "subsampling"},
     {"inference_data"},
     {"kernels"},
+    {"runs"},
     {"__init__"},
 )
 MOST_AT_THE_TOP = 6  # files of a package that are in no folder

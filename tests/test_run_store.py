@@ -19,6 +19,7 @@ from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 from split_common.runs.reading import largest_rectangle, open_store, progress_of, summary_of
 from split_common.runs.session import Options, opened, run
+from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
 from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore
 from tests.stored_run import Death, Killed, draws_in
@@ -57,6 +58,9 @@ class Walk:
             Packed({"random": random.bit_generator.state}, {"x": self.x[k].copy()})
             for k, random in enumerate(self.random)
         ]
+
+    def found(self):
+        return [Found(1.0, {("x",): np.ones(2)}) for _ in self.numbers]
 
     def progress(self):
         return [{"seconds": 1.0, "settled": []} for _ in self.numbers]
@@ -149,7 +153,7 @@ def test_damage_is_told(whole, path):
     shutil.copytree(source, path)
     hurt = Path(path) / "posterior/x/c/1/0/0"
     hurt.write_bytes(hurt.read_bytes()[:-3])
-    with pytest.warns(UserWarning, match="damaged: chain 1 goes on from iteration 25 of warm-up"):
+    with pytest.warns(UserWarning, match="damaged: of chain 1 everything is whole up to iteration 25 of warm-up"):
         sample(path, together)
 
 
@@ -176,6 +180,20 @@ def test_what_there_is_is_opened(path):
     np.testing.assert_array_equal(opened.posterior["a/b"], opened.posterior["x"][..., 0])
     np.testing.assert_array_equal(opened.observed_data["y"], np.arange(3.0))
     assert found.stopped is None
+
+
+def test_what_warmup_found(path):
+    with Death(4), pytest.raises(Killed):
+        sample(path)
+    with pytest.raises(StoreError, match="whose warm-up is over"):
+        found_in(path, 0)
+    sample(path)
+    found = found_in(path, 1)
+    assert found.step_size == 1.0
+    np.testing.assert_array_equal(found.inverse_mass_matrix["x",], np.ones(2))
+    assert found.center is None
+    with pytest.raises(ValueError, match="chain must be"):
+        found_in(path, 2)
 
 
 def test_largest_rectangle():
@@ -311,7 +329,7 @@ class TestRefused:
     )
     def test_a_store_whose_description_is_damaged(self, whole, path, target):
         """No draws are lost by guessing: it is an error, or comes to the same draws."""
-        expected, source, together = whole
+        _, source, together = whole
         shutil.copytree(source, path)
         hurt = Path(path) / target
         hurt.write_bytes(hurt.read_bytes()[:20])

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pyro.ops.dual_averaging import DualAveraging
 from torch import Tensor
 
 from pyro_split.adaptation.centering import CenterState
@@ -42,6 +43,8 @@ CLASSES = (
     ThresholdState,
     WindowMean,
 )
+OBJECTS = {DualAveraging.__name__: DualAveraging}  # of the host's, that are no named tuples
+ALIGNMENT = 64  # bytes, of the memory that torch gives
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -66,7 +69,7 @@ def unpack_state(packed: Packed, like: ChainState) -> ChainState:
     Raises:
         StoreError: for a class that this package does not know.
     """
-    classes = {cls.__name__: cls for cls in (*CLASSES, *_classes_in(like))}
+    classes = {cls.__name__: cls for cls in (*CLASSES, *_classes_in(like))} | OBJECTS
     device = next(iter(like.z.values())).device
     state = _value(packed.values["state"], packed.arrays, classes, device)
     return state._replace(**{name: getattr(like, name) for name in TOOLS})
@@ -109,10 +112,10 @@ def _tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         value = value.item()
     if isinstance(value, PLAIN):
         return value
-    if isinstance(value, Tensor | np.ndarray):
-        name = str(len(arrays))
-        arrays[name] = np.array(value.detach().cpu() if isinstance(value, Tensor) else value)
-        return {"kind": "tensor" if isinstance(value, Tensor) else "array", "name": name}
+    if isinstance(value, Tensor):
+        return _tree_of_tensor(value.detach().cpu(), arrays)
+    if isinstance(value, np.ndarray):
+        return {"kind": "array", "name": _added(value.copy(), arrays)}
     if isinstance(value, Mapping):
         return {"kind": "dict", "items": [[_tree(k, arrays), _tree(x, arrays)] for k, x in value.items()]}
     if (fields := _fields(value)) is not None:
@@ -127,9 +130,10 @@ def _value(tree: Any, arrays: Mapping[str, np.ndarray], classes: Mapping[str, ty
     if not isinstance(tree, dict):
         return tree
     kind = tree["kind"]
-    if kind in ("tensor", "array"):
-        x = arrays[tree["name"]]
-        return torch.from_numpy(x).to(device) if kind == "tensor" else x
+    if kind == "tensor":
+        return _tensor(tree, arrays).to(device)
+    if kind == "array":
+        return arrays[tree["name"]]
     if kind == "dict":
         return {_value(k, arrays, classes, device): _value(x, arrays, classes, device) for k, x in tree["items"]}
     if kind in ("tuple", "list"):
@@ -137,11 +141,47 @@ def _value(tree: Any, arrays: Mapping[str, np.ndarray], classes: Mapping[str, ty
         return tuple(items) if kind == "tuple" else items
     if kind not in classes:
         raise StoreError(f"store must hold states of this kernel, got one with a {kind}, which its states do not have")
-    return classes[kind](**{name: _value(x, arrays, classes, device) for name, x in tree["fields"].items()})
+    fields = {name: _value(x, arrays, classes, device) for name, x in tree["fields"].items()}
+    if kind not in OBJECTS:
+        return classes[kind](**fields)
+    made = classes[kind]()
+    vars(made).update(fields)
+    return made
+
+
+def _tree_of_tensor(x: Tensor, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A tensor, with how it lies in memory: rounding in sums and products hangs on strides and alignment."""
+    kept = x[tuple(slice(1) if step == 0 else slice(None) for step in x.stride())]  # what is expanded is kept once
+    at = x.storage_offset() % max(ALIGNMENT // x.element_size(), 1)
+    return {
+        "kind": "tensor",
+        "name": _added(kept.numpy().copy(), arrays),
+        "shape": list(x.shape),
+        "stride": list(x.stride()),
+        "offset": at,
+    }
+
+
+def _tensor(tree: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Tensor:
+    """The tensor of :func:`_tree_of_tensor`."""
+    kept, shape, stride, offset = torch.from_numpy(arrays[tree["name"]]), tree["shape"], tree["stride"], tree["offset"]
+    extent = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) if kept.numel() else 0
+    memory = torch.empty(offset + extent, dtype=kept.dtype)
+    memory.as_strided(kept.shape, stride, offset).copy_(kept)
+    return memory.as_strided(shape, stride, offset)
+
+
+def _added(x: np.ndarray, arrays: dict[str, np.ndarray]) -> str:
+    """Put an array among the others; its name."""
+    name = str(len(arrays))
+    arrays[name] = x
+    return name
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
     """Fields of a named tuple or a dataclass; None for anything else."""
+    if type(value).__name__ in OBJECTS:
+        return dict(vars(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: getattr(value, name) for name in value._fields}  # type: ignore[attr-defined]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -76,25 +76,28 @@ class ChainWriter:
         }
 
     def begin_at(self, name: str, packed: Packed) -> None:
-        """Go on from one of :meth:`whole_states`."""
+        """Go on from one of :meth:`whole_states`, and say so to those who look in."""
         self._counts = self._written = _counts_of(packed)
+        self._store.note(self._chain, draws=self._counts.draws, warmup_draws=self._counts.warmup)
         for phase in self._phases:
             num = self._counts.of(phase)
             self._digests[phase] = packed.arrays[_digests_of(phase)]
             self._open[phase] = self._read(phase, num, num // self._store.plan.chunk)
         self._slot = 1 if name == SLOTS[0] else 0
 
-    def warn_of_damage(self) -> None:
-        """Warn where the store tells of more than the chain goes on from."""
+    def warn_of_damage(self, position: int) -> None:
+        """Warn where the store tells of more than what is whole.
+
+        Args:
+            position: of the newest state of which everything is whole; 0 for none.
+        """
         attributes = self._store.chain(self._chain).attrs
-        told = Counts(attributes.get("warmup_draws", 0), attributes.get("draws", 0))
-        if sum(told) > sum(self._counts):
-            where = (
-                f"draw {self._counts.draws}" if self._counts.draws else f"iteration {self._counts.warmup} of warm-up"
-            )
+        if attributes.get("warmup_draws", 0) + attributes.get("draws", 0) > position:
+            num_warmup = self._store.plan.num_warmup
+            place = f"iteration {position} of warm-up" if position <= num_warmup else f"draw {position - num_warmup}"
             warnings.warn(
-                f"store {self._store.path!r} is damaged: chain {self._chain} goes on from {where}, up to which "
-                "everything is whole, and comes to the same draws",
+                f"store {self._store.path!r} is damaged: of chain {self._chain} everything is whole up to {place}; "
+                "the run goes on from there, and comes to the same draws",
                 stacklevel=4,
             )
 
@@ -173,11 +176,10 @@ def resume_together(writers: Sequence[ChainWriter]) -> list[Packed]:
     """
     by_chain = [writer.whole_states() for writer in writers]
     common = set.intersection(*(set(states) for states in by_chain))
-    if common:
-        for writer, states in zip(writers, by_chain, strict=True):
+    for writer, states in zip(writers, by_chain, strict=True):
+        writer.warn_of_damage(max(states, default=0))
+        if common:
             writer.begin_at(*states[max(common)])
-    for writer in writers:
-        writer.warn_of_damage()
     return [states[max(common)][1] for states in by_chain] if common else []
 
 

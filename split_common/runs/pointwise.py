@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
-from split_common.runs.reading import _dataset
-from split_common.runs.store import _coordinate, _zarr, checked_path, encoded, explained, locked
+from split_common.runs.reading import DONE, dataset_in
+from split_common.runs.store import checked_path, encoded, explained, locked, write_coordinate, zarr_module
 from split_common.values import shown
 
 DRAWS_PER_BATCH = 100  # draws that are evaluated together, where nothing else is asked for
 LOG_LIKELIHOOD = "log_likelihood"  # name of the group in a store
-DONE = "complete"  # attribute of a group: whether all of it has been written
 
 
 class Batch(NamedTuple):
@@ -282,7 +281,7 @@ def collected(
 
         def create(name: str, shape: Any, chunks: Any, dims: list[str], dtype: np.dtype[Any]) -> Any:
             for dim, n in zip(dims[2:], shape[2:], strict=True):
-                _coordinate(made, encoded(dim), n)
+                write_coordinate(made, encoded(dim), n)
             missing = np.nan if dtype.kind == "f" else dtype.type(0)
             return made.create_array(
                 encoded(name), shape=shape, chunks=chunks, dtype=dtype, dimension_names=dims, fill_value=missing
@@ -291,7 +290,7 @@ def collected(
         collector = _Collector(posterior, grid, row_axes, create)
         for piece in pieces:
             collector.put(piece)
-    return _dataset(path, group)
+    return dataset_in(path, group)
 
 
 def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
@@ -315,7 +314,7 @@ def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
     if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, "zarr.json")):
         raise StoreError(f"into must be the path of a store, or of nothing, got {path!r}, which is neither")
     try:
-        held = _zarr().open_group(path, mode="r")
+        held = zarr_module().open_group(path, mode="r")
     except FileNotFoundError:
         return
     if group in held and held[group].attrs.get(DONE):
@@ -327,7 +326,7 @@ def _new_group(path: str, group: str) -> Iterator[Any]:
     """A group to write to; one that was begun and not ended is begun again."""
     with locked(path), explained(path, f"group {group!r}"):
         check_free(path, group)
-        made = _zarr().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
+        made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
         made.attrs.update({DONE: False})
         yield made
         made.attrs.update({DONE: True})

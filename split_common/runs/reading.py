@@ -16,6 +16,7 @@ from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
+DONE = "complete"  # attribute of a group: whether all of it has been written
 OTHER_GROUPS = ("observed_data", "log_likelihood", "posterior_predictive", "predictions")
 
 
@@ -70,8 +71,8 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
         groups |= _phase_groups(path, found, WARMUP, "warmup_draws")
     group = _opened(path)
     for name in OTHER_GROUPS:
-        if name in group:
-            groups[name] = _dataset(path, name)
+        if name in group and group[name].attrs.get(DONE, True):
+            groups[name] = dataset_in(path, name)
     posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
     posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
@@ -177,10 +178,16 @@ def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[
     """Draws and statistics of a phase, as far as they go."""
     chains, num = largest_rectangle([chain.get(count, 0) for chain in found.chains])
     part = {"chain": chains, "draw": slice(num)}
-    return {name: _dataset(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
+    return {name: dataset_in(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
 
 
-def _dataset(path: str, group: str) -> Any:
+def dataset_in(path: str, group: str) -> Any:
+    """A group of a store, whose numbers are read when they are looked at.
+
+    Args:
+        path: of the store.
+        group: name of the group.
+    """
     import xarray
 
     found = xarray.open_zarr(path, group=group, consolidated=False, chunks=None)

@@ -100,7 +100,7 @@ class RunStore:
             about: what else is to be known of the run: its kernel, how the model divides.
             start_energies: potential energies where the chains start.
         """
-        group = _zarr().open_group(path, mode="w", zarr_format=3)
+        group = zarr_module().open_group(path, mode="w", zarr_format=3)
         group.update_attributes(  # written once, where ``attrs.update`` writes for every key
             {
                 "format": FORMAT,
@@ -160,7 +160,7 @@ class RunStore:
             dims = [f"{variable}_dim_{k}" for k in range(x.ndim)]
             group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True)
             for dim, n in zip(dims, x.shape, strict=True):
-                _coordinate(group, encoded(dim), n)
+                write_coordinate(group, encoded(dim), n)
 
     def chain(self, chain: int) -> Any:
         """Group of one chain."""
@@ -212,7 +212,7 @@ class RunStore:
         for x in self._variables(name).values():
             lengths |= dict(zip(x.metadata.dimension_names, x.shape, strict=True))
         for dimension, num in lengths.items():
-            _coordinate(group, encoded(dimension), num)
+            write_coordinate(group, encoded(dimension), num)
 
     def _array(self, path: str) -> Any:
         """An array, looked up once."""
@@ -291,7 +291,7 @@ def open_group(path: str, mode: str = "r") -> Any:
     if is_local(path) and _is_nothing(path):
         return None
     try:
-        group = _zarr().open_group(path, mode=mode)
+        group = zarr_module().open_group(path, mode=mode)
         is_ours = group.attrs.get("format") == FORMAT
     except FileNotFoundError:
         if not is_local(path):
@@ -389,7 +389,8 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat()
 
 
-def _zarr() -> Any:
+def zarr_module() -> Any:
+    """The library of stores, or an error that says how to get it."""
     try:
         import zarr
     except ImportError as error:
@@ -403,7 +404,8 @@ def _is_nothing(path: str) -> bool:
     return not place.exists() or (place.is_dir() and not any(place.iterdir()))
 
 
-def _coordinate(group: Any, name: str, num: int) -> None:
+def write_coordinate(group: Any, name: str, num: int) -> None:
+    """Write the numbers from 0 along a dimension to a group."""
     group.create_array(name, data=np.arange(num), chunks=(max(num, 1),), dimension_names=[name], overwrite=True)
 
 
