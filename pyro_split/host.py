@@ -181,6 +181,11 @@ def start_of_chain(mcmc: Any, chain: int) -> dict[str, torch.Tensor] | None:
     return None if given is None else {name: x[chain] for name, x in given.items()}
 
 
+def validates_distributions() -> bool:
+    """Whether distributions check their arguments at present."""
+    return torch.distributions.Distribution._validate_args
+
+
 @contextmanager
 def as_in_a_run(mcmc: Any) -> Iterator[None]:
     """The circumstances in which the host runs a kernel: without handlers around it, validated as the run says."""
@@ -244,6 +249,7 @@ __all__ = [
     "start_of_chain",
     "store_adapter",
     "unvalidated",
+    "validates_distributions",
     "without_modes",
     "writes",
 ]

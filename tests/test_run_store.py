@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -83,12 +84,12 @@ class WalkStart:
         return {"y": np.arange(3.0)}
 
 
-def sample(path, together=False, plan=None, stop_when=None, **fields):
+def sample(path, together=False, plan=None, stop_when=None, stop_on=("SIGTERM",), progress=lambda *_: None, **fields):
     plan = plan or Plan(num_chains=2, num_warmup=25, num_draws=130, every=30, keeps_warmup=True)
     plan = plan._replace(**fields)
-    options = Options.checked(path, plan, stop_when, ("SIGTERM",), False)
+    options = Options.checked(path, plan, stop_when, stop_on, False)
     with opened(options, lambda about: WalkStart(plan, together)) as (store, begun):
-        reason = run(options, store, begun, lambda *_: None)
+        reason = run(options, store, begun, progress)
     return open_store(path, warmup=True), reason
 
 
@@ -232,10 +233,29 @@ def test_a_criterion_ends_a_run_where_it_would_have_without_a_death(path):
     assert draws_in(again) == expected
 
 
+def test_a_criterion_may_come_later(path):
+    plan = Plan(num_chains=2, num_warmup=25, num_draws=5000, every=30)
+    sample(path, plan=plan, num_draws=130)
+    sample(path, plan=plan, stop_when=StopWhen(ess=150))
+    draws = open_store(path).posterior["x"]
+    np.testing.assert_allclose(summary_of(path)["x"].mean, draws.mean(("chain", "draw")), rtol=1e-9)
+
+
 def test_the_clock_ends_a_run(path):
     plan = Plan(num_chains=2, num_warmup=25, num_draws=10**6, every=30)
     _, reason = sample(path, plan=plan, stop_when=StopWhen(seconds=0.5))
     assert reason == "the time of 0.5 seconds is over"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_signal_ends_a_run(whole, path, name):
+    """What was drawn is written, and the run goes on from there."""
+    expected, _, together = whole
+    _, reason = sample(path, together, stop_on=(name,), progress=lambda *_: signal.raise_signal(signal.Signals[name]))
+    assert reason == name
+    assert progress_of(path).stopped == name
+    assert draws_in(sample(path, together)[0], warmup=True) == expected
+    assert progress_of(path).stopped is None
 
 
 def test_a_full_disk_loses_nothing(whole, path, monkeypatch):

@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from split_common.errors import StoreError
 from split_common.runs.reading import open_store
-from tests.kernels import TABLE, mixed
+from split_common.runs.stopping import StopWhen
+from tests.backends import PACKAGES, NumPyroBackend, PyroBackend
+from tests.kernels import TABLE, Problem, data, mixed
 from tests.stored_run import Death, Run, draws_in
 
 ROOT = Path(__file__).parent.parent
@@ -91,3 +94,145 @@ def test_kill_9(lib, tmp_path, name):
     assert count > num // 2
     assert draws_in(open_store(path, warmup=True), warmup=True) == draws_in(open_store(whole, warmup=True), warmup=True)
     print(f"killed {count} times")
+
+
+class TestProcesses:
+    """Pyro's chains in processes of their own."""
+
+    @pytest.fixture
+    def lib(self, monkeypatch):
+        if "pyro" not in PACKAGES:
+            pytest.skip("needs Pyro")
+        import torch.multiprocessing
+
+        monkeypatch.setattr(torch.multiprocessing, "cpu_count", lambda: 8)
+        lib = PyroBackend()
+        lib.set_precision(64)
+        return lib
+
+    def run(self, lib, path, context, **options):
+        problem = Problem(lib.picklable_model(), data(lib), {})
+        return Run(lib, TABLE["NaiveSplitHMC"], path, problem=problem, num_chains=2, mp_context=context, **options)
+
+    @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+    def test_the_draws_are_those_of_one_process(self, lib, tmp_path, monkeypatch, context):
+        run = self.run(lib, str(tmp_path / "run.zarr"), context)
+        found = draws_in(run.sample(every=6))
+        assert run.loaded()["w"].shape == (2, 20, 2)
+        assert len(run.mcmc.diagnostics()["num_steps"]["chain 1"]) == 20
+        monkeypatch.setattr("torch.multiprocessing.cpu_count", lambda: 1)
+        assert draws_in(self.run(lib, str(tmp_path / "one.zarr"), None).sample(every=6)) == found
+        monkeypatch.setattr("torch.multiprocessing.cpu_count", lambda: 8)
+        longer = self.run(lib, str(tmp_path / "run.zarr"), context, num_samples=26)
+        assert longer.sample(every=6).posterior.sizes["draw"] == 26
+
+    def test_they_stop_when_they_are_told(self, lib, tmp_path):
+        run = self.run(lib, str(tmp_path / "run.zarr"), "fork", num_samples=10**6)
+        with pytest.warns(UserWarning, match="stopped after .* the time of 5 seconds is over"):
+            found = run.sample(every=10, stop_when=StopWhen(seconds=5))
+        assert 10 <= found.posterior.sizes["draw"] < 10**5
+        with pytest.warns(UserWarning, match="the smallest effective sample size"):
+            run.sample(every=10, stop_when=StopWhen(ess=1))
+
+    def test_a_failure_is_told(self, lib, tmp_path):
+        run = self.run(lib, str(tmp_path / "run.zarr"), "fork", hook_fn=fail)
+        with pytest.raises(RuntimeError, match=r"chain \d failed:\n(.|\n)*hook fails"):
+            run.sample(every=6)
+
+    def test_a_death_is_told(self, lib, tmp_path):
+        run = self.run(lib, str(tmp_path / "run.zarr"), "fork", hook_fn=die)
+        with pytest.raises(RuntimeError, match=r"the process of chain \d died \(exit code -9\)"):
+            run.sample(every=6)
+
+
+def fail(kernel, position, stage, i):
+    if "Sample" in stage and i == 3:
+        raise ArithmeticError("the hook fails")
+
+
+def die(kernel, position, stage, i):
+    if "Sample [1]" in stage and i == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class TestChainMethods:
+    """NumPyro's chains, however they move, go on to the draws of a run that was not stopped."""
+
+    @pytest.mark.parametrize(
+        ("method", "options"),
+        [
+            ("sequential", {"thinning": 2}),
+            ("vectorized", {"jit_model_args": True}),
+            pytest.param("parallel", {}, marks=pytest.mark.slow),
+            pytest.param("vmap", {}, marks=pytest.mark.slow),
+        ],
+    )
+    def test_they_go_on(self, tmp_path, method, options):
+        if "numpyro" not in PACKAGES:
+            pytest.skip("needs NumPyro")
+        import jax
+
+        lib, method = NumPyroBackend(), jax.vmap if method == "vmap" else method
+        options = {**options, "num_chains": 2, "chain_method": method}
+        run = Run(lib, TABLE["NaiveSplitHMC"], str(tmp_path / "run.zarr"), **options)
+        fields = {"extra_fields": ("adapt_state.step_size", "~z.tau")} if method == "sequential" else {}
+        whole = draws_in(run.sample(every=6, **fields))
+        if method in ("sequential", "vectorized"):
+            for name, x in run.host_draws().items():
+                if name in run.loaded():
+                    np.testing.assert_allclose(run.loaded()[name], x, rtol=1e-6)
+        shutil.rmtree(run.path)
+        with Death(30) as died:
+            run.try_to_sample(every=6, **fields)
+        assert died.happened
+        assert draws_in(run.sample(every=6, **fields)) == whole
+
+
+def test_bad_input(lib, run):
+    for options, message in (
+        ({"every": 0}, "every must be a whole number of at least 1, got 0"),
+        ({"keep": "all"}, "keep must be one of"),
+        ({"warmup": 1}, "warmup must be True or False, got 1"),
+        ({"load": "no"}, "load must be True or False, got 'no'"),
+        ({"stop_when": 400}, "stop_when must be a StopWhen or None, got 400"),
+        ({"stop_when": StopWhen(ess=10**6)}, "stop_when with ess or rhat must have at least 100 draws"),
+        ({"stop_on": ("SIGKILL",)}, "stop_on must name signals"),
+        ({"stop_on": "SIGTERM"}, "stop_on must be a tuple"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            run.sample(**options)
+    with pytest.raises(TypeError, match="must have been run with a kernel of this package"):
+        lib.split.sample("mcmc", 0, store=run.path)
+    assert not os.path.exists(run.path)
+
+
+def test_another_run_is_refused(lib, run):
+    run.sample(every=6)
+    X, y = run.problem.args
+    with pytest.raises(StoreError, match="another data"):
+        run.sample(every=6, args=(X, y + 1))
+    run.options = {"max_tree_depth": 3}
+    with pytest.raises(StoreError, match="another kernel argument"):
+        run.sample(every=6)
+    run.options, own = {}, run.problem
+    run.problem = mixed(lib)
+    with pytest.raises(StoreError, match="another model"):
+        run.sample(every=6, args=(X, y))
+    run.problem, run.entry = own, TABLE["SymmetricSplitHMC"]
+    with pytest.raises(StoreError, match="another kernel"):
+        run.sample(every=6)
+
+
+def test_a_run_on_more_data_starts_from_the_metric_of_a_store(lib, run):
+    run.sample(every=6)
+    found = lib.split.metric_of(run.path)
+    assert {site for sites in found for site in sites} == set(run.loaded())
+    for sites, block in lib.split.metric_of(run.mcmc).items():
+        np.testing.assert_array_equal(lib.to_numpy(block), lib.to_numpy(found[sites]))
+    step_size = lib.split.step_size_of(run.path)
+    run.options = {"inverse_mass_matrix": found, "step_size": step_size, "adapt_mass_matrix": False}
+    X, y = run.problem.args
+    run.path += ".more"
+    run.sample(every=6, args=tuple(lib.array(np.concatenate([lib.to_numpy(x)] * 2)) for x in (X, y)))
+    with pytest.raises(ValueError, match="with a kernel that centres"):
+        lib.split.center_of(run.path)

@@ -7,15 +7,17 @@ whose main process has died ends without writing more.
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import signal
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pyro
 import torch
 
+from pyro_split.host import validates_distributions
 from pyro_split.runs.chains import KernelChain, Task
 from split_common.runs.drive import drive, resumed
 from split_common.runs.plan import Plan
@@ -30,14 +32,15 @@ class Message(NamedTuple):
     Attributes:
         chain: its number.
         position: where it is.
-        diagnostics: at its end; None before.
+        diagnostics: at its end, pickled by value, since tensors that are passed on must not outlive their process; None
+            before.
         error: text of what went wrong; None for nothing.
         text: for the progress bar.
     """
 
     chain: int
     position: int
-    diagnostics: dict[str, Any] | None = None
+    diagnostics: bytes | None = None
     error: str | None = None
     text: str = ""
 
@@ -88,9 +91,7 @@ def drive_in_processes(
         RuntimeError: where a chain has failed, or its process has died.
     """
     messages, stop = context.Queue(), context.Event()
-    circumstances = Circumstances(
-        torch.get_default_dtype(), torch.get_default_device(), torch.distributions.Distribution._validate_args
-    )
+    circumstances = Circumstances(torch.get_default_dtype(), torch.get_default_device(), validates_distributions())
     processes = [
         context.Process(
             target=_move_chain,
@@ -142,7 +143,11 @@ def _supervise(
         on_progress(message, 0)
     by_chain = [ended[number] for number in range(len(processes))]
     positions = [message.position for message in by_chain]
-    return None if min(positions) == plan.end else reason, [x.diagnostics or {} for x in by_chain], positions
+    return (
+        None if min(positions) == plan.end else reason,
+        [pickle.loads(x.diagnostics or b"") for x in by_chain],
+        positions,
+    )
 
 
 def _check_alive(processes: list[Any], ended: Mapping[int, Message], messages: Any) -> None:
@@ -178,7 +183,7 @@ def _move_chain(
 
     def should_stop() -> str | None:
         if os.getppid() != parent:
-            _die()
+            os.kill(os.getpid(), signal.SIGKILL)
         return "stopped" if stop.is_set() else None
 
     def tell(chains: Any, num: int) -> None:
@@ -186,15 +191,11 @@ def _move_chain(
 
     try:
         with pyro.validation_enabled(circumstances.validates), pyro.poutine.block():
-            store = RunStore.of(path, task.plan)
+            store = RunStore.as_it_is(path)
             assert store is not None
             chain = KernelChain(number, task, *start)
             recordings = resumed(store, [chain], summarised)
             drive([chain], recordings, task.plan, should_stop, lambda *_: None, tell)
-            messages.put(Message(number, chain.position, diagnostics=chain.diagnostics()))
+            messages.put(Message(number, chain.position, diagnostics=pickle.dumps(chain.diagnostics())))
     except Exception:
         messages.put(Message(number, 0, error=traceback.format_exc()))
-
-
-def _die() -> NoReturn:
-    os._exit(1)

@@ -173,10 +173,9 @@ class PyroStart:
         kernel = self._task.kernel
         if kernel._prepared is None or kernel._prepared.split is None:
             return {}
-        split = kernel._prepared.split
-        density = split._density(*kernel._open(self._task.args, self._task.kwargs))
-        draw = self.groups[0].draw()
-        return Observations(split, density).values({name: torch.from_numpy(x)[None] for name, x in draw.items()})
+        args, kwargs = kernel._open(self._task.args, self._task.kwargs)
+        draw = {name: torch.from_numpy(x)[None] for name, x in self.groups[0].draw().items()}
+        return Observations(kernel._prepared.split, args, kwargs).values(draw)
 
     def move(
         self, options: Options, store: RunStore, progress: Callable[[Any, int], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -84,6 +84,12 @@ class ChainWriter:
             self._digests[phase] = packed.arrays[_digests_of(phase)]
             self._open[phase] = self._read(phase, num, num // self._store.plan.chunk)
         self._slot = 1 if name == SLOTS[0] else 0
+
+    def draws(self) -> Iterator[dict[str, np.ndarray]]:
+        """The draws from which the chain goes on, by variable, a chunk at a time."""
+        num, chunk = self._counts.draws, self._store.plan.chunk
+        for k in range(-(-num // chunk)):
+            yield self._read(SAMPLING, num, k)[SAMPLING.draws]
 
     def warn_of_damage(self, position: int) -> None:
         """Warn where the store tells of more than what is whole.

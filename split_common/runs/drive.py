@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from split_common.runs.chain_writer import Background, ChainWriter, Drawn, resume_together
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
@@ -81,15 +83,22 @@ class Recording(NamedTuple):
             forms: shape and type of the variables that are summarised.
             packed: the state with which it goes on; None where it begins.
         """
-        if packed is None:
-            return cls(writer, {name: RunningSummary.start(1, form.shape) for name, form in forms.items()})
-        return cls(writer, summaries_in(packed, forms))
+        if packed is not None and has_summaries(packed):
+            return cls(writer, summaries_in(packed, forms))
+        recording = cls(writer, {name: RunningSummary.start(1, form.shape) for name, form in forms.items()})
+        for draws in writer.draws() if forms else ():  # of a run that was begun without summaries
+            recording.add(draws)
+        return recording
 
     def note(self, drawn: Drawn) -> None:
         """Add draws to the summaries."""
         if drawn.phase is SAMPLING:
-            for name, summary in self.summaries.items():
-                summary.add(0, drawn.variables[name])
+            self.add(drawn.variables)
+
+    def add(self, draws: Mapping[str, np.ndarray]) -> None:
+        """Add draws of each variable, shape (n, ...), to the summaries."""
+        for name, summary in self.summaries.items():
+            summary.add(0, draws[name])
 
     def with_summaries(self, packed: Packed) -> Packed:
         """A state together with the summaries."""
@@ -118,6 +127,11 @@ def resumed(store: RunStore, groups: Sequence[Chains], forms: Mapping[str, Form]
         for place, (number, writer) in enumerate(zip(chains.numbers, writers, strict=True)):
             recordings[number] = Recording.of(writer, forms, packed[place] if packed else None)
     return recordings
+
+
+def has_summaries(packed: Packed) -> bool:
+    """Whether summaries lie with a chain's state."""
+    return any(key.startswith(f"{SUMMARY}/") for key in packed.arrays)
 
 
 def summaries_in(packed: Packed, names: Sequence[str] | Mapping[str, Any]) -> dict[str, RunningSummary]:

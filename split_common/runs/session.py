@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from split_common.errors import StoreError
 from split_common.runs.drive import Chains, Recording, drive, resumed
 from split_common.runs.identity import check_same, check_same_density
 from split_common.runs.interruption import checked_signals, interruptible
@@ -164,8 +165,12 @@ class Criterion:
         draws = min(chain.get("draws", 0) for chain in progress_of(path).chains)
         if not self._is_time_to_look(self._looked, draws):
             return None
+        try:
+            summaries = summary_of(path)
+        except StoreError:  # of a run that was begun without them, and has committed nothing since
+            return None
         self._looked = draws
-        return self._reason(summary_of(path), draws)
+        return self._reason(summaries, draws)
 
     def _is_time_to_look(self, before: int, draws: int) -> bool:
         """Whether the draws are to be looked at, when there were so many before."""

@@ -121,15 +121,26 @@ class RunStore:
         Raises:
             StoreError: for a path of something else, and for a plan that is not this store's, or shorter.
         """
-        group = open_group(path, mode="r+")
-        if group is None or not group.attrs.get("made"):  # of a process that died before it had drawn anything
+        store = cls.as_it_is(path)
+        if store is None:
             return None
-        store = cls(path, group, Plan(**group.attrs["plan"]))
         store._lengthen(plan)
         for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
             store._number(name)
         store.ended(None)
         return store
+
+    @classmethod
+    def as_it_is(cls, path: str) -> RunStore | None:
+        """The store that there is at a path, of which nothing is changed; None where there is none.
+
+        Raises:
+            StoreError: for a path of something else.
+        """
+        group = open_group(path, mode="r+")
+        if group is None or not group.attrs.get("made"):  # of a process that died before it had drawn anything
+            return None
+        return cls(path, group, Plan(**group.attrs["plan"]))
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -405,7 +416,12 @@ def _is_nothing(path: str) -> bool:
 
 
 def write_coordinate(group: Any, name: str, num: int) -> None:
-    """Write the numbers from 0 along a dimension to a group."""
+    """Write the numbers from 0 along a dimension to a group, unless they are there."""
+    try:
+        if np.array_equal(group[name][:], np.arange(num)):
+            return
+    except Exception:  # whatever zarr raises of what is damaged or missing
+        pass
     group.create_array(name, data=np.arange(num), chunks=(max(num, 1),), dimension_names=[name], overwrite=True)
 
 
