@@ -485,6 +485,7 @@ def test_notebook_cell_that_ends_with_a_screen_shows_it(tmp_path):
     assert "ended" in shown_as["text/html"]
 
 
+@pytest.mark.slow
 def test_store_of_a_real_run(tmp_path):
     pytest.importorskip("numpyro")
     import jax
