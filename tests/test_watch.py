@@ -17,9 +17,10 @@ from rich.console import Console
 from split_common import watch as module
 from split_common.errors import StoreError
 from split_common.report import MOST_RHAT
+from split_common.runs import findings
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
-from split_common.runs.store import AFTER_WARMUP, SAMPLING, Form, RunStore, locked
+from split_common.runs.store import AFTER_WARMUP, SAMPLING, Form, RunStore, is_held, locked
 from split_common.watch import main, snapshot, watch
 
 STATISTICS = {
@@ -177,6 +178,16 @@ def test_lock_tells_a_dead_run_from_one_that_goes_on(tmp_path):
     assert "no process writes to it: written 2 h ago; the same call goes on from there" in words(snapshot(run.path))
 
 
+def test_whether_a_store_is_held(tmp_path):
+    path = str(tmp_path / "s")
+    assert is_held(path) is None  # nothing has ever locked it
+    with locked(path):
+        assert is_held(path) is True
+        assert is_held(str(tmp_path / "t")) is None
+        assert is_held(f"file://{path}") is None
+    assert is_held(path) is False
+
+
 def test_a_look_does_not_keep_a_run_from_its_store(tmp_path):
     run = ordinary(tmp_path / "s", 100)
     with locked(run.path):
@@ -269,7 +280,7 @@ def test_reads_few_chunks_of_a_wide_variable(tmp_path, monkeypatch, num_bytes, n
     run = Run(tmp_path / "s", 2000).made(w=((500,), "f8"))
     w = run.rng.normal(size=(4, 1000, 500))
     run.write({"w": w})
-    monkeypatch.setattr(module, "MOST_BYTES", num_bytes)
+    monkeypatch.setattr(findings, "MOST_BYTES", num_bytes)
     read, get = [], zarr.storage.LocalStore.get
 
     async def noted(self, key, *args, **kwargs):
@@ -294,7 +305,7 @@ def test_window_is_evenly_spaced_and_has_the_last_draw():
     rng = np.random.default_rng(0)
     for _ in range(2000):
         num, chunk, num_chunks, most = (int(n) for n in rng.integers(1, [500, 60, 12, 100]))
-        window = module._window(num, chunk, num_chunks, most)
+        window = findings._window(num, chunk, num_chunks, most)
         assert len(window) <= most
         assert window[-1] == num - 1
         assert len({i // chunk for i in window}) <= num_chunks
@@ -306,8 +317,8 @@ def test_columns_are_those_of_the_variable(monkeypatch):
     x = xarray.DataArray(np.random.default_rng(0).normal(size=(3, 40, 4, 5)))
     draws = range(3, 40, 4)
     for block in (1, 1000, 10_000, 2**25):
-        monkeypatch.setattr(module, "BLOCK_BYTES", block)
-        found = module._columns(x, draws, [0, 7, 19], 10)
+        monkeypatch.setattr(findings, "BLOCK_BYTES", block)
+        found = findings._columns(x, draws, [0, 7, 19], 10)
         np.testing.assert_array_equal(found, x.values[:, 3::4].reshape(3, 10, 20)[:, :, [0, 7, 19]])
 
 
@@ -333,7 +344,7 @@ def test_too_few_draws_to_judge(tmp_path, num):
 
 
 def test_chains_that_lag_and_many_chains(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CHAINS", 10)
+    monkeypatch.setattr(findings, "MOST_CHAINS", 10)
     run = Run(tmp_path / "s", num_chains=20, num_warmup=0).made(w=((), "f8"))
     run.write({"w": run.rng.normal(size=(19, 100))})
     text = words(snapshot(run.path))
@@ -360,7 +371,7 @@ def test_summaries_of_draws_that_are_not_kept(tmp_path, monkeypatch):
         ),
         "k": SimpleNamespace(mean=np.array(np.nan), sd=np.array(np.nan), ess=np.array(np.nan), rhat=np.array(np.nan)),
     }
-    monkeypatch.setattr(module, "summary_of", lambda path: figures)
+    monkeypatch.setattr(findings, "summary_of", lambda path: figures)
     screen = snapshot(run.path)
     assert "of all 5, by summaries of all draws" in words(screen)
     names = [line.strip("│ ").split("  ")[0] for line in shown(screen).split("R-hat")[1].splitlines()[1:5]]
@@ -407,8 +418,8 @@ def test_watch_returns_when_the_run_ends(tmp_path, monkeypatch, console):
 
 def test_watch_ends_by_ctrl_c_and_rests_between_looks(tmp_path, monkeypatch, console):
     run = ordinary(tmp_path / "s", 100)
-    looks, look = [], module._look
-    monkeypatch.setattr(module, "_look", lambda *args: (looks.append(1), look(*args))[1])
+    looks, look = [], module.look
+    monkeypatch.setattr(module, "look", lambda *args: (looks.append(1), look(*args))[1])
     slept = iter(range(5))
 
     def sleep(seconds):
@@ -474,6 +485,7 @@ def test_notebook_cell_that_ends_with_a_screen_shows_it(tmp_path):
     assert "ended" in shown_as["text/html"]
 
 
+@pytest.mark.slow
 def test_store_of_a_real_run(tmp_path):
     pytest.importorskip("numpyro")
     import jax

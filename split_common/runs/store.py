@@ -343,9 +343,9 @@ def locked(path: str) -> Iterator[None]:
         return
     from filelock import FileLock, Timeout
 
-    place = Path(path).absolute()
+    place = _lock_of(path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(place.parent / f".{place.name}.lock")
+    lock = FileLock(place)
     try:
         lock.acquire(timeout=1)  # whoever only looks whether it is held, holds it for a moment
     except Timeout as error:
@@ -354,6 +354,26 @@ def locked(path: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_held(path: str) -> bool | None:
+    """Whether a process writes to a store; None where that cannot be known.
+
+    Args:
+        path: a local path, or an address, which has no lock.
+    """
+    if not is_local(path):
+        return None
+    try:
+        import fcntl
+
+        with open(_lock_of(path)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        return None
+    return False
 
 
 @contextmanager
@@ -407,6 +427,12 @@ def zarr_module() -> Any:
     except ImportError as error:
         raise ImportError("a store needs zarr: pip install 'split-mcmc[store]'") from error
     return zarr
+
+
+def _lock_of(path: str) -> Path:
+    """File beside a store whose lock a process holds that writes to it."""
+    place = Path(path).absolute()
+    return place.parent / f".{place.name}.lock"
 
 
 def _is_nothing(path: str) -> bool:

@@ -1,0 +1,303 @@
+"""What a look at the draws and statistics of a run's store finds.
+
+What has been drawn may be more than memory holds, so a look is bounded: draws lie on disk in chunks that are read
+whole, all coordinates of a variable together, and therefore the last chunks are taken, as many as :data:`MOST_FILES`
+and :data:`MOST_BYTES` allow, of them draws that are evenly spaced, and some coordinates. The effective sample size of
+a part is about a lower bound of that of the whole.
+
+Limits are those of :mod:`split_common.report`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from split_common.errors import first_line
+from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report
+from split_common.runs.reading import Progress, open_store, summary_of
+from split_common.runs.store import AFTER_WARMUP, open_group, state_in
+
+MOST_DRAWS = 2000  # of a chain that are looked at
+MOST_CHAINS = 40  # that are looked at, evenly spaced
+MOST_FILES = 10_000  # read in one look at one kind of numbers: a few seconds
+MOST_BYTES = 2**28  # of draws, likewise
+BLOCK_BYTES = 2**25  # of draws in memory at once
+STATE_BYTES = 2**26  # of a chain's state that is read for the time that warm-up took
+TRACE_POINTS = 200
+MOST_COORDINATES = 8  # the worst, that are told of
+
+
+class Coordinate(NamedTuple):
+    """What is known of a coordinate; NaN for what cannot be computed, such as R-hat of one chain.
+
+    Attributes:
+        name: of the variable, with the coordinate's indices.
+        mean: of the draws of all chains.
+        sd: standard deviation, likewise.
+        ess: effective sample size, bulk.
+        rhat: how far the chains differ.
+    """
+
+    name: str
+    mean: float
+    sd: float
+    ess: float
+    rhat: float
+
+
+class Trace(NamedTuple):
+    """Some values of each chain.
+
+    Attributes:
+        title: what they are.
+        values: in the order in which they were drawn, shape (chains, n).
+    """
+
+    title: str
+    values: np.ndarray
+
+
+class Findings(NamedTuple):
+    """What a look at draws and statistics has found.
+
+    Attributes:
+        chains: numbers of the chains that were looked at.
+        statistics: for each of them, by name.
+        checks: of a report on the statistics.
+        coordinates: the worst first.
+        seen: what was looked at, in words.
+        is_whole: whether that was every chunk of the draws.
+        traces: some.
+        warmup_seconds: how long each chain of the run was in warm-up, where that is known, by number.
+        error: why there is less than there should be.
+    """
+
+    chains: tuple[int, ...] = ()
+    statistics: Mapping[str, np.ndarray] = {}
+    checks: tuple[Check, ...] = ()
+    coordinates: tuple[Coordinate, ...] = ()
+    seen: str = ""
+    is_whole: bool = True
+    traces: tuple[Trace, ...] = ()
+    warmup_seconds: Mapping[int, float] = {}
+    error: str = ""
+
+
+NOTHING = Findings()
+
+
+def look(path: str, found: Progress) -> Findings:
+    """Look at draws and statistics, as far as the bounds go.
+
+    Args:
+        path: of a run's store.
+        found: how far the run is.
+
+    Returns:
+        What was found; :data:`NOTHING` before there are draws. Of draws that cannot be read it says so.
+    """
+    if not any(chain.get("draws") for chain in found.chains):
+        return NOTHING
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # of few draws, and of numbers that are not finite: the screen shows them
+            return _findings(path, found)
+    except Exception as error:  # whatever zarr, its codecs and xarray raise of damaged files, and while arrays grow
+        return Findings(error=f"draws cannot be read now: {first_line(error)}")
+
+
+def _findings(path: str, found: Progress) -> Findings:
+    run = open_store(path)
+    statistics = _some_chains(run["sample_stats"])
+    chains = tuple(map(int, statistics["chain"].values))
+    known, checks = _of_statistics(statistics, found)
+    traces = [_lp_trace(statistics)] if "lp" in statistics else []
+    if found.plan.keep == "summaries":
+        summaries: Any = summary_of(path)
+        coordinates, is_whole = _of_summaries(summaries), True
+        seen = f"all {sum(np.size(x.mean) for x in summaries.values())}, by summaries of all draws"
+    else:
+        sampled = _Sampled.of(_some_chains(run["posterior"]), found.plan.chunk)
+        coordinates, is_whole = _of_draws(sampled), sampled.draws.start < sampled.draws.step
+        seen = sampled.seen + (f", {len(chains)} of {len(found.chains)} chains" * (len(chains) < len(found.chains)))
+        traces += [sampled.trace_of(worst.name) for worst in coordinates[:1]]
+    warmup = {i: seconds for i in range(len(found.chains)) if (seconds := _warmup_seconds(path, i)) is not None}
+    return Findings(chains, known, checks, tuple(coordinates), seen, is_whole, tuple(traces), warmup)
+
+
+def _of_statistics(statistics: Any, found: Progress) -> tuple[dict[str, np.ndarray], tuple[Check, ...]]:
+    """Statistics of each chain, and a report on all: of the last draws, and all divergences that can be read."""
+    import xarray
+
+    num, num_chains = statistics.sizes["draw"], statistics.sizes["chain"]
+    plain = [name for name, x in statistics.data_vars.items() if x.dims == ("chain", "draw")]
+    recent = statistics[plain].isel(draw=slice(max(0, num - MOST_DRAWS), None)).load()
+    window = _window(num, found.plan.chunk, MOST_FILES // num_chains, num)
+    diverging = statistics["diverging"].isel(draw=slice(window.start, None)).rename(draw="any_draw").load()
+    means = {name: recent[name].mean("draw").values for name in ("acceptance_rate", "num_grads") if name in recent}
+    known = {"diverging": diverging.sum("any_draw").values, "num": np.full(num_chains, len(window)), **means}
+    if "step_size" in recent:
+        known["step_size"] = recent["step_size"].isel(draw=-1).values
+    draws = xarray.Dataset(coords={"chain": recent["chain"], "draw": recent["draw"]})
+    run = {"posterior": draws, "sample_stats": recent.assign(diverging=diverging)}
+    return known, Report.of(run, found.about.get("kernel", "")).checks
+
+
+def _lp_trace(statistics: Any) -> Trace:
+    step = -(-statistics.sizes["draw"] // TRACE_POINTS)
+    return Trace("log density, all draws", statistics["lp"].isel(draw=slice(None, None, step)).values)
+
+
+class _Sampled(NamedTuple):
+    """Some draws of some coordinates.
+
+    Attributes:
+        names: of the coordinates.
+        values: shape (chains, draws, coordinates).
+        draws: their numbers.
+        seen: what they are, in words.
+    """
+
+    names: list[str]
+    values: np.ndarray
+    draws: range
+    seen: str
+
+    @classmethod
+    def of(cls, draws: Any, chunk: int) -> _Sampled:
+        """Those that may be looked at of a dataset that is not in memory."""
+        variables = {str(name): x for name, x in draws.data_vars.items() if x.dtype.kind in "fiub"}
+        sizes = {name: math.prod(x.shape[2:]) for name, x in variables.items()}
+        places = [(name, int(at)) for name, size in sizes.items() for at in _evenly(size, MOST_COMPONENTS)]
+        places = [places[i] for i in _evenly(len(places), MOST_COMPONENTS)]
+        used = {name: [at for other, at in places if other == name] for name in dict.fromkeys(n for n, _ in places)}
+        num_chains, num = draws.sizes["chain"], draws.sizes["draw"]
+        chunk_bytes = chunk * num_chains * sum(sizes[name] * variables[name].dtype.itemsize for name in used)
+        files = MOST_FILES // (num_chains * max(len(used), 1))
+        window = _window(num, chunk, min(files, MOST_BYTES // max(chunk_bytes, 1)), MOST_DRAWS)
+        columns = [_columns(variables[name], window, at, chunk) for name, at in used.items()]
+        names = [_named(name, at, variables[name].shape[2:]) for name, at in places]
+        values = np.concatenate(columns, 2) if columns else np.zeros((num_chains, len(window), 0))
+        return cls(
+            names, values, window, f"{_part(len(names), sum(sizes.values()))}, by {_draws_in_words(window, num)}"
+        )
+
+    def trace_of(self, name: str) -> Trace:
+        """Trace of a coordinate."""
+        which = "all draws" if self.draws.start < self.draws.step else f"the last {self.draws.stop - self.draws.start}"
+        return Trace(f"{name}, {which}", self.values[:, :, self.names.index(name)])
+
+
+def _window(num: int, chunk: int, num_chunks: int, most: int) -> range:
+    """Draws that are looked at, evenly spaced in the last chunks of ``num`` draws, the last one among them."""
+    start = max(0, -(-num // chunk) - max(num_chunks, 1)) * chunk
+    step = max(1, -(-(num - start) // most))
+    return range(start + (num - 1 - start) % step if num else 0, num, step)
+
+
+def _columns(variable: Any, draws: range, at: Sequence[int], chunk: int) -> np.ndarray:
+    """Some coordinates of a variable, shape (chains, draws, coordinates), read a block at a time."""
+    chunk_bytes = chunk * math.prod(variable.shape[2:]) * variable.dtype.itemsize
+    chains_at_once = max(1, BLOCK_BYTES // chunk_bytes)
+    draws_at_once = max(1, BLOCK_BYTES // (min(chains_at_once, len(variable)) * chunk_bytes)) * chunk
+    by_chains = []
+    for chain in range(0, len(variable), chains_at_once):
+        parts = []
+        for start in range(0, len(draws), draws_at_once):
+            part = draws[start : start + draws_at_once]
+            block = variable[chain : chain + chains_at_once, part.start : part.stop : part.step].values
+            parts.append(block.reshape(*block.shape[:2], -1)[:, :, at].astype(float))
+        by_chains.append(np.concatenate(parts, 1))
+    return np.concatenate(by_chains)
+
+
+def _of_draws(sampled: _Sampled) -> list[Coordinate]:
+    """The worst coordinates, of those that ever change, by ArviZ."""
+    import arviz
+    import xarray
+
+    x = sampled.values
+    finite = np.isfinite(x).all((0, 1))
+    judged = np.flatnonzero(finite & ~np.all(x == x[:1, :1], axis=(0, 1)))
+    places = [*np.flatnonzero(~finite), *judged]
+    if x.shape[1] < 4 or not places:
+        return []
+    mean, sd, ess, rhat = np.full((4, x.shape[2]), np.nan)
+    if judged.size:
+        whole = xarray.Dataset({"x": (("chain", "draw", "at"), x[:, :, judged])})
+        compare: Any = arviz.rhat
+        mean[judged], sd[judged] = x[:, :, judged].mean((0, 1)), x[:, :, judged].std((0, 1), ddof=1)
+        ess[judged] = arviz.ess(whole, method="bulk")["x"]
+        if len(x) > 1:  # one chain meets no other
+            rhat[judged] = np.nan_to_num(compare(whole)["x"], nan=np.inf)  # no chain ever moves, each elsewhere
+    names = [sampled.names[i] for i in places]
+    return _worst(names.__getitem__, *(part[places] for part in (mean, sd, ess, rhat)))
+
+
+def _of_summaries(summaries: Mapping[str, Any]) -> list[Coordinate]:
+    """The worst coordinates, of those that ever change."""
+    found = []
+    for name, summary in summaries.items():
+        figures = [np.ravel(x) for x in (summary.mean, summary.sd, summary.ess, summary.rhat)]
+        changing = np.flatnonzero(figures[1] != 0)
+        name_of = partial(_named_among, name, changing, np.shape(summary.mean))
+        found += _worst(name_of, *(x[changing] for x in figures))
+    return sorted(found, key=lambda at: -_trouble(at.mean, at.ess, at.rhat))[:MOST_COORDINATES]
+
+
+def _worst(name_of: Callable[[int], str], mean: Any, sd: Any, ess: Any, rhat: Any) -> list[Coordinate]:
+    """The coordinates that are furthest beyond a limit, or nearest to it."""
+    order = np.argsort(-_trouble(mean, ess, rhat), kind="stable")[:MOST_COORDINATES]
+    return [Coordinate(name_of(i), *(float(x[i]) for x in (mean, sd, ess, rhat))) for i in order]
+
+
+def _trouble(mean: Any, ess: Any, rhat: Any) -> Any:
+    """How bad coordinates are: 1 at a limit, infinite for what is not finite."""
+    with np.errstate(all="ignore"):
+        beyond = np.fmax((rhat - 1) / (MOST_RHAT - 1), np.divide(LEAST_ESS, ess))
+    return np.where(np.isfinite(mean), np.nan_to_num(beyond, posinf=np.finfo(float).max), np.inf)
+
+
+def _warmup_seconds(path: str, chain: int) -> float | None:
+    """How long a chain was in warm-up, by its state at the end of it; None where that is not known."""
+    group, name = open_group(path), f"chains/{chain}/{AFTER_WARMUP}"
+    if name not in group or group[name].nbytes > STATE_BYTES:
+        return None
+    packed = state_in(group, chain, AFTER_WARMUP)
+    return None if packed is None else packed.values.get("seconds")
+
+
+def _some_chains(group: Any) -> Any:
+    """The dataset of a group of ArviZ 0.x or 1.x, with so many chains as may be looked at."""
+    dataset = group.to_dataset() if hasattr(group, "to_dataset") else group
+    return dataset.isel(chain=_evenly(dataset.sizes["chain"], MOST_CHAINS))
+
+
+def _evenly(number: int, most: int) -> np.ndarray:
+    """Some of so many places, or all of them."""
+    return np.linspace(0, number - 1, min(number, most)).round().astype(int)
+
+
+def _named(name: str, at: int, shape: tuple[int, ...]) -> str:
+    return f"{name}{list(map(int, np.unravel_index(at, shape))) or ''}"
+
+
+def _named_among(name: str, places: np.ndarray, shape: tuple[int, ...], i: int) -> str:
+    return _named(name, int(places[i]), shape)
+
+
+def _part(number: int, total: int) -> str:
+    return f"all {total}" if number == total else f"{number} of {total}"
+
+
+def _draws_in_words(draws: range, num: int) -> str:
+    """Which draws of a chain were looked at."""
+    length = num - draws.start if draws.start >= draws.step else num
+    which = f"all {num} draws" if length == num else f"the last {length} of {num} draws"
+    return which if draws.step == 1 else f"one in {draws.step} of {which}"
