@@ -70,30 +70,29 @@ def test_every_kernel_goes_on(lib, tmp_path, name):
         assert draws_in(run.sample(every=8)) == whole
 
 
-def killed(lib, kernel, path, moments, tmp_path):
-    """Run in processes that are killed at these moments, then in one that is not; how many were killed in time."""
+def start(lib, kernel, path, tmp_path, *options):
+    """Run in a process of its own; its exit code."""
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"), "OMP_NUM_THREADS": "1"}
-    command, count = [sys.executable, "-m", "tests.killed_run", lib.name, kernel, path], 0
-    for seconds in moments:
-        ended = subprocess.run([*command, "--seconds", str(seconds)], env=environment, cwd=ROOT).returncode
-        assert ended in (0, -signal.SIGKILL)
-        count += ended != 0
-    subprocess.run(command, env=environment, cwd=ROOT, check=True)
-    return count
+    command = [sys.executable, "-m", "tests.killed_run", lib.name, kernel, path, *options]
+    return subprocess.run(command, env=environment, cwd=ROOT).returncode
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
 def test_kill_9(lib, tmp_path, name):
-    """At random moments, one after the other; ``SPLIT_MCMC_KILLS`` takes another number of them."""
-    num = int(os.environ.get("SPLIT_MCMC_KILLS", 5))
-    moments = np.random.default_rng(len(name)).exponential(0.4, size=num)
+    """At random moments; a run that ends before begins anew. ``SPLIT_MCMC_KILLS`` takes another number of them."""
     whole, path = str(tmp_path / "whole.zarr"), str(tmp_path / "run.zarr")
-    killed(lib, name, whole, [], tmp_path)
-    count = killed(lib, name, path, moments, tmp_path)
-    assert count > num // 2
-    assert draws_in(open_store(path, warmup=True), warmup=True) == draws_in(open_store(whole, warmup=True), warmup=True)
-    print(f"killed {count} times")
+    assert start(lib, name, whole, tmp_path) == 0
+    expected = draws_in(open_store(whole, warmup=True), warmup=True)
+    random, count, goal = np.random.default_rng(len(name)), 0, int(os.environ.get("SPLIT_MCMC_KILLS", 5))
+    while count < goal or start(lib, name, path, tmp_path):
+        ended = start(lib, name, path, tmp_path, "--seconds", str(random.exponential(0.3)))
+        assert ended in (0, -signal.SIGKILL)
+        count += ended != 0
+        if ended == 0:
+            assert draws_in(open_store(path, warmup=True), warmup=True) == expected
+            shutil.rmtree(path)
+    assert draws_in(open_store(path, warmup=True), warmup=True) == expected
 
 
 class TestProcesses:
