@@ -1,0 +1,155 @@
+"""What it costs to write a run to a store: seconds against a run that is not written, and memory of a long one.
+
+``python -m benchmarks.stored_runs`` prints seconds of a logistic regression by ``SplitNUTS``, one chain, by the host's
+own ``run`` and by ``sample`` with ``every=100``, in three interleaved pairs; both compile anew each time, and a run
+takes about a minute. Then the peak of the resident memory of processes of their own that draw 10⁴ parameters 10⁴ and
+10⁵ times in NumPyro, from one row, and do not load the draws at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common.report import add_common_options, chosen, save, verdict
+
+FRAMEWORKS = ("numpyro", "pyro")
+PAIRS, EVERY = 3, 100
+ROWS, COLUMNS = 20_000, 20
+LENGTHS = {"numpyro": (500, 3000), "pyro": (200, 300)}  # warm-up and draws of about a minute
+PARAMETERS = 10_000
+GOAL = 0.02  # of the time of a run that is not written
+
+
+def data(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of a logistic regression."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, COLUMNS), np.float32)
+    return X, (rng.random(rows) < 1 / (1 + np.exp(-X @ rng.normal(size=COLUMNS)))).astype(np.float32)
+
+
+def numpyro_seconds(rows: int, lengths: tuple[int, int], store: str | None) -> float:
+    """Of one run."""
+    import jax
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC
+
+    from numpyro_split import SplitNUTS, sample
+
+    def model(X: Any, y: Any) -> None:
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([COLUMNS]).to_event(1))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    num_warmup, num_samples = lengths
+    mcmc = MCMC(SplitNUTS(model, 4), num_warmup=num_warmup, num_samples=num_samples, progress_bar=False)
+    X, y = data(rows)
+    start = time.perf_counter()
+    if store is None:
+        mcmc.run(jax.random.key(0), X, y)
+        jax.block_until_ready(mcmc.get_samples())
+    else:
+        sample(mcmc, jax.random.key(0), X, y, store=store, every=EVERY)
+    return time.perf_counter() - start
+
+
+def pyro_seconds(rows: int, lengths: tuple[int, int], store: str | None) -> float:
+    """Of one run."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+    from pyro.infer import MCMC
+
+    from pyro_split import SplitNUTS, sample
+
+    def model(X: Any, y: Any) -> None:
+        w = pyro.sample("w", dist.Normal(torch.zeros(COLUMNS), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    num_warmup, num_samples = lengths
+    mcmc = MCMC(SplitNUTS(model, 4), num_samples, num_warmup, disable_progbar=True)
+    X, y = map(torch.from_numpy, data(rows))
+    pyro.set_rng_seed(0)
+    start = time.perf_counter()
+    if store is None:
+        mcmc.run(X, y)
+    else:
+        sample(mcmc, X, y, store=store, every=EVERY)
+    return time.perf_counter() - start
+
+
+def memory(num_samples: int) -> dict[str, float]:
+    """Peak memory and seconds of a run of many parameters in this process."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC
+
+    from numpyro_split import NaiveSplitHMC, sample
+
+    def model(y: Any) -> None:
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([PARAMETERS]).to_event(1))
+        with numpyro.plate("data", 1):
+            numpyro.sample("y", dist.Normal(w[0], 1.0), obs=y)
+
+    kernel = NaiveSplitHMC(model, 1, num_steps=2, step_size=0.3, adapt_step_size=False, adapt_mass_matrix=False)
+    mcmc = MCMC(kernel, num_warmup=0, num_samples=num_samples, progress_bar=False)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        found = sample(mcmc, jax.random.key(0), jnp.zeros(1), store=f"{folder}/run.zarr", every=EVERY, load=False)
+        assert np.isfinite(found["posterior"]["w"][0, -1].values).all()
+        written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"peak_gib": peak, "seconds": seconds, "written_gib": written / 2**30}
+
+
+def overhead(framework: str, quick: bool) -> dict[str, Any]:
+    """Seconds of pairs of runs, without a store and with one."""
+    run = {"numpyro": numpyro_seconds, "pyro": pyro_seconds}[framework]
+    rows, lengths = (500, (50, 50)) if quick else (ROWS, LENGTHS[framework])
+    pairs = []
+    for _ in range(1 if quick else PAIRS):
+        with tempfile.TemporaryDirectory() as folder:
+            pairs.append([run(rows, lengths, None), run(rows, lengths, f"{folder}/run.zarr")])
+            print(f"{framework:10}{pairs[-1][0]:8.1f} s plain{pairs[-1][1]:8.1f} s with a store", flush=True)
+    return {"seconds": pairs, "overhead": float(np.median([stored / plain - 1 for plain, stored in pairs]))}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--memory", type=int, help="memory of so many draws alone, in this process; prints JSON")
+    add_common_options(parser, FRAMEWORKS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.memory:
+        print(json.dumps(memory(options.memory)))
+        return
+    results: dict[str, Any] = {}
+    for framework in chosen(options.framework, FRAMEWORKS):
+        found = results[framework] = overhead(framework, options.quick)
+        print(f"{framework:10}overhead {100 * found['overhead']:.1f} %, {verdict(found['overhead'], GOAL)}", flush=True)
+    for num in (100, 200) if options.quick else (10**4, 10**5):
+        command = [sys.executable, "-m", "benchmarks.stored_runs", "--memory", str(num)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        results[f"{num} draws"] = found
+        print(f"{num:8} draws: {found['peak_gib']:.2f} GiB, {found['written_gib']:.2f} GiB written", flush=True)
+    save(options.json, {"every": EVERY, "rows": ROWS, "columns": COLUMNS, "parameters": PARAMETERS}, results)
+
+
+if __name__ == "__main__":
+    main()
