@@ -235,7 +235,7 @@ axes[0].plot([0, 1], [0, 1], color="black", lw=1, ls="--")
 axes[0].plot(true, predicted, ".", color=BLUE, ms=2)
 axes[0].set(xlabel="true probability", ylabel="predicted probability", title="2,000 new rows")
 axes[1].plot(predicted, rows["mutual_information"], ".", color=ORANGE, ms=2)
-axes[1].set(xlabel="predicted probability", ylabel="nats", ylim=(0, None), title="doubt that more data would settle")
+axes[1].set(xlabel="predicted probability", ylabel="nats", ylim=(0, None), title="doubt that more data would settle");
 # %% [markdown]
 # ## What is on disk
 #
