@@ -220,3 +220,16 @@ def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
         session.fresh(y)
     changed -= 1.0
     session.fresh(y)
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_a_terminal_changes_no_digest(package, monkeypatch):
+    """JAX colours the text of expressions where output goes to a terminal or a notebook."""
+    from numpyro_split.potential.arguments import Arguments
+    from numpyro_split.potential.content import program_of_model
+
+    problem, found = kernels.mixed(NumPyroBackend()), []
+    for has_color in (False, True):
+        monkeypatch.setattr("jax._src.pretty_printer.CAN_USE_COLOR", has_color)
+        found.append(program_of_model(problem.model, Arguments(problem.args, {}), "owner"))
+    assert found[0] == found[1]

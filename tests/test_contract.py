@@ -21,7 +21,12 @@ from tests.backends import NumPyroBackend, PyroBackend
 from tests.kernels import TABLE, Entry
 
 # Those that differ from a neighbour by what tests of their own look at: asked in the slow suite, for time.
-VARIANTS = ("SymmetricSplitHMC in a drawn order", "XHMC adapted")
+VARIANTS = (
+    "SymmetricSplitHMC in a drawn order",
+    "XHMC adapted",
+    "PenaltyMH without control variate",
+    "BlockGibbsHMC by HMC",
+)
 
 
 def asked_of(table: dict[str, Entry]) -> Any:

@@ -281,7 +281,9 @@ class TestRefused:
         shutil.copytree(source, path)
         monkeypatch.setattr(WalkStart, "identity", {"model": "another"})
         with pytest.raises(StoreError, match=r"with another model: walk in the store, got another"):
-            sample(path, together)
+            sample(path, together, num_draws=300)
+        monkeypatch.undo()
+        sample(path, together)  # of which a call that was refused has changed nothing
 
     def test_another_density(self, whole, path, monkeypatch):
         _, source, together = whole

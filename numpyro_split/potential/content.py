@@ -213,7 +213,7 @@ def _numbers(x: jax.Array) -> np.ndarray:
 
 def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
     """Add an expression; where it holds Python code, which cannot be read, also what it belongs to."""
-    text = ADDRESS.sub("", str(closed))
+    text = ADDRESS.sub("", closed.pretty_print(use_color=False))  # of which a terminal has codes in the text
     digest.add(text)
     if any(name in text for name in OPAQUE):
         digest.add(owner)

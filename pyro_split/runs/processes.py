@@ -191,7 +191,7 @@ def _move_chain(
 
     try:
         with pyro.validation_enabled(circumstances.validates), pyro.poutine.block():
-            store = RunStore.as_it_is(path)
+            store = RunStore.of(path)
             assert store is not None
             chain = KernelChain(number, task, *start)
             recordings = resumed(store, [chain], summarised)

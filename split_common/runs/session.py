@@ -103,7 +103,9 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
     """
     with locked(options.path):
         with readable(options.path):
-            store = RunStore.of(options.path, options.plan)
+            store = RunStore.of(options.path)
+        if store is not None:
+            store.check_plan(options.plan)
         begun = start(None if store is None else store.attributes["about"])
         if store is None:
             with explained(options.path, "the beginning of the run"):
@@ -111,6 +113,8 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
         else:
             check_same(store.attributes["identity"], begun.identity, options.path)
             check_same_density(store.attributes["start_energies"], begun.start_energies, options.path)
+            with readable(options.path):
+                store.go_on(options.plan)
         yield store, begun
 
 

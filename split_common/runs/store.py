@@ -115,23 +115,7 @@ class RunStore:
         return cls(path, group, plan)
 
     @classmethod
-    def of(cls, path: str, plan: Plan) -> RunStore | None:
-        """The store that there is at a path; None where there is none.
-
-        Raises:
-            StoreError: for a path of something else, and for a plan that is not this store's, or shorter.
-        """
-        store = cls.as_it_is(path)
-        if store is None:
-            return None
-        store._lengthen(plan)
-        for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
-            store._number(name)
-        store.ended(None)
-        return store
-
-    @classmethod
-    def as_it_is(cls, path: str) -> RunStore | None:
+    def of(cls, path: str) -> RunStore | None:
         """The store that there is at a path, of which nothing is changed; None where there is none.
 
         Raises:
@@ -141,6 +125,17 @@ class RunStore:
         if group is None or not group.attrs.get("made"):  # of a process that died before it had drawn anything
             return None
         return cls(path, group, Plan(**group.attrs["plan"]))
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raise unless a plan is this store's, or a longer one."""
+        _check_plan(self.path, self.plan, plan)
+
+    def go_on(self, plan: Plan) -> None:
+        """Make ready to be written to, with room for all draws of a plan."""
+        self._lengthen(plan)
+        for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
+            self._number(name)
+        self.ended(None)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -241,7 +236,6 @@ class RunStore:
 
     def _lengthen(self, plan: Plan) -> None:
         """Make room for more draws, where a plan asks for more."""
-        _check_plan(self.path, self.plan, plan)
         if plan.num_draws == self.plan.num_draws:
             return
         for name in (SAMPLING.draws, SAMPLING.statistics):
