@@ -171,7 +171,7 @@ def test_importing_one_never_imports_the_other(package, foreign):
 
 
 def test_common_parts_name_no_framework():
-    for path in (ROOT / "split_common").glob("*.py"):
+    for path in (ROOT / "split_common").rglob("*.py"):
         assert not imported(path) & {"jax", "numpyro", "torch", "pyro"}, path.name
 
 

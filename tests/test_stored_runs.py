@@ -43,6 +43,7 @@ def test_the_draws_are_those_of_the_host(lib, run):
     np.testing.assert_allclose(np.asarray(opened.observed_data["y"]), lib.to_numpy(run.problem.args[1]))
     assert opened.posterior.attrs["split"].startswith("proved")
     assert run.kernel.report(run.mcmc).verdict.startswith("proved")
+    assert str(run.kernel.report(run.path)) == str(run.kernel.report(run.mcmc))
 
 
 @pytest.mark.parametrize(("every", "share"), [(1, 0.3), (7, 0.5), (7, 0.95)])

@@ -9,6 +9,7 @@ everything in it that rests on the data is computed afresh.
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -39,6 +40,7 @@ from split_common.containers import Form
 from split_common.health import warn_of_other_data
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
+from split_common.runs.reading import report_of
 from split_common.start import check_finite_start, check_is_state, check_sites, check_state_form
 from split_common.values import describe_kernel
 
@@ -152,7 +154,7 @@ class SplitKernel(MCMCKernel):
         """Report on a finished run: trouble, and what to do about it; ``print`` it, or take its ``table``.
 
         Args:
-            mcmc: the host's ``MCMC``, which has been run with this kernel.
+            mcmc: the host's ``MCMC``, which has been run with this kernel; or the path of a store.
 
         Returns:
             Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
@@ -160,7 +162,10 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             TypeError: for a run of another package's kernel.
+            StoreError: for a path of no store.
         """
+        if isinstance(mcmc, str | os.PathLike):
+            return report_of(mcmc)
         check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what the report says

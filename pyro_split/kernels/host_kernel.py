@@ -8,6 +8,7 @@ closure holds) is seen.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from pyro_split.splitting.settings import Splitting
 from split_common.containers import Form
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
+from split_common.runs.reading import report_of
 from split_common.start import check_finite_start, check_sites
 from split_common.values import describe_kernel
 
@@ -171,7 +173,7 @@ class SplitKernel(MCMCKernel):
         """Report on a finished run: trouble, and what to do about it; ``print`` it, or take its ``table``.
 
         Args:
-            mcmc: the host's ``MCMC``, which has been run with this kernel.
+            mcmc: the host's ``MCMC``, which has been run with this kernel; or the path of a store.
 
         Returns:
             Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
@@ -179,7 +181,10 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             TypeError: for a run of another package's kernel.
+            StoreError: for a path of no store.
         """
+        if isinstance(mcmc, str | os.PathLike):
+            return report_of(mcmc)
         check_reported(getattr(mcmc, "kernel", mcmc), SplitKernel)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what the report says

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
+from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
 from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, open_group, state_in
@@ -125,6 +126,22 @@ def progress_of(store: str | os.PathLike[str]) -> Progress:
     plan = Plan(**attributes["plan"])
     chains = [_attributes_of_chain(store, i) for i in range(plan.num_chains)]
     return Progress(plan, attributes["started"], attributes["about"], chains, attributes.get("stopped"))
+
+
+def report_of(store: str | os.PathLike[str]) -> Report:
+    """Report on a run that keeps its draws in a store, of one that goes on as of one that has ended.
+
+    Args:
+        store: path of the store.
+
+    Raises:
+        ValueError: where there are no draws yet, or none are kept; as :class:`~split_common.errors.StoreError` for a
+            path of nothing, or of something else.
+    """
+    found, opened = progress_of(store), open_store(store)
+    if found.plan.keep != "draws" or not opened["posterior"].sizes["draw"]:
+        raise ValueError(f"store must hold draws to be reported on, got {checked_path(store)!r}, which holds none")
+    return Report.of(opened, found.about["kernel"])
 
 
 def joined(chains: Sequence[RunningSummary]) -> RunningSummary:
