@@ -46,6 +46,20 @@ def test_the_draws_are_those_of_the_host(lib, run):
     assert str(run.kernel.report(run.path)) == str(run.kernel.report(run.mcmc))
 
 
+def test_arviz_takes_an_opened_store(lib, run):
+    """Summary, trace plot and leave-one-out, of ArviZ 0.x and 1.x."""
+    import arviz as az
+    import matplotlib
+
+    matplotlib.use("Agg")
+    run.sample(num_samples=50, load=False)
+    lib.split.log_likelihood(run.mcmc, open_store(run.path), into=run.path)
+    opened = open_store(run.path)
+    assert len(az.summary(opened)) == len(opened["posterior"].data_vars)
+    assert 0 < az.loo(opened).p_loo < 10 if hasattr(az, "InferenceData") else az.loo(opened).p < 10
+    assert az.plot_trace(opened) is not None
+
+
 @pytest.mark.parametrize(("every", "share"), [(1, 0.3), (7, 0.5), (7, 0.95)])
 def test_a_run_that_dies_comes_to_the_same_draws(run, every, share):
     """What a process that is killed leaves: some of its writes, in their order."""

@@ -68,8 +68,8 @@ def sample(
         warmup: whether to write what is drawn in warm-up too.
         stop_when: what ends the run early, such as enough effective draws.
         stop_on: names of signals that end it early, after the present iteration.
-        load: whether the draws are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them; False for
-            more than memory holds.
+        load: whether draws and statistics are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them;
+            False for more than memory holds.
         extra_fields: as for ``mcmc.run``.
         init_params: as for ``mcmc.run``.
         **kwargs: the model's keyword arguments.

@@ -64,8 +64,8 @@ def sample(
         warmup: whether to write what is drawn in warm-up too.
         stop_when: what ends the run early, such as enough effective draws.
         stop_on: names of signals that end it early, after the present iteration.
-        load: whether the draws are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them; False for
-            more than memory holds.
+        load: whether draws and statistics are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them;
+            False for more than memory holds.
         **kwargs: the model's keyword arguments.
 
     Returns:
@@ -108,13 +108,14 @@ def sample(
     is_shown = not getattr(mcmc.sampler, "disable_progbar", False)
     with as_in_a_run(mcmc), opened(options, start) as (written, begun), progress_bar(plan, is_shown) as bar:
         reason, diagnostics, positions = begun.move(options, written, bar)
-        num = min(positions) - plan.num_warmup
-        by_chain = [written.read(SAMPLING, chain, 0, max(num, 0)) for chain in range(plan.num_chains)]
-        samples = _samples(by_chain) if options.load and num > 0 else None
-        fill_run(
-            mcmc, given, kwargs, samples, [_diagnostics(*pair) for pair in zip(diagnostics, by_chain, strict=True)]
-        )
-    warn_of_end(reason, options.path, [max(position - plan.num_warmup, 0) for position in positions], plan)
+        draws = [max(position - plan.num_warmup, 0) for position in positions]
+        if options.load and min(draws) > 0:
+            by_chain = [written.read(SAMPLING, chain, 0, min(draws)) for chain in range(plan.num_chains)]
+            own = [_diagnostics(*pair) for pair in zip(diagnostics, by_chain, strict=True)]
+            fill_run(mcmc, given, kwargs, _samples(by_chain), own)
+        else:
+            fill_run(mcmc, given, kwargs, None, diagnostics)
+    warn_of_end(reason, options.path, draws, plan)
     return open_store(options.path, warmup=warmup)
 
 
