@@ -24,9 +24,8 @@ from split_common.health import STATISTICS
 from split_common.report import Report
 from split_common.row_independence import Verdict
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
+from split_common.runs.statistics import arviz_statistics
 from split_common.settling import Settled, put_settled
-
-ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 
 
 def to_inference_data(
@@ -105,10 +104,7 @@ def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
     names: list[str] = [
         name for name, values in by_chain[0].items() if isinstance(values, list) and name != "divergences"
     ]
-    columns: dict[str, Any] = {name: np.array([chain[name] for chain in by_chain]) for name in names}
-    statistics = {ARVIZ_NAMES.get(name, name): column for name, column in columns.items()}
-    statistics["lp"] = -statistics.pop("potential_energy")
-    return statistics
+    return arviz_statistics({name: np.array([chain[name] for chain in by_chain]) for name in names})
 
 
 def _observations(

@@ -191,6 +191,12 @@ class TestChainMethods:
         run = Run(lib, TABLE["NaiveSplitHMC"], str(tmp_path / "run.zarr"), **options)
         fields = {"extra_fields": ("adapt_state.step_size", "~z.tau")} if method == "sequential" else {}
         whole = draws_in(run.sample(every=6, **fields))
+        if fields:
+            extra = run.mcmc.get_extra_fields(group_by_chain=True)
+            assert extra["adapt_state.step_size"].shape == extra["step_size"].shape == (2, 10)
+            assert "tau" not in run.loaded()
+            with pytest.raises(ValueError, match="extra_fields must name arrays of the state, got 'opening_grad'"):
+                Run(lib, TABLE["NaiveSplitHMC"], run.path + ".other").sample(extra_fields=("opening_grad",))
         if method in ("sequential", "vectorized"):
             for name, x in run.host_draws().items():
                 if name in run.loaded():
@@ -200,6 +206,28 @@ class TestChainMethods:
             run.try_to_sample(every=6, **fields)
         assert died.happened
         assert draws_in(run.sample(every=6, **fields)) == whole
+
+
+def test_a_kernel_keeps_nothing_of_a_stored_run(lib, run):
+    """Its next run starts as one of a new kernel does."""
+    run.sample(every=7)
+    mcmc = lib.mcmc(run.kernel, run.num_warmup, run.num_samples)
+    for name, x in lib.host_draws(mcmc, *run.problem.args, seed=3).items():
+        np.testing.assert_array_equal(x, lib.host_draws(run.make(), *run.problem.args, seed=3)[name])
+
+
+def test_data_changed_in_place_are_seen(lib, run):
+    X, y = run.problem.args
+    mine = lib.mutable(y)
+    run.sample(every=7, args=(X, mine))
+    kernel = run.kernel
+    mine += 1.0
+    with pytest.raises(StoreError, match="another data"):
+        run.sample(every=7, args=(X, mine))
+    run.path += ".other"
+    changed = draws_in(lib.sample(lib.mcmc(kernel, run.num_warmup, run.num_samples), X, mine, store=run.path, every=7))
+    run.path += ".fresh"
+    assert changed == draws_in(run.sample(every=7, args=(X, lib.array(mine))))
 
 
 def test_bad_input(lib, run):

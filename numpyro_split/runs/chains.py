@@ -124,8 +124,15 @@ class CompiledChains:
         self._seconds = packed[0].values["seconds"]
 
     def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
-        """Shape and type of a draw of one chain, and of its statistics in ArviZ's names."""
+        """Shape and type of a draw of one chain, and of its statistics in ArviZ's names.
+
+        Raises:
+            ValueError: for a field of the state that is no array.
+        """
         draw, statistics = jax.eval_shape(self._program.collect, self.state)
+        for name, x in statistics.items():
+            if not hasattr(x, "shape"):
+                raise ValueError(f"extra_fields must name arrays of the state, got {name!r}, a {type(x).__name__}")
         cut = 1 if self._is_batch else 0
         draws = {name: Form(x.shape[cut:], np.dtype(x.dtype)) for name, x in draw.items()}
         named = arviz_statistics({name: np.zeros(x.shape[cut:], x.dtype) for name, x in statistics.items()})

@@ -144,13 +144,8 @@ class NumPyroStart:
         plan: Plan,
         extra_fields: tuple[str, ...],
     ):
-        self._mcmc, self._rng_key, self._init_params, self._args, self._kwargs = (
-            mcmc,
-            rng_key,
-            init_params,
-            args,
-            kwargs,
-        )
+        self._mcmc, self._args, self._kwargs = mcmc, args, kwargs
+        self._rng_key, self._init_params = rng_key, init_params
         self._kernel: Any = mcmc.sampler
         self._extra_fields = extra_fields
         states = self._first_states()
@@ -163,14 +158,15 @@ class NumPyroStart:
             for chains, state in zip(numbers, states, strict=True)
         ]
         self.start_energies = [float(x) for state in states for x in np.ravel(state.potential_energy)]
+        self._opened = self._kernel._open(args, kwargs)
+        self._known = self._kernel._prepare(mcmc.num_warmup, *self._opened, self._one_start())
 
     @property
     def identity(self) -> dict[str, str]:
         """Kernel, model, data, key and versions."""
         mcmc, kernel = self._mcmc, self._kernel
-        args, kwargs = kernel._open(self._args, self._kwargs)
-        _, potential, content = kernel._prepare(mcmc.num_warmup, args, kwargs, self._one_start())
-        arguments, owner = kernel._arguments(args, kwargs), code_of(kernel.model or kernel._potential)
+        _, potential, content = self._known
+        arguments, owner = kernel._arguments(*self._opened), code_of(kernel.model or kernel._potential)
         if kernel.model is None:
             model = program_of_potential(potential, self._position(), owner)
         else:
@@ -193,8 +189,7 @@ class NumPyroStart:
     @property
     def about(self) -> dict[str, Any]:
         """Package, kernel, and how the model divides."""
-        args, kwargs = self._kernel._open(self._args, self._kwargs)
-        split = self._kernel._prepare(self._mcmc.num_warmup, args, kwargs, self._one_start())[0].split
+        split = self._known[0].split
         verdict = None if split is None else str(split.verdict)
         return {"package": "numpyro_split", "kernel": type(self._kernel).__name__, "split": verdict}
 

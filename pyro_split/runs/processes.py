@@ -10,8 +10,10 @@ import os
 import pickle
 import queue
 import signal
+import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyro
@@ -117,14 +119,9 @@ def _supervise(
     on_progress: Callable[[Any, int], None],
 ) -> tuple[str | None, list[dict[str, Any]], list[int]]:
     """Start processes, and wait until each chain has ended."""
-    handler = signal.getsignal(signal.SIGINT)
-    is_main = signal.getsignal(signal.SIGINT) is not None and _in_main_thread()
-    if is_main:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: a Ctrl-C is for the main process alone
-    for process in processes:
-        process.start()
-    if is_main:
-        signal.signal(signal.SIGINT, handler)
+    with _without_interrupts():
+        for process in processes:
+            process.start()
     ended: dict[int, Message] = {}
     reason = None
     while len(ended) < len(processes):
@@ -159,10 +156,17 @@ def _check_alive(processes: list[Any], ended: Mapping[int, Message], messages: A
             )
 
 
-def _in_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Have processes that are started ignore a Ctrl-C, which is for the main process alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _move_chain(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,12 @@ def sample(
         return PyroStart(mcmc, task, about)
 
     is_shown = not getattr(mcmc.sampler, "disable_progbar", False)
-    with as_in_a_run(mcmc), opened(options, start) as (written, begun), progress_bar(plan, is_shown) as bar:
+    with (
+        ended_clean(mcmc.kernel),
+        as_in_a_run(mcmc),
+        opened(options, start) as (written, begun),
+        progress_bar(plan, is_shown) as bar,
+    ):
         reason, diagnostics, positions = begun.move(options, written, bar)
         draws = [max(position - plan.num_warmup, 0) for position in positions]
         if options.load and min(draws) > 0:
@@ -117,6 +123,15 @@ def sample(
             fill_run(mcmc, given, kwargs, None, diagnostics)
     warn_of_end(reason, options.path, draws, plan)
     return open_store(options.path, warmup=warmup)
+
+
+@contextmanager
+def ended_clean(kernel: SplitKernel) -> Iterator[None]:
+    """Leave a kernel without a chain, as the host does, so that its next run starts afresh."""
+    try:
+        yield
+    finally:
+        kernel.cleanup()
 
 
 class PyroStart:

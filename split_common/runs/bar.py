@@ -20,10 +20,13 @@ def progress_bar(plan: Plan, is_shown: bool) -> Iterator[Callable[[Any, int], No
     Yields:
         A function to be called with chains that have moved, and by how much.
     """
+    if not is_shown:
+        yield lambda chains, num: None  # what a bar says takes time to find out
+        return
     from tqdm.auto import tqdm
 
     places: dict[tuple[int, ...], int] = {}
-    with tqdm(total=plan.num_chains * plan.end, disable=not is_shown) as bar:
+    with tqdm(total=plan.num_chains * plan.end) as bar:
 
         def show(chains: Any, num: int) -> None:
             numbers = tuple(chains.numbers)

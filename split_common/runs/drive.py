@@ -220,13 +220,13 @@ def _commit(
     """Write what chains drew, beside what comes next."""
     work = []
     states, progress = chains.states(), chains.progress()
+    found = chains.found() if chains.position == plan.num_warmup else [None] * len(states)
     for place, number in enumerate(chains.numbers):
         recording, drawn = recordings[number], [piece[place] for piece in pieces]
         for piece in drawn:
             recording.note(piece)
         packed = recording.with_summaries(states[place])
-        found = chains.found()[place] if chains.position == plan.num_warmup else None
-        work.append((recording.writer, drawn, packed, progress[place], found))
+        work.append((recording.writer, drawn, packed, progress[place], found[place]))
     background.do(_write, work)
 
 

@@ -24,7 +24,7 @@ from split_common.values import shown
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 12  # of values one in the other
 MOST_SHOWN = 3  # differences in a message
-ROUNDING = 1e-4  # relative, of energies that are equal but for rounding
+ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
 
 
 def texts_of(value: Any, name: str) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _texts(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str,
     """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
     if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
         yield name, shown(value)
-    elif hasattr(value, "dtype") and hasattr(value, "shape"):
+    elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
         yield name, _text_of_array(value)
     elif id(value) in above or len(above) > DEPTH:
         yield name, type(value).__qualname__
@@ -152,7 +152,7 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
             closure[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    named = {name: function.__globals__.get(name) for name in code.co_names}
+    named = {name: function.__globals__.get(name) for name in _names_in(code)}
     own = {name: x for name, x in named.items() if _is_own(x, function.__module__)}
     return [
         (".code", code),
@@ -163,6 +163,12 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
     ]
 
 
+def _names_in(code: types.CodeType) -> dict[str, None]:
+    """Names that a function looks up, and the functions inside it; in order, once each."""
+    inside = (x for x in code.co_consts if isinstance(x, types.CodeType))
+    return dict.fromkeys((*code.co_names, *(name for x in inside for name in _names_in(x))))
+
+
 def _is_own(value: Any, module: str | None) -> bool:
     """Whether something that a function names is a value, or a function of the same module."""
     if isinstance(value, types.FunctionType):
@@ -171,11 +177,14 @@ def _is_own(value: Any, module: str | None) -> bool:
 
 
 def _text_of_array(x: Any) -> str:
-    """Type, shape and digest of an array of either framework."""
+    """Type, shape and digest of an array of either framework, or of a table."""
     try:
         numbers = x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
     except TypeError:  # a type that NumPy lacks, such as bfloat16 or a random key
         return shown(x)
+    digest = Digest()
     if numbers.dtype.kind == "O":
-        return f"array of {shown(numbers.tolist())}"
-    return f"{x.dtype} array of shape {tuple(numbers.shape)}, {Digest().add_array(numbers).key}"
+        digest.add(*map(repr, numbers.ravel().tolist()))
+    else:
+        digest.add_array(numbers)
+    return f"{numbers.dtype} array of shape {tuple(numbers.shape)}, {digest.key}"

@@ -90,9 +90,6 @@ class Start(Protocol):
         ...
 
 
-Drive = Callable[[RunStore, Start, Callable[[], str | None]], str | None]
-
-
 @contextmanager
 def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start]) -> Any:
     """The store of a run, new or as it is, held against other processes, and the run at its start.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps", "adapt_state.step_size": "step_size"}
+ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 
 
 def arviz_statistics(fields: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -24,7 +24,7 @@ def arviz_statistics(fields: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def state_fields(statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Statistics by the names of a state's fields, of statistics by ArviZ's names: the way back."""
-    names = {"acceptance_rate": "accept_prob", "n_steps": "num_steps"}
+    names = {theirs: ours for ours, theirs in ARVIZ_NAMES.items()}
     found = {names.get(name, name): x for name, x in statistics.items()}
     if "lp" in found:
         found["potential_energy"] = -found.pop("lp")
