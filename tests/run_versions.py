@@ -23,10 +23,11 @@ ROOT = Path(__file__).parents[1]
 PLACE = ROOT / ".venv-versions"
 ALONE = ["tests/test_install.py", "tests/test_mirror.py"]  # need no ArviZ
 TESTS = [*ALONE, "tests/test_contract.py"]
+STORED = [*TESTS, "tests/test_run_store.py", "tests/test_stored_runs.py"]  # need the extra for stores
 TOOLS = ["pytest>=8", "pytest-xdist>=3.5", "matplotlib>=3.8"]
 # programs run for a few iterations, so they are compiled fast, not to run fast
 FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
-SHOWN = ["jax", "numpyro", "torch", "pyro-ppl", "arviz", "arviz-base", "numpy", "scipy"]
+SHOWN = ["jax", "numpyro", "torch", "pyro-ppl", "arviz", "arviz-base", "numpy", "scipy", "zarr"]
 CHECK_WHEEL = """
 import importlib, importlib.resources
 for name in ("split_common", *(f"{{name}}_split" for name in {packages})):
@@ -59,12 +60,12 @@ class Environment(NamedTuple):
 BOTH = ("numpyro", "pyro")
 OLD = ("scipy==1.13.0", "xxhash==3.0.0", "arviz==0.22.0")
 ENVIRONMENTS = {
-    "pinned": Environment("3.11", BOTH, BOTH, pinned=True),
+    "pinned": Environment("3.11", BOTH, (*BOTH, "store"), pinned=True, tests=tuple(STORED)),
     "numpyro-only": Environment("3.11", ("numpyro",), ("numpyro",), pinned=True, tests=tuple(ALONE)),
     "pyro-only": Environment("3.11", ("pyro",), ("pyro",), pinned=True, tests=tuple(ALONE)),
-    "numpyro-newest": Environment("3.12", ("numpyro",), ("numpyro",), ("arviz>=1",)),
-    "numpyro-3.13": Environment("3.13", ("numpyro",), ("numpyro",), ("arviz>=1",)),
-    "pyro-newest": Environment("3.11", ("pyro",), ("pyro",)),
+    "numpyro-newest": Environment("3.12", ("numpyro",), ("numpyro", "store"), ("arviz>=1",), tests=tuple(STORED)),
+    "numpyro-3.13": Environment("3.13", ("numpyro",), ("numpyro", "store"), ("arviz>=1",), tests=tuple(STORED)),
+    "pyro-newest": Environment("3.11", ("pyro",), ("pyro", "store"), tests=tuple(STORED)),
     # ArviZ 1.x needs Python 3.12; arviz-base 0.8 has its interface on 3.11
     "pyro-arviz-base": Environment(
         "3.11", ("pyro",), (), ("torch==2.13.0", "pyro-ppl==1.9.2", "arviz-base==0.8.*"), tests=tuple(ALONE)

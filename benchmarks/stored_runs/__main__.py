@@ -26,7 +26,7 @@ from benchmarks.common.report import add_common_options, chosen, save, verdict
 FRAMEWORKS = ("numpyro", "pyro")
 PAIRS, EVERY = 3, 100
 ROWS, COLUMNS = 20_000, 20
-LENGTHS = {"numpyro": (500, 3000), "pyro": (200, 300)}  # warm-up and draws of about a minute
+LENGTHS = {"numpyro": (500, 9000), "pyro": (200, 300)}  # warm-up and draws of about a minute
 PARAMETERS = 10_000
 GOAL = 0.02  # of the time of a run that is not written
 

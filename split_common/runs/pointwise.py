@@ -18,7 +18,7 @@ import numpy as np
 
 from split_common.errors import StoreError
 from split_common.runs.reading import DONE, dataset_in
-from split_common.runs.store import checked_path, encoded, explained, locked, write_coordinate, zarr_module
+from split_common.runs.store import checked_path, decoded, encoded, explained, locked, write_coordinate, zarr_module
 from split_common.values import shown
 
 DRAWS_PER_BATCH = 100  # draws that are evaluated together, where nothing else is asked for
@@ -159,7 +159,7 @@ class Posterior:
             found = found.to_dataset() if hasattr(found, "to_dataset") else found
             if not isinstance(found, xarray.Dataset):
                 raise TypeError(f"{rule}, got {type(draws).__name__} of {type(found).__name__}")
-        variables = {str(name): x for name, x in found.data_vars.items() if {"chain", "draw"} <= set(x.dims)}
+        variables = {decoded(str(name)): x for name, x in found.data_vars.items() if {"chain", "draw"} <= set(x.dims)}
         if not variables:
             raise ValueError(f"draws must hold variables of chains and draws, got {shown(list(found.data_vars))}")
         coordinates = {name: found[name].values for name in ("chain", "draw")}

@@ -13,7 +13,7 @@ from split_common.errors import StoreError
 from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
-from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, open_group, state_in
+from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, encoded, open_group, state_in
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
@@ -53,7 +53,8 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
 
     Returns:
         ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x, as ``to_inference_data`` makes them of
-        a run in memory. Of a run that keeps summaries alone there are statistics; see :func:`summary_of`.
+        a run in memory; in a tree, where names have no slash, one is ``%2F``. Of a run that keeps summaries alone there
+        are statistics; see :func:`summary_of`.
 
     Raises:
         TypeError: for something that is no path.
@@ -157,10 +158,15 @@ def as_inference_data(groups: Mapping[str, Any]) -> Any:
     try:
         import arviz
     except ImportError:
-        return xarray.DataTree.from_dict(dict(groups))
-    if hasattr(arviz, "InferenceData") and arviz.__version__.startswith("0."):
+        arviz = None
+    if arviz is not None and arviz.__version__.startswith("0."):
         return arviz.InferenceData(**groups)
-    return xarray.DataTree.from_dict(dict(groups))
+    return xarray.DataTree.from_dict({group: _without_slashes(x) for group, x in groups.items()})
+
+
+def _without_slashes(dataset: Any) -> Any:
+    """A dataset whose names have no slash, which a tree takes for a path."""
+    return dataset.rename({name: encoded(str(name)) for name in dataset.variables if "/" in str(name)})
 
 
 def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
