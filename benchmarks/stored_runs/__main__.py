@@ -3,7 +3,7 @@
 ``python -m benchmarks.stored_runs`` prints seconds of a logistic regression by ``SplitNUTS``, one chain, by the host's
 own ``run`` and by ``sample`` with ``every=100``, in three interleaved pairs; both compile anew each time, and a run
 takes about a minute. Then the peak of the resident memory of processes of their own that draw 10⁴ parameters 10⁴ and
-10⁵ times in NumPyro, from one row, and do not load the draws at the end.
+10⁵ times, from one row, and do not load the draws at the end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from benchmarks.common.report import add_common_options, chosen, save, verdict
 FRAMEWORKS = ("numpyro", "pyro")
 PAIRS, EVERY = 3, 100
 ROWS, COLUMNS = 20_000, 20
-LENGTHS = {"numpyro": (500, 9000), "pyro": (200, 300)}  # warm-up and draws of about a minute
+LENGTHS = {"numpyro": (500, 16000), "pyro": (500, 12000)}  # warm-up and draws of about a minute
 PARAMETERS = 10_000
+FIXED = {"num_steps": 2, "step_size": 0.1, "adapt_step_size": False, "adapt_mass_matrix": False}
 GOAL = 0.02  # of the time of a run that is not written
 
 
@@ -90,8 +91,8 @@ def pyro_seconds(rows: int, lengths: tuple[int, int], store: str | None) -> floa
     return time.perf_counter() - start
 
 
-def memory(num_samples: int) -> dict[str, float]:
-    """Peak memory and seconds of a run of many parameters in this process."""
+def numpyro_of_many(num_samples: int, store: str) -> Any:
+    """Draws of many parameters."""
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -105,11 +106,34 @@ def memory(num_samples: int) -> dict[str, float]:
         with numpyro.plate("data", 1):
             numpyro.sample("y", dist.Normal(w[0], 1.0), obs=y)
 
-    kernel = NaiveSplitHMC(model, 1, num_steps=2, step_size=0.3, adapt_step_size=False, adapt_mass_matrix=False)
-    mcmc = MCMC(kernel, num_warmup=0, num_samples=num_samples, progress_bar=False)
+    mcmc = MCMC(NaiveSplitHMC(model, 1, **FIXED), num_warmup=0, num_samples=num_samples, progress_bar=False)
+    return sample(mcmc, jax.random.key(0), jnp.zeros(1), store=store, every=EVERY, load=False)
+
+
+def pyro_of_many(num_samples: int, store: str) -> Any:
+    """Draws of many parameters."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+    from pyro.infer import MCMC
+
+    from pyro_split import NaiveSplitHMC, sample
+
+    def model(y: Any) -> None:
+        w = pyro.sample("w", dist.Normal(torch.zeros(PARAMETERS), 1.0).to_event(1))
+        with pyro.plate("data", 1):
+            pyro.sample("y", dist.Normal(w[0], 1.0), obs=y)
+
+    mcmc = MCMC(NaiveSplitHMC(model, 1, **FIXED), num_samples, 0, disable_progbar=True)
+    return sample(mcmc, torch.zeros(1), store=store, every=EVERY, load=False)
+
+
+def memory(framework: str, num_samples: int) -> dict[str, float]:
+    """Peak memory and seconds of a run of many parameters in this process."""
+    run = {"numpyro": numpyro_of_many, "pyro": pyro_of_many}[framework]
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        found = sample(mcmc, jax.random.key(0), jnp.zeros(1), store=f"{folder}/run.zarr", every=EVERY, load=False)
+        found = run(num_samples, f"{folder}/run.zarr")
         assert np.isfinite(found["posterior"]["w"][0, -1].values).all()
         written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         seconds = time.perf_counter() - start
@@ -137,17 +161,18 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.memory:
-        print(json.dumps(memory(options.memory)))
+        print(json.dumps(memory(options.framework, options.memory)))
         return
     results: dict[str, Any] = {}
     for framework in chosen(options.framework, FRAMEWORKS):
         found = results[framework] = overhead(framework, options.quick)
         print(f"{framework:10}overhead {100 * found['overhead']:.1f} %, {verdict(found['overhead'], GOAL)}", flush=True)
-    for num in (100, 200) if options.quick else (10**4, 10**5):
-        command = [sys.executable, "-m", "benchmarks.stored_runs", "--memory", str(num)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        results[f"{num} draws"] = found
-        print(f"{num:8} draws: {found['peak_gib']:.2f} GiB, {found['written_gib']:.2f} GiB written", flush=True)
+        for num in (100, 200) if options.quick else (10**4, 10**5):
+            command = [sys.executable, "-m", "benchmarks.stored_runs", "--framework", framework, "--memory", str(num)]
+            of_many = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            found[f"{num} draws"] = of_many
+            written = of_many["written_gib"]
+            print(f"{framework:10}{num} draws: {of_many['peak_gib']:.2f} GiB, {written:.2f} GiB written", flush=True)
     save(options.json, {"every": EVERY, "rows": ROWS, "columns": COLUMNS, "parameters": PARAMETERS}, results)
 
 
