@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from split_common.runs import drive
 from tests.backends import ABSENT, BACKENDS, PACKAGES, NumPyroBackend, PyroBackend
 
 # A process's compiled programs take gigabytes, and some eleven memory maps each, of which Linux allows 65,530.
 MEMORY_MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+drive.LONGEST_WAIT = 0.0  # stored runs of a moment are committed at every multiple of ``every``
 
 
 def pytest_configure(config):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from split_common.errors import StoreError
+from split_common.runs import drive
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
@@ -122,6 +123,16 @@ def test_a_run_that_dies_before_any_of_its_writes_comes_to_the_same_draws(whole,
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # nothing is damaged
             assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_draws_that_come_fast_are_written_seldom_and_all_of_them(path, monkeypatch, together):
+    monkeypatch.setattr(drive, "LONGEST_WAIT", 60.0)
+    with Death(10**9) as alive:
+        opened, _ = sample(path, together, num_draws=3000)
+    # of 101 multiples of `every` a chain: the first, the end of warm-up, the last, and few between, where some 600 writes would be all
+    assert alive.count < 120
+    assert draws_in(opened, warmup=True) == draws_in(sample(f"{path}2", together, num_draws=3000)[0], warmup=True)
 
 
 def damaged_files(path):

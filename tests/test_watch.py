@@ -20,7 +20,7 @@ from split_common.report import MOST_RHAT
 from split_common.runs import findings
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
-from split_common.runs.store import AFTER_WARMUP, SAMPLING, Form, RunStore, is_held, locked
+from split_common.runs.store import AFTER_WARMUP, FORMAT, SAMPLING, Form, RunStore, is_held, locked
 from split_common.watch import main, snapshot, watch
 
 STATISTICS = {
@@ -151,7 +151,7 @@ def test_ascii_terminal(tmp_path, width):
         ({"draws": 300}, "ended: all 300 draws of each chain, written"),
         (
             {"draws": 50, "age": 7200.0},
-            "nothing has been written for 2 h (usually every 2 s): its process may have died",
+            "nothing has been written for 2 h (usually every 5 s): its process may have died",
         ),
     ],
 )
@@ -525,7 +525,7 @@ def test_chains_of_which_not_all_is_noted_yet(tmp_path, known):
 def test_store_that_is_only_just_being_made(tmp_path, capsys):
     import zarr
 
-    zarr.open_group(tmp_path / "s", mode="w", zarr_format=3).attrs.update(format=1)
+    zarr.open_group(tmp_path / "s", mode="w", zarr_format=3).attrs.update(format=FORMAT)
     with pytest.raises(SystemExit):
         main([str(tmp_path / "s")])
     assert "which is only just being made, or damaged: it does not tell 'plan'" in capsys.readouterr().err

@@ -49,6 +49,17 @@ class Drawn(NamedTuple):
     variables: dict[str, np.ndarray]
     statistics: dict[str, np.ndarray]
 
+    @classmethod
+    def joined(cls, pieces: Sequence[Drawn]) -> Drawn:
+        """Pieces of one phase, one after the other."""
+        if len(pieces) == 1:
+            return pieces[0]
+        variables, statistics = (
+            {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
+            for trees in ([piece.variables for piece in pieces], [piece.statistics for piece in pieces])
+        )
+        return cls(pieces[0].phase, sum(piece.num for piece in pieces), variables, statistics)
+
 
 class ChainWriter:
     """Writer of one chain: collects what is drawn, and commits it together with the chain's state.
@@ -107,18 +118,17 @@ class ChainWriter:
                 stacklevel=4,
             )
 
-    def commit(self, drawn: list[Drawn], packed: Packed, progress: Mapping[str, Any], found: Found | None) -> None:
+    def commit(self, drawn: Sequence[Drawn], packed: Packed, progress: Mapping[str, Any], found: Found | None) -> None:
         """Write draws, then the state that belongs to them.
 
         Args:
-            drawn: since the last commit.
+            drawn: since the last commit, in pieces of one phase.
             packed: the chain's state after them.
             progress: what those who look in are to know.
             found: what warm-up has found, where the state is the one at its end.
         """
         chain, store = self._chain, self._store
-        for piece in drawn:
-            self._collect(piece)
+        self._collect(Drawn.joined(drawn))
         with explained(store.path, f"draw {self._counts.draws} of chain {chain}"):
             digests = {_digests_of(phase): self._write(phase) for phase in self._phases}
             whole = Packed({**packed.values, "counts": list(self._counts)}, {**packed.arrays, **digests})

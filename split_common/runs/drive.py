@@ -1,8 +1,8 @@
 """Moves chains from commit to commit until they are done, or asked to stop.
 
 Chains take turns, a commit's worth of draws each, those first that are behind, so that whoever looks in sees all of
-them. Where chains are committed, and when it is asked whether they have drawn enough, depends on their positions alone.
-So how long a piece was moved at a time, and where a run was stopped, leave no trace in the draws.
+them. When it is asked whether they have drawn enough depends on their positions alone. So how long a piece was moved
+at a time, how often a run was written, and where it was stopped leave no trace in the draws.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import numpy as np
 
 from split_common.runs.chain_writer import Background, ChainWriter, Drawn, resume_together
 from split_common.runs.packed import Packed
-from split_common.runs.plan import Plan
+from split_common.runs.plan import LONGEST_WAIT, Plan
 from split_common.runs.starting import Found
 from split_common.runs.store import SAMPLING, Form, RunStore
 from split_common.runs.summaries import RunningSummary
 
 SECONDS = 0.5  # that chains are moved at a time, about: a signal waits so long, or for one draw
+SHARE = 0.01  # of the time, that commits may take
 SUMMARY = "summary"  # begins the names of a summary's arrays among those of a state
 
 
@@ -161,6 +162,63 @@ class Pace:
         self._num = max(1, min(2 * num, int(num * SECONDS / max(seconds, 1e-6))))
 
 
+class Commits:
+    """Writes what chains draw, beside what comes next, and seldom enough that it is not felt.
+
+    A commit waits until the one before it has taken less than a hundredth of the time since, for at most
+    ``LONGEST_WAIT`` seconds. Chains are always committed at the end of warm-up, so that the draws of a commit are of
+    one phase.
+
+    Args:
+        recordings: of all chains, by number.
+        plan: how long the run is.
+    """
+
+    def __init__(self, recordings: Mapping[int, Recording], plan: Plan):
+        self._recordings, self._plan, self._background = recordings, plan, Background()
+        self._pieces: dict[Chains, list[list[Drawn]]] = {}
+        self._last: dict[Chains, float] = {}
+        self._seconds = 0.0  # that the last commit took
+
+    def take(self, chains: Chains, pieces: list[list[Drawn]]) -> None:
+        """Take what chains drew, and write it if it is time."""
+        for piece in pieces:
+            for number, drawn in zip(chains.numbers, piece, strict=True):
+                self._recordings[number].note(drawn)
+        self._pieces.setdefault(chains, []).extend(pieces)
+        wait = min(LONGEST_WAIT, self._seconds / SHARE)
+        if chains.position == self._plan.num_warmup or time.monotonic() - self._last.get(chains, -np.inf) >= wait:
+            self._write(chains)
+
+    def write_all(self, groups: Sequence[Chains]) -> None:
+        """Write what is not written yet."""
+        for chains in groups:
+            if self._pieces.get(chains):
+                self._write(chains)
+
+    def close(self) -> None:
+        """Wait for what is being written, and end."""
+        self._background.close()
+
+    def _write(self, chains: Chains) -> None:
+        self._last[chains], pieces = time.monotonic(), self._pieces.pop(chains)
+        states, progress = chains.states(), chains.progress()
+        found = chains.found() if chains.position == self._plan.num_warmup else [None] * len(states)
+        work = []
+        for place, number in enumerate(chains.numbers):
+            recording, drawn = self._recordings[number], [piece[place] for piece in pieces]
+            work.append(
+                (recording.writer, drawn, recording.with_summaries(states[place]), progress[place], found[place])
+            )
+        self._background.do(self._commit, work)
+
+    def _commit(self, work: list[tuple[ChainWriter, list[Drawn], Packed, dict[str, Any], Found | None]]) -> None:
+        start = time.monotonic()
+        for writer, drawn, packed, progress, found in work:
+            writer.commit(drawn, packed, progress, found)
+        self._seconds = time.monotonic() - start
+
+
 def drive(
     groups: Sequence[Chains],
     recordings: Mapping[int, Recording],
@@ -182,17 +240,17 @@ def drive(
     Returns:
         The reason why they were stopped; None where all is drawn.
     """
-    background, paces, reason = Background(), [Pace() for _ in groups], None
+    commits, paces, reason = Commits(recordings, plan), [Pace() for _ in groups], None
     try:
         while reason is None and min(chains.position for chains in groups) < plan.end:
             target = min(plan.next_commit(chains.position) for chains in groups if chains.position < plan.end)
             for chains, pace in zip(groups, paces, strict=True):
                 if chains.position < target and (reason := should_stop()) is None:
-                    drawn = _move(chains, pace, target, plan, should_stop, on_progress)
-                    _commit(background, chains, recordings, drawn, plan)
+                    commits.take(chains, _move(chains, pace, target, plan, should_stop, on_progress))
             reason = should_stop() or has_enough(recordings, min(chains.position for chains in groups))
+        commits.write_all(groups)
     finally:
-        background.close()
+        commits.close()
     return None if min(chains.position for chains in groups) == plan.end else reason
 
 
@@ -212,24 +270,3 @@ def _move(
         pace.note(num, time.monotonic() - start)
         on_progress(chains, num)
     return pieces
-
-
-def _commit(
-    background: Background, chains: Chains, recordings: Mapping[int, Recording], pieces: list[list[Drawn]], plan: Plan
-) -> None:
-    """Write what chains drew, beside what comes next."""
-    work = []
-    states, progress = chains.states(), chains.progress()
-    found = chains.found() if chains.position == plan.num_warmup else [None] * len(states)
-    for place, number in enumerate(chains.numbers):
-        recording, drawn = recordings[number], [piece[place] for piece in pieces]
-        for piece in drawn:
-            recording.note(piece)
-        packed = recording.with_summaries(states[place])
-        work.append((recording.writer, drawn, packed, progress[place], found[place]))
-    background.do(_write, work)
-
-
-def _write(work: list[tuple[ChainWriter, list[Drawn], Packed, dict[str, Any], Found | None]]) -> None:
-    for writer, drawn, packed, progress, found in work:
-        writer.commit(drawn, packed, progress, found)

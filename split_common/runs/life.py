@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from split_common.errors import StoreError
+from split_common.runs.plan import LONGEST_WAIT
 from split_common.runs.reading import Progress, progress_of
 
 LATE_COMMITS, LATE_SECONDS = 5.0, 60.0  # nothing written for so many times as long as usual, and for so long at least
@@ -67,7 +68,8 @@ def life_of(found: Progress, is_held: bool | None, warmup_seconds: Mapping[int, 
     paces = _paces(found, warmup_seconds)
     if written is None or not paces:
         return Life("being set up", POOR, f"nothing has been written yet; {ago}")
-    usual, left = max(pace.per_draw for pace in paces) * plan.every, sum(pace.left for pace in paces)
+    usual = max(LONGEST_WAIT, max(pace.per_draw for pace in paces) * plan.every)
+    left = sum(pace.left for pace in paces)
     is_warm = all(chain.get("warmup_draws", 0) >= plan.num_warmup for chain in chains)
     state = "sampling" if is_warm else "warm-up"
     if age > max(LATE_COMMITS * usual, LATE_SECONDS):

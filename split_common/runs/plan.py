@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from split_common.values import shown, whole_number
 
 KEEP = ("draws", "summaries")
+LONGEST_WAIT = 5.0  # seconds from commit to commit, where draws come faster than they are worth writing
 LEAST_CHUNK = 100  # draws in one file of a store, where fewer are committed at a time
 
 

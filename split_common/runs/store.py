@@ -20,6 +20,7 @@ when a process dies, keeps others from writing to it.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import errno
 import os
@@ -36,7 +37,7 @@ from split_common.errors import StoreError
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 
-FORMAT = 1
+FORMAT = 2
 SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
 LENGTH_BYTES = 8  # before a state, that say how long it is
@@ -169,18 +170,22 @@ class RunStore:
                 write_coordinate(group, encoded(dim), n)
 
     def chain(self, chain: int) -> Any:
-        """Group of one chain."""
-        return self._group.require_group(f"chains/{chain}")
+        """Group of one chain, looked up once."""
+        path = f"chains/{chain}"
+        if path not in self._arrays:
+            self._arrays[path] = self._group.require_group(path)
+        return self._arrays[path]
 
     def write(self, chain: int, chunk: int, content: Mapping[str, Variables]) -> None:
         """Write a chain's chunk of draws, full or not: by group, then by variable, shape (n, ...)."""
-        length = self.plan.chunk
+        length, chunks = self.plan.chunk, []
         for group, arrays in content.items():
             for name, x in arrays.items():
                 array = self._array(f"{group}/{encoded(name)}")
-                padded = np.full((length, *x.shape[1:]), array.fill_value, x.dtype)
+                padded = np.full((length, *x.shape[1:]), array.fill_value, array.dtype)
                 padded[: len(x)] = x
-                array[chain, chunk * length : (chunk + 1) * length] = padded
+                chunks.append((array, (chain, chunk, *(0 for _ in x.shape[1:])), padded))
+        put_chunks(chunks)
 
     def read(self, phase: Phase, chain: int, start: int, stop: int) -> dict[str, dict[str, np.ndarray]]:
         """Draws of a chain, by group, then by variable."""
@@ -201,7 +206,7 @@ class RunStore:
                 name, shape=(size,), chunks=(size,), dtype="uint8", compressors=None, overwrite=True
             )
             self._arrays[path] = array
-        array[:] = np.pad(content, (0, array.shape[0] - len(content)))
+        put_chunks([(array, (0,), np.pad(content, (0, array.shape[0] - len(content))))])
 
     def get_state(self, chain: int, name: str) -> Packed | None:
         """The state at a place; None where there is none, or none that is whole."""
@@ -435,6 +440,31 @@ def _is_nothing(path: str) -> bool:
     return not place.exists() or (place.is_dir() and not any(place.iterdir()))
 
 
+def put_chunks(chunks: Iterable[tuple[Any, tuple[int, ...], np.ndarray]]) -> None:
+    """Write whole chunks of arrays without compressors, all at once.
+
+    By zarr's stores, whose files then hold the chunks as they are. An assignment to each array, one after the other,
+    takes three times as long, which is felt where a hundred draws take a third of a second.
+
+    Args:
+        chunks: array, place of the chunk in its grid, and the content, of the chunk's shape and the array's type.
+    """
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    to_buffer = default_buffer_prototype().buffer.from_bytes
+
+    async def put() -> None:
+        writes = []
+        for array, place, content in chunks:
+            little = np.ascontiguousarray(content, content.dtype.newbyteorder("<"))
+            key = f"{array.path}/{array.metadata.encode_chunk_key(place)}"
+            writes.append(array.store.set(key, to_buffer(little.tobytes())))
+        await asyncio.gather(*writes)
+
+    sync(put())
+
+
 def write_coordinate(group: Any, name: str, num: int) -> None:
     """Write the numbers from 0 along a dimension to a group, unless they are there."""
     try:
@@ -456,6 +486,7 @@ def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk:
         dtype=form.dtype,
         chunks=(1, chunk, *(max(n, 1) for n in form.shape)),
         fill_value=missing,
+        compressors=None,
         dimension_names=["chain", "draw", *dims],
         overwrite=True,
     )
