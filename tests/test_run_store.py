@@ -130,7 +130,7 @@ def test_draws_that_come_fast_are_written_seldom_and_all_of_them(path, monkeypat
     monkeypatch.setattr(drive, "LONGEST_WAIT", 60.0)
     with Death(10**9) as alive:
         opened, _ = sample(path, together, num_draws=3000)
-    # of 101 multiples of `every` a chain: the first, the end of warm-up, the last, and few between; all were some 600 writes
+    # of 101 multiples of `every` a chain: the first, the end of warm-up, the last, and few between
     assert alive.count < 120
     assert draws_in(opened, warmup=True) == draws_in(sample(f"{path}2", together, num_draws=3000)[0], warmup=True)
 
