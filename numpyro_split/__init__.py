@@ -11,6 +11,7 @@ from numpyro_split.kernels.stochastic_gradient import SGHMC, SGLD
 from numpyro_split.kernels.windowed_hmc import WindowedHMC
 from numpyro_split.kernels.xhmc import XHMC
 from numpyro_split.models import networks, priors
+from numpyro_split.potential.sharded_rows import ShardedRows, shard_rows
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.runs.prediction import log_likelihood, predict
 from numpyro_split.runs.sample import sample
@@ -35,6 +36,7 @@ __all__ = [
     "RandomisedSplitHMC",
     "Reversal",
     "Schedule",
+    "ShardedRows",
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
@@ -54,6 +56,7 @@ __all__ = [
     "predict",
     "priors",
     "sample",
+    "shard_rows",
     "split_model",
     "step_size_of",
     "summary_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -25,6 +26,13 @@ def has_draws(mcmc: Any) -> bool:
 def traces_arguments(mcmc: Any) -> bool:
     """Whether a run's programs are given the model's arguments, and do not hold them."""
     return mcmc._jit_model_args
+
+
+def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy of a run that has been made, with other arguments of its model."""
+    shown = copy.copy(mcmc)
+    shown._args, shown._kwargs = args, kwargs
+    return shown
 
 
 def fill_run(
@@ -52,4 +60,5 @@ __all__ = [
     "kinetic_grad",
     "traces_arguments",
     "unconstrain_reparam",
+    "with_arguments",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.host import arguments_of_run
+from numpyro_split.host import arguments_of_run, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
@@ -35,7 +35,8 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         **options: passed on to ``arviz.from_numpyro``, such as ``coords``, ``dims`` and ``posterior_predictive``.
 
     Returns:
-        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x.
+        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x; without observed data where rows lie
+        in shards on several devices.
 
     Raises:
         ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
@@ -59,7 +60,12 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         from arviz import from_numpyro
     except ImportError:
         from arviz_base import from_numpyro
-    found = from_numpyro(mcmc, log_likelihood=False, **options)
+    few = _few_rows(mcmc)
+    found = from_numpyro(
+        mcmc if few is None else with_arguments(mcmc, *few.build(few.data)), log_likelihood=False, **options
+    )
+    if few is not None:
+        del found["observed_data"]
     if hasattr(mcmc.sampler, "report"):  # of this package
         if mcmc.sampler.model is not None:
             found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
@@ -93,6 +99,11 @@ class Observations:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
         self._arguments = args, kwargs = kernel._open(*arguments_of_run(mcmc))
         self._split = split = _split_of(mcmc)
+        if split.shards is not None:
+            raise ValueError(
+                "log_likelihood=True needs rows that one process has, got a run on rows in shards; call log_likelihood "
+                "with the rows of each process"
+            )
         self.verdict = split.verdict
         check_none_summed_out([site.name for site in split.sites if site.discrete])
         self._data = Arguments(args, kwargs, split._row_axes)
@@ -144,6 +155,12 @@ class Observations:
 def posterior_of_run(mcmc: MCMC) -> Posterior:
     """The draws that a run holds."""
     return Posterior(mcmc.get_samples(group_by_chain=True))
+
+
+def _few_rows(mcmc: MCMC) -> Arguments | None:
+    """Of a run on rows in shards, the few of them that every process has; else None."""
+    is_ours = hasattr(mcmc.sampler, "report") and mcmc.sampler.model is not None
+    return _split_of(mcmc).few_rows if is_ours else None
 
 
 def _split_of(mcmc: MCMC) -> ModelSplit:

@@ -20,6 +20,16 @@ def draws_with_replacement(num_rows: int, size: int) -> bool:
     return size * REPLACE_FROM <= num_rows
 
 
+def share_of_shard(size: int, num_shards: int) -> int:
+    """How many of ``size`` rows each of some shards draws: equal parts, rounded up.
+
+    Example:
+        >>> share_of_shard(100, 8)
+        13
+    """
+    return -(-size // num_shards)
+
+
 def resolve_num_subsets(num_subsets: int) -> int:
     """Return ``num_subsets``, at least 2: of one subset, the check of a split cannot tell whether rows are apart."""
     return max(2, check_positive_int("num_subsets", num_subsets))

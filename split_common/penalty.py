@@ -34,6 +34,11 @@ one another, each of distinct rows: s²/K again.
 
 Rows that are always read (:mod:`split_common.certainty`) are not among these N.
 
+Where the rows lie in P shards on several devices, a batch draws its share of each shard, ⌈n/P⌉ rows, with replacement,
+and a row of shard r counts N_r/⌈n/P⌉ times. A batch is then an unbiased estimate all the same, independent of the other
+batches and distributed like them; so s²/K is without bias, from K - 1 degrees of freedom, as the penalty asks of it. Of
+the variance the part between shards is gone.
+
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110. Cochran
     (1977), Sampling Techniques, chapter 2.
@@ -58,7 +63,7 @@ from split_common.checks import (
     check_positive_int,
     check_probability,
 )
-from split_common.minibatches import draws_with_replacement
+from split_common.minibatches import draws_with_replacement, share_of_shard
 from split_common.values import copied, is_name, real_array, shown, whole_number
 
 PROPOSALS = ("random_walk", "langevin", "hamiltonian")
@@ -120,6 +125,7 @@ class Batches(NamedTuple):
         num_batches: K, or, where it adapts, the smallest K and what it is a multiple of.
         max_groups: how many times as many batches there may be.
         num_certain: C, rows that are always read, and so are not drawn.
+        num_shards: P, parts of the rows, of each of which a batch draws as many, with replacement.
     """
 
     num_rows: int
@@ -127,6 +133,7 @@ class Batches(NamedTuple):
     num_batches: int
     max_groups: int = 1
     num_certain: int = 0
+    num_shards: int = 1
 
     @classmethod
     def of(cls, num_rows: int, batch_size: int, num_batches: int, adapts: bool) -> Batches:
@@ -162,6 +169,15 @@ class Batches(NamedTuple):
         return self.num_rows - self.num_certain
 
     @property
+    def share(self) -> int:
+        """Rows of a batch that are drawn of each shard."""
+        return share_of_shard(self.batch_size, self.num_shards)
+
+    def rows_of(self, size: int) -> int:
+        """How many rows are read where ``size`` of all are asked for: as many of each shard."""
+        return self.num_shards * share_of_shard(size, self.num_shards)
+
+    @property
     def rows_needed(self) -> int:
         """Rows of all batches, Kn."""
         return self.batch_size * self.num_batches * self.max_groups
@@ -169,6 +185,8 @@ class Batches(NamedTuple):
     @property
     def sampling(self) -> RowSampling:
         """How rows are sampled: with replacement, without, or without inside each batch."""
+        if self.num_shards > 1:
+            return RowSampling.INDEPENDENT_ROWS
         if draws_with_replacement(self.num_drawn, self.rows_needed):
             return RowSampling.INDEPENDENT_ROWS
         return RowSampling.DISTINCT_ROWS if self.rows_needed <= self.num_drawn else RowSampling.INDEPENDENT_BATCHES

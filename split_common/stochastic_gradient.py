@@ -46,6 +46,7 @@ import numpy as np
 from split_common import health
 from split_common.checks import check_positive_float, check_positive_int
 from split_common.errors import first_line
+from split_common.minibatches import share_of_shard
 from split_common.values import finite_number, is_name, real_array, shown
 
 STATISTICS = (*health.STATISTICS, "rows_touched")
@@ -101,9 +102,12 @@ class Dynamics(NamedTuple):
         first = Kick(0.5, 0.0, 0.0) if self.draws_momentum else Kick(1.0, self.friction, noise)
         return [first] + (self.num_steps - 1) * [Kick(1.0, self.friction, noise)]
 
-    def cost(self, num_rows: int, num_subsets: int) -> tuple[int, int]:
-        """Gradients of an iteration, of a minibatch or of a subset each; and rows read for them."""
-        grads, rows = (num_subsets, num_rows) if self.batch_size is None else (1, self.batch_size)
+    def cost(self, num_rows: int, num_subsets: int, num_shards: int = 1) -> tuple[int, int]:
+        """Gradients of an iteration, of a minibatch or a subset each; and rows read for them, as many of each shard."""
+        if self.batch_size is None:
+            grads, rows = num_subsets, num_rows
+        else:
+            grads, rows = 1, num_shards * share_of_shard(self.batch_size, num_shards)
         return self.num_steps * grads, self.num_steps * rows
 
 

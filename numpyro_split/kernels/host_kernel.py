@@ -31,6 +31,7 @@ from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import call_back, eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
@@ -264,6 +265,8 @@ class SplitKernel(MCMCKernel):
             arguments, num_warmup = self._arguments(args, kwargs), state.warmup.num_warmup
             program = self._runs.program_of(arguments.signature)
             known = not any(isinstance(x, Tracer) for x in arguments.data)
+            if isinstance(state.i, Tracer):
+                check_at_hand(arguments)
             content = None if program is None or not known else self._content(program, arguments)
             prepared = None if content is None else self._runs.find(content, num_warmup)
             if prepared is None and known:
@@ -276,7 +279,7 @@ class SplitKernel(MCMCKernel):
             if prepared.split is not None and prepared.split.reads:
                 raise ValueError("jit_model_args must be False for a model that reads values of its data with Python")
             prepared = prepared.without_data()
-            content = self._content(program, arguments)
+            content = self._content(program, arguments, None if prepared.split is None else prepared.split.shards)
         assert content is not None
         assert prepared is not None
         _check_state(type(self).__name__, prepared, state)
@@ -348,10 +351,19 @@ class SplitKernel(MCMCKernel):
             return Arguments(self._potential.data, {})
         return Arguments(args, kwargs, model=self._model)
 
-    def _content(self, program: str, arguments: Arguments) -> Content:
-        """Digests of all that a state rests on: the program, the data, and how the kernel divides them."""
+    def _content(self, program: str, arguments: Arguments, shards: Shards | None = None) -> Content:
+        """Digests of all that a state rests on: the program, the data, and how the kernel divides them.
+
+        Args:
+            program: digest of the model.
+            arguments: of a run.
+            shards: in which the rows lie, where arguments that are traced do not say it.
+        """
         layout = (*self._splitting.layout, type(self).__name__, *self._method.layout)
-        return Content.of(program, arguments.data, *layout)
+        if shards is None:
+            known = self._potential
+            shards = arguments.shards(self._splitting.data_axes) if known is None else known.shards
+        return Content.of(program, arguments.data, *layout, *([] if shards is None else [shards.text]))
 
     def _bind(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
         """The potential of the arguments."""
@@ -421,6 +433,16 @@ def _refreshed(method: Method, potential: SplitPotential, state: ChainState) -> 
 def _shapes(state: Any, single: bool) -> Any:
     """Shapes and types of one chain's state."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[0 if single else 1 :], x.dtype), state)
+
+
+def check_at_hand(arguments: Arguments) -> None:
+    """Raise where a compiled program would hold rows that other processes have."""
+    for name, x in arguments.named_arrays():
+        if not isinstance(x, Tracer) and not x.is_fully_addressable:
+            raise ValueError(
+                f"jit_model_args must be True in MCMC(...) where rows lie in several processes, got False, and {name!r} "
+                "of which other processes have a part: a compiled program cannot hold that"
+            )
 
 
 class NoStart:

@@ -238,7 +238,7 @@ class Penalty:
         )
         chosen, energy, decision = decide(start, end, estimate, kinetic, settings.variance_correction, key_accept)
         reads = settings.gradient == "minibatch"
-        rows_of_force = reads * min(settings.gradient_batch_size, batches.num_rows)
+        rows_of_force = reads * batches.rows_of(min(settings.gradient_batch_size, batches.num_rows))
         in_warmup, i = state.i < self.num_warmup, state.i + 1
         adapter = self._adapter(estimator, state.z)
         adapt_state = adapter.update(state.i, decision.accept_prob, chosen.z, None, state.adapt_state)
@@ -257,7 +257,9 @@ class Penalty:
             chi2=estimate.chi2,
             num_batches=estimate.num_batches,
             tail_error=estimate.tail_error,
-            rows_touched=batches.num_certain + estimate.num_batches * batches.batch_size + rows_of_force,
+            rows_touched=batches.num_certain
+            + estimate.num_batches * batches.rows_of(batches.batch_size)
+            + rows_of_force,
             noise=NoiseAdapter(settings.target_noise, batches, self.num_warmup).update(state.i, estimate, state.noise),
             settled=settle(state.settled, state.i, adapter, adapt_state),
             adapt_state=adapt_state,

@@ -19,6 +19,8 @@ from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.potential.content import DataDigest
+from numpyro_split.potential.derivatives import value_and_grad
+from numpyro_split.potential.local_rows import LocalRows
 from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.settings import Splitting
@@ -116,11 +118,19 @@ def noisy_steps(
 def estimate(
     potential: SplitPotential, z: Position, batch_size: int | None, rng_key: jax.Array
 ) -> tuple[jax.Array, Position]:
-    """An unbiased estimate of U(z) and its gradient from rows drawn afresh; U itself, subset by subset, from all."""
+    """An unbiased estimate of U(z) and its gradient from rows drawn afresh; U itself, subset by subset, from all.
+
+    Where rows lie in shards, each draws its share (:mod:`numpyro_split.subsampling.rows`).
+    """
     if batch_size is None:
         energies, grad = potential.energies_and_grad(z)
         return jnp.sum(energies.value), grad
-    return potential.batch_potential_and_grad(z, draw_minibatch(rng_key, potential.plate_size, batch_size))
+
+    def of_likelihood(rows: LocalRows, z: Position, rng_key: jax.Array) -> tuple[jax.Array, Position]:
+        drawn = draw_minibatch(rows, batch_size, rng_key)
+        return value_and_grad(lambda z: -drawn.weight * jnp.sum(rows.drawn(z, drawn.rows)), potential.forward_mode)(z)
+
+    return potential.with_prior(z, potential.over_rows(of_likelihood, z, rng_key))
 
 
 def draw_momentum(z: Position, temperature: float, rng_key: jax.Array) -> Position:
@@ -240,7 +250,7 @@ class StochasticGradient:
         check_batch_size(self.dynamics.batch_size, potential.plate_size)
         key_momentum, key_chain = random.split(rng_key)
         energy = jnp.sum(potential.energies(z).value)
-        num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets)
+        num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets, potential.num_shards)
         return ChainState(
             i=jnp.zeros((), jnp.result_type(int)),
             z=z,

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from numpyro_split.potential.row_block import RowBlock
-from split_common.containers import Given
+from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_automatic_mesh
+from numpyro_split.potential.shards import Shards
+from split_common.containers import Given, Opened
 from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
 from split_common.subsets import SubsetLayout
@@ -37,6 +39,7 @@ class Arguments:
     Attributes:
         data: the arrays, in order.
         axes: for each array, the axis of its rows, or None.
+        filled_sizes: rows of each shard, where shards are filled up; else None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
     """
 
@@ -47,13 +50,14 @@ class Arguments:
         row_axes: dict[str, int] | None = None,
         model: Callable[..., Any] | None = None,
     ):
-        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_leaf=is_filled)
         arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
         self._is_array = [_is_array(leaf) for _, leaf in paths]
         self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
         self._paths = [path for path, _ in arrays]
         self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in arrays]
-        self.data: Data = tuple(jnp.asarray(x.array if isinstance(x, Given) else x) for _, x in arrays)
+        self.data: Data = tuple(as_array(x) for _, x in arrays)
+        self.filled_sizes = filled_sizes([x for _, x in arrays])
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
         names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
@@ -80,13 +84,48 @@ class Arguments:
         """``data`` with every array that holds rows cut to some of them."""
         return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
 
-    def num_blocks(self, layout: SubsetLayout) -> int:
-        """In how many blocks to evaluate a subset, so that a block's rows stay in a CPU's cache."""
+    def shards(self, data_axes: Mapping[str, int | None] | None = None) -> Shards | None:
+        """How the rows lie on several devices; None where no array is cut, or they are traced.
+
+        Args:
+            data_axes: by the name of an argument, the axis of its rows, where that is not known of these arguments.
+
+        Raises:
+            ValueError: for arguments that are not cut alike, and along their rows.
+        """
+        axes = self.axes
+        if all(axis is None for axis in axes):  # which hold rows is not known yet
+            axes = [0 if data_axes is None else data_axes.get(self._argument_of(path)) for path in self._paths]
+        return Shards.of(self.named_arrays(), axes, self.filled_sizes)
+
+    def few_rows(self, shards: Shards, size: int) -> Arguments:
+        """Arguments with a few rows of each shard, about ``size`` in all, in arrays on one device of this process.
+
+        They are not as many as another array has entries along its first axis, so that their number tells them.
+        """
+        others = {x.shape[0] for x, axis in zip(self.data, self.axes, strict=True) if axis is None and x.ndim}
+        share = min(*shards.sizes, math.ceil(size / shards.num))
+        while share > 1 and share * shards.num in others:
+            share -= 1
+        found = shards.sample(self.data, self.axes, share)
+        return self.replace(found)
+
+    def shapes(self) -> Data:
+        """Shapes and types of the arrays."""
+        return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.data)  # type: ignore[misc]
+
+    def num_blocks(self, layout: SubsetLayout, num_shards: int = 1) -> int:
+        """In how many blocks to evaluate a subset of each shard, so that a block's rows stay in a CPU's cache."""
         if jax.default_backend() != "cpu" or len(layout.sizes) == 1:
             return 1
-        row_bytes = sum(x.nbytes for x, axis in zip(self.data, self.axes, strict=True) if axis is not None)
+        row_bytes = sum(x.nbytes for x, axis in zip(self.data, self.axes, strict=True) if axis is not None) / num_shards
         wanted = math.ceil(layout.sizes[0] * row_bytes / layout.num_rows / BLOCK_BYTES)
         return max(1, min(wanted, layout.sizes[0] // MIN_BLOCK_ROWS))
+
+    @property
+    def num_rows(self) -> int:
+        """Entries of the arrays along the axis of their rows."""
+        return next(x.shape[axis] for x, axis in zip(self.data, self.axes, strict=True) if axis is not None)
 
     def replace(self, data: Data) -> Arguments:
         """The same arguments with other arrays."""
@@ -138,4 +177,44 @@ def _is_held(path: Any) -> bool:
 def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, jax.Array | Given)
+    return isinstance(leaf, jax.Array | Given | ShardedRows)
+
+
+def as_array(leaf: Any) -> jax.Array:
+    """The array of a leaf of opened arguments, on automatic axes where it lies on a mesh."""
+    return on_automatic_mesh(jnp.asarray(leaf.array if isinstance(leaf, Given | ShardedRows) else leaf))
+
+
+def filled_sizes(arrays: list[Any]) -> tuple[int, ...] | None:
+    """Rows of each shard, where leaves of opened arguments are shards that are filled up; else None.
+
+    Raises:
+        ValueError: where they are not filled up alike.
+    """
+    sizes = list(dict.fromkeys(x.sizes for x in arrays if isinstance(x, ShardedRows)))
+    if len(sizes) > 1:
+        raise ValueError(f"data arguments must have the same rows in each shard, got {sizes[0]} and {sizes[1]}")
+    return sizes[0] if sizes else None
+
+
+def with_arrays(opened: Any, arguments: Arguments) -> Any:
+    """Opened arguments with other arrays in the places of theirs.
+
+    Args:
+        opened: positional and keyword arguments, as :data:`numpyro_split.potential.forms.FORMS` opens them.
+        arguments: the same with other arrays.
+    """
+    arrays = iter(zip(arguments.data, arguments.axes, strict=True))
+
+    def put(x: Any) -> Any:
+        if isinstance(x, Opened):
+            return Opened(tuple(jax.tree.map(put, part, is_leaf=is_whole) for part in x.parts), x.whole)
+        if not _is_array(x):
+            return x
+        array, axis = next(arrays)
+        return x if isinstance(x, Given) and axis is None else array
+
+    def is_whole(x: Any) -> bool:
+        return isinstance(x, Opened | Given | ShardedRows)
+
+    return jax.tree.map(put, opened, is_leaf=is_whole)

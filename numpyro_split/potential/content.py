@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +28,10 @@ from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, find_readings
+from numpyro_split.potential.sharded_rows import named_sharding
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.digest import WORDS, Digest, digest_of_arrays
+from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
 
 KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
@@ -58,6 +61,8 @@ class Content(NamedTuple):
         """The content of a program, of the arrays that it is given, and of the rest."""
         if any(isinstance(x, Tracer) for x in data):
             return cls(program, rest, data, None)
+        if any(named_sharding(x) is not None for x in data):  # nobody has all of them
+            return cls(program, rest, data, np.asarray(_digest_in_place(data, (program, *rest))))
         return cls(program, rest, data, digest_of_arrays(_numbers(x) for x in data).add(program, *rest).words)
 
     @property
@@ -145,9 +150,17 @@ def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str
         others = [site["value"] for site in sites.values() if site["type"] not in ("sample", "plate")]
         return [samples, [x for x in jax.tree.leaves(others) if isinstance(x, jax.Array)]]
 
+    is_sharded = any(named_sharding(x) is not None for x in arguments.data)
     try:
-        return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
+        return _add_expression(
+            digest, jax.make_jaxpr(run)(arguments.shapes() if is_sharded else arguments.data), owner
+        ).key
     except UNREADABLE:
+        if is_sharded:
+            raise ModelNotSplittableError(
+                "a model whose rows lie on several devices must read no values of them with Python, which has none of "
+                "them all"
+            ) from None
         readings = find_readings(model, arguments)
         for reading in readings.found.values():
             digest.add_array(reading.value)
@@ -174,6 +187,12 @@ def traced_digest(data: Data, *texts: str) -> jax.Array:
         for words in _words(x):
             sums = [_mix(total + _sum(words, place, *lane)) for total, lane in zip(sums, LANES, strict=True)]
     return jnp.stack([*sums, *(jnp.uint32(word) for word in Digest().add(*texts).words[: WORDS - len(LANES)])])
+
+
+@partial(jax.jit, static_argnums=1)
+def _digest_in_place(data: Data, texts: tuple[str, ...]) -> jax.Array:
+    """The digest of arrays that lie on several devices, where they are."""
+    return traced_digest(data, *texts)
 
 
 def _sum(words: jax.Array, place: int, multiplier: int, salt: int) -> jax.Array:

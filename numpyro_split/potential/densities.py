@@ -25,6 +25,7 @@ from numpyro_split.potential.model_rows import (
 )
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock, subset_block
+from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
 from split_common.subsets import SubsetLayout
 
@@ -35,6 +36,7 @@ class Density(Protocol):
     layout: SubsetLayout
     num_blocks: int
     forward_mode: bool  # whether gradients are taken forwards
+    shards: Shards | None  # how rows lie on several devices, of each of which ``layout`` divides the rows
 
     def for_program(self, program: str) -> Density:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -45,12 +47,21 @@ class Density(Protocol):
         """Name of the data plate."""
         ...
 
+    def row_axes(self, data: Data) -> list[int | None]:
+        """For each data array the axis of its rows, or None."""
+        ...
+
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms of log p(z)."""
         ...
 
-    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
-        """Terms of the log-likelihood of block b of subset m; ``num_blocks`` blocks are a subset."""
+    def block(
+        self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
+    ) -> list[jax.Array]:
+        """Terms of the log-likelihood of block b of subset m; ``num_blocks`` blocks are a subset.
+
+        Of the rows only the first ``filled`` count, or all of them.
+        """
         ...
 
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
@@ -75,6 +86,7 @@ class ModelDensity:
     """
 
     forward_mode = False
+    shards: Shards | None = None
 
     def __init__(
         self,
@@ -101,7 +113,7 @@ class ModelDensity:
     @property
     def _key(self) -> tuple[Any, ...]:
         places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()), self.held)
-        return self.program, self.forward_mode, *places, self.arguments.structure
+        return self.program, self.forward_mode, *places, self.shards, self.arguments.structure
 
     def for_program(self, program: str) -> ModelDensity:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -122,24 +134,41 @@ class ModelDensity:
         density.forward_mode = self.forward_mode
         return density
 
+    def over(self, shards: Shards, arguments: Arguments) -> ModelDensity:
+        """The density of the same model on rows in shards, each of them divided like the others.
+
+        Args:
+            shards: how the rows lie.
+            arguments: all of them, of which shapes count.
+        """
+        layout = SubsetLayout(shards.length, self.layout.num_subsets, self.layout.subset_order)
+        density = copy.copy(self)
+        density.layout, density.shards = layout, shards
+        density.num_blocks = arguments.num_blocks(layout, shards.num)
+        return density
+
     @property
     def plate(self) -> str:
         """Name of the data plate."""
         return self.model.plate
 
+    def row_axes(self, data: Data) -> list[int | None]:
+        """For each data array, and each that is held, the axis of its rows."""
+        return [*self.arguments.axes, *(value.axis for _, value in self.held.values)]
+
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
-        args, kwargs = self.arguments.build(data)
-        return prior_terms(self._trace(z, args, kwargs), self.plate)
+        return prior_terms(self._whole_trace(z, data), self.plate)
 
     def prior_sites(self, z: Position, data: Data) -> Trace:
         """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`."""
-        args, kwargs = self.arguments.build(data)
-        return prior_sites(self._trace(z, args, kwargs), self.plate)
+        return prior_sites(self._whole_trace(z, data), self.plate)
 
-    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+    def block(
+        self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
+    ) -> list[jax.Array]:
         """Terms inside the plate for the rows of block ``b`` of subset ``m``."""
-        rows = subset_block(self.layout, m, b, self.num_blocks)
+        rows = subset_block(self.layout, m, b, self.num_blocks, filled)
         return [rows.mask(term, axis) for term, axis in self._rows(z, data, rows)]
 
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
@@ -234,6 +263,13 @@ class ModelDensity:
         args, kwargs = self.arguments.build(taken)
         return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
 
+    def _whole_trace(self, z: Position, data: Data) -> dict[str, Any]:
+        if self.shards is not None:  # a prior that looks at rows in shards is refused: zeros will do
+            places = zip(data, self.row_axes(data), strict=True)
+            data = tuple(x if axis is None else jnp.zeros(x.shape, x.dtype) for x, axis in places)
+        args, kwargs = self.arguments.build(data)
+        return self._trace(z, args, kwargs)
+
     def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         # the host's own handler for unconstrained values: it adds each site's Jacobian as a factor
         unconstrained = substitute(self.model, substitute_fn=lambda site: unconstrain_reparam(z, site))
@@ -249,9 +285,11 @@ class FunctionDensity:
 
     program: str | None = None  # digest of what the functions compute, where it is known
 
-    def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
+    def __init__(
+        self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout, shards: Shards | None = None
+    ):
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
-        self._treedef, self.layout = treedef, layout
+        self._treedef, self.layout, self.shards = treedef, layout, shards
 
     def __hash__(self) -> int:
         """Compiled functions are kept by what a density computes, or else by the object that it is."""
@@ -262,7 +300,8 @@ class FunctionDensity:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return (id(self),) if self.program is None else (self.program, self.forward_mode, self.layout, self._treedef)
+        places = self.forward_mode, self.layout, self.shards, self._treedef
+        return (id(self),) if self.program is None else (self.program, *places)
 
     def for_program(self, program: str) -> FunctionDensity:
         """The same density, known to compute what ``program`` is the digest of."""
@@ -270,18 +309,28 @@ class FunctionDensity:
         density.program = program
         return density
 
+    def row_axes(self, data: Data) -> list[int | None]:
+        """The first, of each array."""
+        return [0] * len(data)
+
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """The prior function."""
         return [jnp.asarray(self._log_prior(z))]
 
-    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+    def block(
+        self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
+    ) -> list[jax.Array]:
         """The likelihood function on the rows of subset ``m``."""
-        block = subset_block(self.layout, m)
+        block = subset_block(self.layout, m, filled=filled)
         values = self._rows(z, data, block)
         if values.ndim:
             return [block.mask(values, -1)]
         if block.valid is None:
             return [values]
+        if filled is not None:
+            raise ValueError(
+                "log_likelihood must return one value per row where shards of the rows are filled up, got a scalar"
+            )
         # a sum cannot be masked: subsets have one of two sizes, so evaluate with the one or the other
         short = RowBlock(block.indices[1:], None if block.start is None else block.start + 1)
         leading = RowBlock(block.indices[:-1], block.start)

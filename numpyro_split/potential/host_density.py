@@ -100,6 +100,7 @@ class HostDensity:
     plate: str | None = None
     mode = WHOLE
     num_blocks = 1
+    shards = None
     forward_mode = False
     local_axes: dict[str, int] = {}  # noqa: RUF012
 
@@ -125,6 +126,10 @@ class HostDensity:
         density.program = program
         return density
 
+    def row_axes(self, data: Data) -> list[int | None]:
+        """None: no array is cut."""
+        return [None] * len(data)
+
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms of the latent sites."""
         return [log_prob_of(site) for site in self.prior_sites(z, data).values()]
@@ -133,7 +138,9 @@ class HostDensity:
         """The latent sites and their Jacobians, whose log-probabilities are the terms of :meth:`prior`."""
         return {site["name"]: site for site in self._sites(z, data) if self._is_prior(site)}
 
-    def block(self, z: Position, data: Data, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
+    def block(
+        self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
+    ) -> list[jax.Array]:
         """All other terms."""
         if self.parts.enumerated is None:
             return [log_prob_of(site) for site in self._sites(z, data) if not self._is_prior(site)]

@@ -41,16 +41,30 @@ class RowBlock(NamedTuple):
         return jnp.where(self.valid.reshape((-1,) + (1,) * (-axis - 1)), log_prob, 0.0)
 
 
-def subset_block(layout: SubsetLayout, m: jax.Array, b: jax.Array | int = 0, num_blocks: int = 1) -> RowBlock:
-    """Block ``b`` of subset ``m``, which may be traced; the subset is ``num_blocks`` of them."""
+def subset_block(
+    layout: SubsetLayout, m: jax.Array, b: jax.Array | int = 0, num_blocks: int = 1, filled: jax.Array | None = None
+) -> RowBlock:
+    """Block ``b`` of subset ``m``, which may be traced; the subset is ``num_blocks`` of them.
+
+    Args:
+        layout: of the rows.
+        m: number of the subset.
+        b: number of the block.
+        num_blocks: blocks of a subset.
+        filled: how many rows count, the first ones; None for all. They are divided over the subsets.
+    """
     size = math.ceil(layout.sizes[0] / num_blocks)
-    subset_start = jnp.asarray(layout.starts)[m]
+    subset_start, subset_size = jnp.asarray(layout.starts)[m], jnp.asarray(layout.sizes)[m]
+    if filled is not None and layout.permutation is None:
+        small, extra = filled // layout.num_subsets, filled % layout.num_subsets
+        subset_start, subset_size = m * small + jnp.minimum(m, extra), small + (m < extra)
     first = subset_start + b * size
     start = jnp.minimum(first, layout.num_rows - size)
     positions = start + jnp.arange(size)
     valid = None
-    if not layout.even or layout.sizes[0] % num_blocks:
-        valid = (positions >= first) & (positions < subset_start + jnp.asarray(layout.sizes)[m])
+    if filled is not None or not layout.even or layout.sizes[0] % num_blocks:
+        valid = (positions >= first) & (positions < subset_start + subset_size)
     if layout.permutation is None:
         return RowBlock(positions, start, valid)
-    return RowBlock(jnp.asarray(layout.permutation)[positions], None, valid)
+    rows = jnp.asarray(layout.permutation)[positions]
+    return RowBlock(rows, None, valid if valid is None or filled is None else valid & (rows < filled))

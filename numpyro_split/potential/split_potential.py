@@ -8,7 +8,10 @@ also where M does not divide N.
 
 Evaluating :math:`U_m` takes the memory of one subset. Subsets are cut out by position inside the compiled
 function, so one trace serves all of them and compile time does not grow with M. A subset too large for a CPU's cache is
-evaluated in blocks (:data:`numpyro_split.potential.densities.BLOCK_BYTES`), whose sum it is.
+evaluated in blocks (:data:`numpyro_split.potential.arguments.BLOCK_BYTES`), whose sum it is.
+
+Where the rows lie in shards on several devices, a subset is a part of each shard, and what is said of rows is summed
+over shards by one all-reduce (:mod:`numpyro_split.potential.shards`).
 """
 
 from __future__ import annotations
@@ -21,14 +24,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from numpyro_split.potential.arguments import Data
-from numpyro_split.potential.compensated import Compensated, compensated_add, compensated_total
+from numpyro_split.potential.arguments import Data, as_array, filled_sizes
+from numpyro_split.potential.compensated import Compensated, compensated_total
 from numpyro_split.potential.densities import Density, FunctionDensity
 from numpyro_split.potential.derivatives import grad, value_and_grad
 from numpyro_split.potential.forms import FORMS
+from numpyro_split.potential.local_rows import LocalRows, energy_and_grad, total_of
 from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.sharded_rows import is_filled
+from numpyro_split.potential.shards import Shards
 from split_common.checks import check_callable
-from split_common.containers import Given
 from split_common.data_axes import check_lengths
 from split_common.subsets import SubsetLayout
 
@@ -102,13 +107,18 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         opened = FORMS.open(None, (data,), {})[0][0]
-        leaves, treedef = jax.tree.flatten(opened)
-        leaves = [jnp.asarray(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
+        given, treedef = jax.tree.flatten(opened, is_leaf=is_filled)
+        leaves = [as_array(leaf) for leaf in given]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one array, got none")
-        layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
-        potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
+        named = [(f"data[{i}]", x) for i, x in enumerate(leaves)]
+        shards = Shards.of(named, [0] * len(leaves), filled_sizes(given))
+        num_rows = leaves[0].shape[0] if shards is None else shards.length
+        density = FunctionDensity(
+            log_prior, log_likelihood, treedef, SubsetLayout(num_rows, num_subsets, subset_order), shards
+        )
+        potential = cls(density, tuple(leaves))
         potential.held = data
         return potential
 
@@ -125,23 +135,55 @@ class SplitPotential:
     @property
     def plate_size(self) -> int:
         """N, the number of rows."""
-        return self._density.layout.num_rows
+        shards = self.shards
+        return self._density.layout.num_rows if shards is None else shards.num_rows
 
     @property
     def subset_sizes(self) -> tuple[int, ...]:
         """Rows in each subset."""
-        return self._density.layout.sizes
+        layout, shards = self._density.layout, self.shards
+        return layout.sizes if shards is None else shards.subset_sizes(layout)
+
+    @property
+    def shards(self) -> Shards | None:
+        """How the rows lie on several devices; None where they do not."""
+        return self._density.shards
+
+    @property
+    def num_shards(self) -> int:
+        """P, on how many devices the rows lie; 1 where they are not in shards."""
+        return 1 if self.shards is None else self.shards.num
+
+    def over_rows(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A function of the rows; where they lie in shards, the sum of its values over these, by one all-reduce.
+
+        Args:
+            function: ``function(rows, *args)`` of :class:`~numpyro_split.potential.local_rows.LocalRows`, a tree of
+                numbers and compensated ones.
+            *args: what it needs besides; nothing traced may come to it another way.
+        """
+        density, shards = self._density, self.shards
+        if shards is None:
+            return function(LocalRows(density, self._data), *args)
+
+        def on_shard(data: Data, filled: jax.Array | None, number: jax.Array, *args: Any) -> Any:
+            return function(LocalRows(density, data, filled, number), *args)
+
+        return shards.total(on_shard, self._data, density.row_axes(self._data), args, density.layout.sizes[0])
 
     @jax.jit
     def potential(self, z: Position) -> jax.Array:
         """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
-        by_subset = lax.map(lambda m: self._subset_log_likelihood(z, m), jnp.arange(self.num_subsets))
-        return -_total(self._density.prior(z, self._data)) - jnp.sum(by_subset)
+
+        def log_likelihood(rows: LocalRows, z: Position) -> jax.Array:
+            return jnp.sum(lax.map(lambda m: rows.log_likelihood(z, m), jnp.arange(self.num_subsets)))
+
+        return -total_of(self._density.prior(z, self._data)) - self.over_rows(log_likelihood, z)
 
     @jax.jit
     def log_prior(self, z: Position) -> jax.Array:
         """Log-density of everything outside the data plate, Jacobians included; a scalar."""
-        return _total(self._density.prior(z, self._data))
+        return total_of(self._density.prior(z, self._data))
 
     def subset_potential(self, z: Position, m: int | jax.Array) -> jax.Array:
         """U_m(z), a scalar; ``m`` from 0 to M - 1."""
@@ -171,16 +213,14 @@ class SplitPotential:
         """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
         prior, prior_grad = self.prior_energy_and_grad(z)
-        likelihood, grad = self._sum_over_blocks(
-            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z, self.forward_mode)
-        )
+        likelihood, grad = self.over_rows(LocalRows.energy_and_grad, z, m)
         total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
         return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
 
     @jax.jit
     def prior_energy_and_grad(self, z: Position) -> tuple[Compensated, Position]:
         """The prior's term of U(z), a scalar, and its gradient, a dict like ``z``."""
-        return _energy_and_grad(lambda z: self._density.prior(z, self._data), z, self.forward_mode)
+        return energy_and_grad(lambda z: self._density.prior(z, self._data), z, self.forward_mode)
 
     @jax.jit
     def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
@@ -194,7 +234,7 @@ class SplitPotential:
             Shape (n,): all that the model says inside the plate about each row, local latents included, so
             that the values of all rows add up to the subsets' log-likelihoods.
         """
-        return self._density.pointwise(z, self._data, jnp.asarray(indices))
+        return self.over_rows(LocalRows.pointwise, z, jnp.asarray(indices))
 
     @jax.jit
     def batch_potential_and_grad(
@@ -213,11 +253,15 @@ class SplitPotential:
         """
         weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
 
-        def potential(z: Position) -> jax.Array:
-            rows = self._density.pointwise(z, self._data, indices)
-            return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
+        def estimate(rows: LocalRows, z: Position, weight: Any, indices: jax.Array) -> tuple[jax.Array, Position]:
+            return value_and_grad(lambda z: -weight * jnp.sum(rows.pointwise(z, indices)), self.forward_mode)(z)
 
-        return value_and_grad(potential, self.forward_mode)(z)
+        return self.with_prior(z, self.over_rows(estimate, z, weight, indices))
+
+    def with_prior(self, z: Position, likelihood: tuple[jax.Array, Position]) -> tuple[jax.Array, Position]:
+        """The prior's term of U(z) and its gradient added to an energy and its gradient."""
+        prior = value_and_grad(lambda z: -self.log_prior(z), self.forward_mode)(z)
+        return jax.tree.map(lambda first, rest: first.astype(rest.dtype) + rest, prior, likelihood)
 
     @jax.jit
     def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
@@ -231,61 +275,44 @@ class SplitPotential:
             The products, a dict like ``directions``.
         """
 
-        def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
-            m, b = jnp.divmod(place, self._density.num_blocks)
-            gradient = grad(lambda z: _total(self._density.block(z, self._data, m, b)), self.forward_mode)
-            products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
-            return jax.tree.map(jnp.add, total, products), None
+        def products(rows: LocalRows, z: Position, directions: Position) -> Position:
+            def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
+                m, b = jnp.divmod(place, self._density.num_blocks)
+                gradient = grad(lambda z: total_of(rows.block(z, m, b)), self.forward_mode)
+                products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
+                return jax.tree.map(jnp.add, total, products), None
 
-        zero, places = zeros(directions), self.num_subsets * self._density.num_blocks
-        return lax.scan(add_block, zero, jnp.arange(places))[0]
+            zero, places = zeros(directions), self.num_subsets * self._density.num_blocks
+            return lax.scan(add_block, zero, jnp.arange(places))[0]
+
+        return self.over_rows(products, z, directions)
 
     @jax.jit
     def energies(self, z: Position) -> Compensated:
         """The terms of U(z), shape (M + 1,): the prior's, then each subset's, summed without rounding error."""
         prior = compensated_total(self._density.prior(z, self._data))
 
-        def subset(m: jax.Array) -> Compensated:
-            terms = self._sum_over_blocks(lambda b: (compensated_total(self._density.block(z, self._data, m, b)), {}))
-            return terms[0]
+        def subsets(rows: LocalRows, z: Position) -> Compensated:
+            return lax.map(lambda m: rows.energy(z, m), jnp.arange(self.num_subsets))
 
-        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
-        return jax.tree.map(lambda first, rest: -jnp.append(first, rest), prior, by_subset)
+        return jax.tree.map(lambda first, rest: -jnp.append(first, rest), prior, self.over_rows(subsets, z))
 
     @jax.jit
     def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
-
-        def add_subset(total: Position, m: jax.Array) -> tuple[Position, Compensated]:
-            energies, grad = self.subset_energies_and_grad(z, m)
-            return jax.tree.map(jnp.add, total, grad), energies
-
-        grad, by_subset = lax.scan(add_subset, zeros(z), jnp.arange(self.num_subsets))
-        return jax.tree.map(lambda terms: jnp.append(terms[0, 0], terms[:, 1]), by_subset), grad
+        prior, prior_grad = self.prior_energy_and_grad(z)
+        by_subset, grad = self.over_rows(LocalRows.energies_and_grad, z)
+        total = jax.tree.map(lambda p, rest: p.astype(rest.dtype) + rest, prior_grad, grad)
+        return jax.tree.map(jnp.append, prior, by_subset), total
 
     @jax.jit
     def _subset_potential(self, z: Position, m: jax.Array) -> jax.Array:
-        prior = _total(self._density.prior(z, self._data))
+        prior = total_of(self._density.prior(z, self._data))
         return -prior / self.num_subsets - self._subset_log_likelihood(z, m)
 
     @jax.jit
     def _subset_log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
-        block = jax.checkpoint(lambda b: _total(self._density.block(z, self._data, m, b)))
-        return jnp.sum(lax.map(block, jnp.arange(self._density.num_blocks)))
-
-    def _sum_over_blocks(
-        self, evaluate: Callable[[jax.Array | int], tuple[Compensated, Position]]
-    ) -> tuple[Compensated, Position]:
-        """Sum of an energy and a gradient over the blocks of a subset."""
-        if self._density.num_blocks == 1:
-            return evaluate(0)
-
-        def add_block(total: Any, b: jax.Array) -> tuple[Any, None]:
-            energy, grad = evaluate(b)
-            return (compensated_add(total[0], energy), jax.tree.map(jnp.add, total[1], grad)), None
-
-        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(evaluate, jnp.array(0)))
-        return lax.scan(add_block, zero, jnp.arange(self._density.num_blocks))[0]
+        return self.over_rows(LocalRows.log_likelihood, z, m)
 
     def _subset_index(self, m: int | jax.Array) -> jax.Array:
         if isinstance(m, int) and not 0 <= m < self.num_subsets:
@@ -320,21 +347,3 @@ class SplitPotential:
     def tree_unflatten(cls, density: Density, data: Data) -> SplitPotential:
         """Inverse of :meth:`tree_flatten`."""
         return cls(density, tuple(data))
-
-
-def _energy_and_grad(
-    log_density: Callable[[Position], list[jax.Array]], z: Position, forwards: bool
-) -> tuple[Compensated, Position]:
-    """Minus the sum of the terms of a log-density, without rounding error, and its gradient."""
-
-    def energy(z: Position) -> tuple[jax.Array, Compensated]:
-        terms = log_density(z)
-        compensated = compensated_total([lax.stop_gradient(term) for term in terms])
-        return -_total(terms), jax.tree.map(jnp.negative, compensated)
-
-    (_, compensated), gradient = value_and_grad(energy, forwards, has_aux=True)(z)
-    return compensated, gradient
-
-
-def _total(terms: list[jax.Array]) -> jax.Array:
-    return sum((jnp.sum(term) for term in terms), jnp.zeros((), jnp.result_type(float)))

@@ -29,7 +29,7 @@ from numpyro.infer.util import (
 )
 
 from numpyro_split.host import unconstrain_reparam
-from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.arguments import Arguments, Data, with_arrays
 from numpyro_split.potential.content import program_of_model
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
@@ -39,10 +39,18 @@ from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, S
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
 from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
-from numpyro_split.splitting.exactness import check_exact
+from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
+from numpyro_split.splitting.over_shards import (
+    check_over_shards,
+    check_proved,
+    check_shard_rows,
+    reads_inputs,
+    rows_are_read,
+)
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable
 from split_common.containers import Form
@@ -131,7 +139,7 @@ def split_model(
 
 
 class ModelSplit:
-    """How one model, on data of one shape, divides over subsets. Holds no data.
+    """How one model, on data of one shape, divides over subsets. Holds no data, but for a few rows of those in shards.
 
     Attributes:
         layout: rows of each subset.
@@ -141,6 +149,8 @@ class ModelSplit:
         site_sizes: number of unconstrained values at each latent site.
         reference_position: a point with a finite density on some rows, the same for any key.
         verdict: whether the model's expression proves that rows are independent of one another.
+        shards: how rows lie on several devices; None where they do not.
+        few_rows: arguments with a few rows of each shard, which every process has; None where rows are not in shards.
     """
 
     def __init__(
@@ -166,6 +176,8 @@ class ModelSplit:
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
+        self.shards: Shards | None = None
+        self.few_rows: Arguments | None = None
 
     @classmethod
     def find(
@@ -194,6 +206,8 @@ class ModelSplit:
         options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
         options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
         options |= {"forward_mode": forward_mode}
+        if (shards := Arguments(args, kwargs, model=model).shards(data_axes)) is not None:
+            return cls._over_shards(shards, model, args, kwargs, plate=plate, **options)
         try:
             try:
                 return cls._divide(model, args, kwargs, plate=plate, **options)
@@ -205,6 +219,44 @@ class ModelSplit:
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
         return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
+
+    @classmethod
+    def _over_shards(
+        cls,
+        shards: Shards,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        batch_sizes: Callable[[int], Iterable[int]],
+        **options: Any,
+    ) -> ModelSplit:
+        """The split of a model whose rows lie in shards.
+
+        What has to be computed before chains start is computed on a few rows of each shard, by every process for
+        itself; that the model divides over all of them is proved from shapes.
+        """
+        num_subsets, data_axes = options["num_subsets"], options["data_axes"]
+        check_shard_rows(num_subsets, shards)
+        layout = SubsetLayout(shards.length, num_subsets, options["subset_order"])
+        arguments = Arguments(args, kwargs, model=model)
+        row_axes = arguments.find_row_axes(shards.length * shards.num, data_axes)
+        arguments = Arguments(args, kwargs, row_axes, model)
+        options["program"] = options["program"] or program_of_model(model, arguments)
+        few = arguments.few_rows(shards, max(ROW_BUDGET, num_subsets))
+        few_args, few_kwargs = with_arrays((args, kwargs), few)
+        options["num_subsets"] = min(max(2, num_subsets), few.num_rows)  # of one, nothing would be looked at
+        split = cls.find(model, few_args, few_kwargs, batch_sizes=lambda num_rows: (), **options)
+        split.layout = SubsetLayout(shards.length * shards.num, num_subsets, options["subset_order"])
+        split.few_rows, split.shards = few, shards
+        check_over_shards(split, shards, row_axes, arguments.names_of(row_axes))
+        density = split._density(arguments)
+        sizes = {math.ceil(layout.sizes[0] / density.over(shards, arguments).num_blocks), *batch_sizes(shards.num_rows)}
+        verdict, held = split._judge(density, arguments.shapes(), split.reference_position, sizes)
+        split.verdict = verdict._replace(compared=split.verdict.compared)
+        check_proved(split, held.values)
+        split._check_reads_no_rows(arguments)
+        return split
 
     @classmethod
     def _divide(
@@ -313,12 +365,18 @@ class ModelSplit:
         """The potential for given arguments, which may be traced."""
         arguments = Arguments(args, kwargs, self._row_axes)
         density = self._density(arguments)
+        if self.shards is not None:
+            density = density.over(arguments.shards() or self.shards, arguments)
         return SplitPotential(density, density.hold(arguments.data))
 
     def initial_position(self, rng_key: jax.Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A point with a finite density on some rows, if one is found; a batch of points for a batch of keys."""
-        arguments = Arguments(args, kwargs, self._row_axes)
+        arguments = self._at_hand(args, kwargs)
         return self._draw(rng_key, self._density(arguments), arguments.data)
+
+    def _at_hand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """A run's arguments; of those in shards, the few rows of them that every process has."""
+        return Arguments(args, kwargs, self._row_axes) if self.few_rows is None else self.few_rows
 
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> Position:
@@ -328,7 +386,7 @@ class ModelSplit:
     def plan(self) -> str:
         """How the model divides, as a text."""
         places = self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self._held
-        return str((*places, self.layout.key))
+        return str((*places, self.layout.key, "" if self.shards is None else self.shards.text))
 
     @property
     def reads(self) -> bool:
@@ -343,6 +401,8 @@ class ModelSplit:
     @property
     def parts(self) -> list[np.ndarray]:
         """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+        if self.few_rows is not None:
+            return [np.arange(self.few_rows.num_rows)]
         if self._local_axes or self._held.values or self._model.readings:
             return [np.arange(self.layout.num_rows)]
         return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
@@ -354,7 +414,7 @@ class ModelSplit:
 
         What it does not ask for is not computed.
         """
-        arguments = Arguments(args, kwargs, self._row_axes)
+        arguments = self._at_hand(args, kwargs)
         density = self._density(arguments)
 
         @jax.jit
@@ -369,13 +429,13 @@ class ModelSplit:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], Trace], Data]:
         """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
-        arguments = Arguments(args, kwargs, self._row_axes)
+        arguments = self._at_hand(args, kwargs)
         return self._density(arguments).prior_sites, arguments.data
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
-        arguments = Arguments(args, kwargs)
+        arguments = self._at_hand(args, kwargs)
         args, kwargs = arguments.build(arguments.data)
         return self._postprocess(*args, **kwargs)
 
@@ -447,6 +507,30 @@ class ModelSplit:
             is_proved = self.verdict.kind == PROVED
             compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
             self.verdict = self.verdict._replace(compared=compared)
+
+    def _check_reads_no_rows(self, arguments: Arguments) -> None:
+        """Raise where the prior or a deterministic site looks at rows, which no device has all of."""
+        density, data, z = self._density(arguments), arguments.shapes(), self.reference_position
+        rows = [x for x, axis in zip(data, arguments.axes, strict=True) if axis is not None]
+
+        def given(rows: list[jax.Array]) -> Data:
+            found, places = iter(rows), zip(arguments.data, arguments.axes, strict=True)
+            return tuple(x if axis is None else next(found) for x, axis in places)
+
+        def prior(rows: list[jax.Array]) -> list[jax.Array]:
+            return [jnp.sum(term) for term in density.prior(z, given(rows))]
+
+        def deterministic(rows: list[jax.Array]) -> dict[str, jax.Array]:
+            assert self._postprocess is not None
+            args, kwargs = arguments.build(given(rows))
+            return self._postprocess(*args, **kwargs)(z)
+
+        if reads_inputs(prior, rows):
+            raise rows_are_read("the log-density outside the data plate")
+        names = list(jax.eval_shape(deterministic, rows))
+        for name in names:
+            if reads_inputs(lambda rows, name=name: deterministic(rows)[name], rows):
+                raise rows_are_read(f"the deterministic site {name!r}")
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.

@@ -6,13 +6,14 @@ Formulae are in :mod:`split_common.penalty`, and in :mod:`split_common.certainty
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 
 from numpyro_split.potential.expansion import Taylor, controlled
+from numpyro_split.potential.local_rows import LocalRows
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.subsampling.rows import draw_rows
@@ -38,6 +39,36 @@ class Estimate(NamedTuple):
     tail_error: jax.Array
 
 
+class Sums(NamedTuple):
+    """Sums over the rows that are read.
+
+    Attributes:
+        changes: weighted changes of the log-likelihood by batch, 0 for those not used, shape (groups, K).
+        values: weighted terms at both points, of all batches, shape (2,).
+        tail: error by single rows, a scalar.
+        certain_change: change of the rows that are always read.
+        certain: their terms at both points, shape (2,).
+    """
+
+    changes: jax.Array
+    values: jax.Array
+    tail: jax.Array
+    certain_change: jax.Array
+    certain: jax.Array
+
+
+class DrawnFrom(NamedTuple):
+    """Rows that are drawn from.
+
+    Attributes:
+        num_rows: how many there are.
+        row_at: from places among them to their numbers among all, or all of a shard.
+    """
+
+    num_rows: Any
+    row_at: Callable[[jax.Array], jax.Array]
+
+
 class Estimator:
     """Estimates changes of the target's energy -log p(z) - s Σ_i ℓ_i(z) from batches of rows.
 
@@ -57,12 +88,9 @@ class Estimator:
         taylor: Taylor | None,
         certainty_rows: jax.Array,
     ):
-        self.potential, self.batches, self.taylor = potential, batches.beside(certainty_rows.shape[-1]), taylor
-        self._certainty_rows = certainty_rows
-        self._row_weight, self._likelihood_power = (
-            self.batches.row_weight(target),
-            self.batches.likelihood_power(target),
-        )
+        self.potential, self.taylor, self._certainty_rows = potential, taylor, certainty_rows
+        self.batches = batches.beside(certainty_rows.shape[-1])._replace(num_shards=potential.num_shards)
+        self._likelihood_power = self.batches.likelihood_power(target)
 
     def __call__(self, new: Position, old: Position, num_groups: jax.Array, rng_key: jax.Array) -> Estimate:
         """Estimate U(new) - U(old).
@@ -75,7 +103,8 @@ class Estimator:
         """
         points = jax.tree.map(lambda a, b: jnp.stack([a, b]), old, new)
         num_batches = num_groups * self.batches.num_batches
-        changes, values, tail = self._batch_sums(points, num_groups, rng_key)
+        sums = self.potential.over_rows(self._sums, points, num_groups, rng_key, self.taylor, self._certainty_rows)
+        changes = sums.changes.ravel()
         used = jnp.arange(changes.size) < num_batches
         mean = jnp.sum(changes, where=used) / num_batches
         between = jnp.sum((changes - mean) ** 2, where=used) / (num_batches - 1)
@@ -87,53 +116,77 @@ class Estimator:
             change += of_expansion
             known += self._likelihood_power * self.taylor.total(old) + jnp.stack([jnp.zeros(()), of_expansion])
         if self.batches.num_certain:
-            certain = self._likelihood_power * jax.vmap(lambda z: self._rest(z, self._certainty_rows))(points)
-            change += jnp.sum(certain[1] - certain[0])
-            known += certain.sum(1)
-        energies, chi2 = -known - values / num_batches, self.batches.chi2(between, num_batches)
+            change += sums.certain_change
+            known += sums.certain
+        energies, chi2 = -known - sums.values / num_batches, self.batches.chi2(between, num_batches)
         # a proposal whose energy is infinite is refused, and told of as a divergence: no fault of single rows
-        tail = jnp.where(jnp.isfinite(tail), tail * self.batches.unread(num_batches), 0.0)
+        tail = jnp.where(jnp.isfinite(sums.tail), sums.tail * self.batches.unread(num_batches), 0.0)
         return Estimate(-change - mean, chi2, num_batches, energies, tail)
 
-    def _batch_sums(self, points: Position, num_groups: jax.Array, rng_key: jax.Array) -> tuple[jax.Array, ...]:
-        """Changes by batch, 0 for those not used; sum over batches of both points' terms, shape (2,); tail's error."""
-        groups = self._draw(rng_key)
+    def _sums(
+        self,
+        rows: LocalRows,
+        points: Position,
+        num_groups: jax.Array,
+        rng_key: jax.Array,
+        taylor: Taylor | None,
+        certainty_rows: jax.Array,
+    ) -> Sums:
+        """What is summed over rows, or over those of a shard."""
+        drawn = self._drawn_from(rows, certainty_rows)
+        groups, num_batches = self._draw(drawn, rows.own_key(rng_key)), self.batches.num_batches
+        row_weight = self._likelihood_power * drawn.num_rows / self.batches.share
+
+        def rest(z: Position, row_terms: Callable[[Position], jax.Array]) -> jax.Array:
+            return controlled(taylor, row_terms, z)
 
         def add_group(group: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            terms = self._row_weight * jax.vmap(lambda z: self._rest(z, groups(group)))(points)
+            read = groups(group)
+            terms = row_weight * jax.vmap(lambda z: rest(z, lambda z: rows.drawn(z, read)))(points)
             changes = terms[1] - terms[0]
-            tail = jnp.sum(tail_terms(changes / (num_groups * self.batches.num_batches)))
-            by_batch = changes.reshape(self.batches.num_batches, -1).sum(1)
+            tail = jnp.sum(tail_terms(changes / (num_groups * num_batches)))
+            by_batch = changes.reshape(num_batches, -1).sum(1)
             return sums[0].at[group].set(by_batch), sums[1] + terms.sum(1), sums[2] + tail
 
-        zeros = (jnp.zeros((self.batches.max_groups, self.batches.num_batches)), jnp.zeros(2), jnp.zeros(()))
+        zeros = (jnp.zeros((self.batches.max_groups, num_batches)), jnp.zeros(2), jnp.zeros(()))
         if self.batches.max_groups == 1:
             changes, values, tail = add_group(jnp.array(0), zeros)
         else:
             changes, values, tail = lax.fori_loop(0, num_groups, add_group, zeros)
-        return changes.ravel(), values, tail
+        certain = jnp.zeros((2, 1))
+        if self.batches.num_certain:
+            of_certain = jax.vmap(lambda z: rest(z, lambda z: rows.pointwise(z, certainty_rows)))
+            certain = self._likelihood_power * of_certain(points)
+        return Sums(changes, values, tail, jnp.sum(certain[1] - certain[0]), certain.sum(1))
 
-    def _rest(self, z: Position, rows: jax.Array) -> jax.Array:
-        """Residual of some rows' log-likelihood after the control variate, shape (n,)."""
-
-        def row_terms(z: Position) -> jax.Array:
-            return self.potential.pointwise_log_likelihood(z, rows)
-
-        return controlled(self.taylor, row_terms, z)
-
-    def _draw(self, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """From the number of a group of batches to its rows, shape (Kn,), batch by batch."""
-        places = self._draw_places(rng_key)
+    def _drawn_from(self, rows: LocalRows, certainty_rows: jax.Array) -> DrawnFrom:
+        """The rows that are drawn from: those that are not always read."""
         if not self.batches.num_certain:
-            return places
-        # place j among the rows that are drawn is row j + (how many of the others come before it)
-        skipped = self._certainty_rows - jnp.arange(self.batches.num_certain)
-        return lambda group: (at := places(group)) + jnp.searchsorted(skipped, at, side="right")
+            return DrawnFrom(rows.num_rows, lambda places: places)
+        if self.batches.num_shards == 1:
+            # place j among the rows that are drawn is row j + (how many of the others come before it)
+            skipped = certainty_rows - jnp.arange(self.batches.num_certain)
+            return DrawnFrom(
+                self.batches.num_drawn, lambda places: places + jnp.searchsorted(skipped, places, side="right")
+            )
+        local, is_here = rows.here(certainty_rows)
+        num_before = jnp.sum(local < 0)
+        skipped = jnp.where(is_here, local - (jnp.arange(self.batches.num_certain) - num_before), rows.length)
+        skipped = jnp.where(local < 0, -1, skipped)
+        return DrawnFrom(
+            rows.num_rows - jnp.sum(is_here),
+            lambda places: places + jnp.searchsorted(skipped, places, side="right") - num_before,
+        )
 
-    def _draw_places(self, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    def _draw(self, drawn: DrawnFrom, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+        """From the number of a group of batches to its rows, shape (Kn,), batch by batch."""
+        places = self._draw_places(drawn.num_rows, rng_key)
+        return lambda group: drawn.row_at(places(group))
+
+    def _draw_places(self, num_drawn: Any, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """As :meth:`_draw`, of places among the rows that are drawn."""
         batches = self.batches
-        size, num_drawn = batches.batch_size * batches.num_batches, batches.num_drawn
+        size = batches.share * batches.num_batches
         if batches.sampling is RowSampling.INDEPENDENT_ROWS:
             return lambda group: random.randint(random.fold_in(rng_key, group), (size,), 0, num_drawn)
         if batches.sampling is RowSampling.DISTINCT_ROWS:

@@ -18,7 +18,8 @@ from numpyro_split.integrators.integrator import Integrator, IntegratorState, Ki
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.derivatives import grad
 from numpyro_split.potential.expansion import Taylor, controlled
-from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.local_rows import LocalRows
+from numpyro_split.potential.position import Position, add, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.subsampling.rows import draw_minibatch
 from numpyro_split.trajectories.fixed_length import draw_length
@@ -61,17 +62,24 @@ def draw_force(
             grad(lambda z: -potential.log_prior(z) - likelihood_power * taylor.total(z), potential.forward_mode)
         )
     size = min(settings.gradient_batch_size, batches.num_rows)
-    rows = draw_minibatch(rng_key, batches.num_rows, size)
-    row_weight = likelihood_power * batches.num_rows / size
 
-    def row_terms(z: Position) -> jax.Array:
-        return potential.pointwise_log_likelihood(z, rows)
+    def of_rows(rows: LocalRows, z: Position, taylor: Taylor | None, rng_key: jax.Array) -> Position:
+        drawn = draw_minibatch(rows, size, rng_key)
 
-    def estimate(z: Position) -> jax.Array:
-        known = 0.0 if taylor is None else likelihood_power * taylor.total(z)
-        return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
+        def rest(z: Position) -> jax.Array:
+            return jnp.sum(controlled(taylor, lambda z: rows.drawn(z, drawn.rows), z))
 
-    return Force(grad(estimate, potential.forward_mode))
+        return grad(lambda z: -likelihood_power * drawn.weight * rest(z), potential.forward_mode)(z)
+
+    def known(z: Position) -> jax.Array:
+        of_taylor = 0.0 if taylor is None else likelihood_power * taylor.total(z)
+        return -potential.log_prior(z) - of_taylor
+
+    def gradient(z: Position) -> Position:
+        of_known = grad(known, potential.forward_mode)(z)
+        return add(of_known, potential.over_rows(of_rows, z, taylor, rng_key), 1.0)
+
+    return Force(gradient)
 
 
 def propose(

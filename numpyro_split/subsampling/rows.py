@@ -1,12 +1,29 @@
-"""How a few rows are drawn from many, in time that does not grow with how many there are."""
+r"""How a few rows are drawn from many, in time that does not grow with how many there are.
+
+Where the N rows lie in P shards, of N_r rows each, every shard draws its share of n rows, q = ⌈n/P⌉, with replacement
+and by a key of its own. A drawn row of shard r counts N_r/q times. Then the sum over the shards of weighted terms,
+
+.. math:: \sum_{r=1}^P \frac{N_r}{q} \sum_{j=1}^q t_{r, i_j},
+
+has the mean :math:`\sum_r \sum_i t_{r,i}`, the sum over all rows: a stratified sample with the shards as strata. Its
+variance, :math:`\sum_r N_r^2 S_r^2 / q` with :math:`S_r^2` that of the terms in a shard, has no part of what differs
+from shard to shard. Batches drawn so are independent of one another and alike, as those of rows from everywhere are,
+and the sample variance between K of them is that of one, without bias.
+
+Reference:
+    Cochran (1977), Sampling Techniques, chapter 5.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from split_common.minibatches import draws_by_permutation, draws_with_replacement
+from numpyro_split.potential.local_rows import LocalRows
+from split_common.minibatches import draws_by_permutation, draws_with_replacement, share_of_shard
 
 
 def draw_rows(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
@@ -29,11 +46,32 @@ def draw_rows(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
     return lax.while_loop(lambda drawn: jnp.any(drawn[2]), redraw, first)[1]
 
 
-def draw_minibatch(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
-    """``size`` row numbers below ``num_rows``, each of the same probability; distinct unless they are a small part."""
-    if draws_with_replacement(num_rows, size):
-        return random.randint(rng_key, (size,), 0, num_rows)
-    return draw_rows(rng_key, num_rows, size)
+class Drawn(NamedTuple):
+    """Rows that were drawn.
+
+    Attributes:
+        rows: their numbers among those that they were drawn from.
+        weight: how often each counts.
+    """
+
+    rows: jax.Array
+    weight: jax.Array | float
+
+
+def draw_minibatch(rows: LocalRows, size: int, rng_key: jax.Array) -> Drawn:
+    """``size`` of all rows, each of the same probability; distinct unless they are a small part. Of a shard its share.
+
+    Args:
+        rows: all rows, or those of a shard.
+        size: how many of all rows.
+        rng_key: draws them, in every shard others.
+    """
+    num_rows, share = rows.num_rows, share_of_shard(size, rows.num_shards)
+    if rows.num_shards > 1 or draws_with_replacement(num_rows, size):
+        drawn = random.randint(rows.own_key(rng_key), (share,), 0, num_rows)
+    else:
+        drawn = draw_rows(rng_key, num_rows, size)
+    return Drawn(drawn, num_rows / share)
 
 
 def _repeats(rows: jax.Array) -> jax.Array:

@@ -1,0 +1,81 @@
+"""What a model must be like for its rows to lie in shards, of which no device has all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from numpyro_split.host import dce_jaxpr
+from numpyro_split.potential.shards import Shards
+from split_common.errors import ModelNotSplittableError
+from split_common.row_independence import PROVED
+
+if TYPE_CHECKING:
+    from numpyro_split.splitting.model_split import ModelSplit
+
+IN_SHARDS = "a model whose rows lie on several devices must"
+
+
+def check_over_shards(split: ModelSplit, shards: Shards, row_axes: Mapping[str, int], names: Iterable[str]) -> None:
+    """Raise unless a split, found on a few rows, is one that shards can have.
+
+    Args:
+        split: of the model on a few rows of each shard.
+        shards: of all rows.
+        row_axes: for the path of each array that holds rows, their axis.
+        names: of the arguments that hold them.
+    """
+    if split.mode != "slice" or split._row_axes != row_axes:
+        raise ModelNotSplittableError(
+            f"{IN_SHARDS} take them from its arguments {list(names)} and give its data plate as many rows as these "
+            f"have, as in numpyro.plate('data', X.shape[0]), got one that {_how(split)}"
+        )
+    if split.local_sites:
+        raise ModelNotSplittableError(f"{IN_SHARDS} have no latent site inside the data plate, got {split.local_sites}")
+    if split.reads:
+        raise ModelNotSplittableError(f"{IN_SHARDS} read no values of them with Python, which has none of them all")
+
+
+def _how(split: ModelSplit) -> str:
+    if split.mode != "slice":
+        return "is told the numbers of its rows" if split.mode == "index" else "does not divide"
+    return f"has rows in other arguments: {sorted(split._row_axes)}"
+
+
+def check_proved(split: ModelSplit, held: Iterable[Any]) -> None:
+    """Raise unless the rows of a model are proved to be independent, with nothing taken from all of them."""
+    if split.verdict.kind != PROVED:
+        raise ModelNotSplittableError(
+            f"{IN_SHARDS} be proved to have rows independent of one another (no numbers are compared on all of them), "
+            f"got one of which that is {split.verdict}"
+        )
+    if list(held):
+        raise ModelNotSplittableError(
+            f"{IN_SHARDS} take nothing from all rows, got one that does ({split.verdict}); compute it beforehand, and "
+            "give the result as an argument"
+        )
+
+
+def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
+    """Whether the results of a function rest on its inputs, by its expression, which is not evaluated."""
+    expression = jax.make_jaxpr(function)(inputs).jaxpr
+    used = dce_jaxpr(expression, [True] * len(expression.outvars))[1]
+    return any(used)
+
+
+def rows_are_read(what: str) -> ModelNotSplittableError:
+    """The error where something besides the likelihood looks at rows."""
+    return ModelNotSplittableError(
+        f"{IN_SHARDS} look at them in its data plate alone, got one in which {what} does; compute it outside the model"
+    )
+
+
+def check_shard_rows(num_subsets: int, shards: Shards) -> None:
+    """Raise unless the longest shard has a row for each subset."""
+    if num_subsets > max(shards.sizes):
+        raise ValueError(
+            f"num_subsets must be at most the number of rows of a shard, {max(shards.sizes)}, got {num_subsets}: a "
+            f"subset has rows of each of the {shards.num}"
+        )

@@ -1,0 +1,155 @@
+"""Runs on rows in shards, as a process of its own: JAX's devices and processes are set before it starts.
+
+``python -m tests.sharded_run WHAT OUT KERNEL... [--devices P] [--processes Q --place I --port PORT]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+
+DIM, NUM_ROWS, SEED = 2, 23, 0
+OPCODES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|collective-broadcast"
+SENT = re.compile(rf"= (?P<type>.*?) (?P<name>{OPCODES})(?:-start)?\(")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["text", "draws"])
+    parser.add_argument("out")
+    parser.add_argument("kernels", nargs="+")
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--shards", type=int, default=None)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--place", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=NUM_ROWS)
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--explicit", action="store_true")
+    parser.add_argument("--break", dest="broken", action="store_true")
+    asked = parser.parse_args()
+    os.environ["XLA_FLAGS"] = (
+        f"--xla_force_host_platform_device_count={asked.devices} --xla_backend_optimization_level=0 "
+        "--xla_llvm_disable_expensive_passes=true"
+    )
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    if asked.processes > 1:
+        jax.distributed.initialize(
+            f"localhost:{asked.port}",
+            asked.processes,
+            asked.place,
+            initialization_timeout=60,
+            heartbeat_timeout_seconds=30,
+        )
+    if asked.broken:
+        import numpyro_split.potential.shards as shards
+
+        shards.lax = Unsummed(shards.lax)
+    {"text": texts, "draws": draws}[asked.what](asked)
+
+
+class Unsummed:
+    """``jax.lax`` without the sum over shards."""
+
+    def __init__(self, lax):
+        self._lax = lax
+
+    def __getattr__(self, name):
+        return (lambda x, axis: x) if name == "psum" else getattr(self._lax, name)
+
+
+def problem(asked):
+    """A model, this process's rows in shards, and all rows."""
+    import jax
+    import numpy as np
+    import numpyro
+    import numpyro.distributions as dist
+    from jax.sharding import AxisType
+
+    from numpyro_split import shard_rows
+
+    num = asked.shards or asked.devices * asked.processes
+    kind = AxisType.Explicit if asked.explicit else AxisType.Auto
+    mesh = jax.make_mesh((num,), ("rows",), axis_types=(kind,), devices=jax.devices()[:num])
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(asked.rows, DIM))
+    y = X @ np.array([1.0, -0.5]) + 0.5 * rng.normal(size=asked.rows)
+    ends = np.cumsum([0, *(asked.rows // num + (i < asked.rows % num) for i in range(num))])[:: num // asked.processes]
+    own = slice(*ends[asked.place : asked.place + 2])
+
+    def model(X, y=None):
+        tau = numpyro.sample("tau", dist.Gamma(3.0, 2.0))
+        w = numpyro.sample("w", dist.Normal(np.zeros(DIM), tau**-0.5).to_event(1))
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        numpyro.deterministic("total", w.sum())
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(a + X @ w, 1.0), obs=y)
+
+    return model, shard_rows((X[own], y[own]), mesh), (X, y)
+
+
+def kernel_of(name, model, num_subsets=3):
+    """A kernel of the table."""
+    import numpyro_split
+    from tests.kernels import TABLE
+
+    class Lib:
+        split = numpyro_split
+
+    entry = TABLE[name]
+    return entry.make(Lib, model, num_subsets)
+
+
+def texts(asked):
+    """What the compiled iteration of each kernel sends: operation and number of words."""
+    import jax
+    import numpy as np
+
+    found = {}
+    model, rows, _ = problem(asked)
+    for name in asked.kernels:
+        kernel = kernel_of(name, model)
+        state = kernel.init(jax.random.key(SEED), 10, None, rows, {})
+        lowered = jax.jit(lambda state, rows, kernel=kernel: kernel.sample(state, rows, {})).lower(state, rows)
+        compiled = lowered.compile()
+        found[name] = [
+            (sent["name"], sum(int(np.prod([int(n) for n in re.findall(r"\d+", dims)] or [1])) for dims in shapes))
+            for line in compiled.as_text().splitlines()
+            if (sent := SENT.search(line))
+            for shapes in [re.findall(r"[a-z]+\d*\[([\d,]*)\]", sent["type"])]
+        ]
+    shards = [len(part.data) for part in jax.tree.leaves(rows)[0].addressable_shards]
+    with open(asked.out, "w") as file:
+        json.dump({"sent": found, "rows": shards}, file)
+
+
+def draws(asked):
+    """Draws of each kernel, written by the first process."""
+    import jax
+    import numpy as np
+    from numpyro.infer import MCMC
+
+    model, rows, _ = problem(asked)
+    found = {}
+    for name in asked.kernels:
+        mcmc = MCMC(
+            kernel_of(name, model),
+            num_warmup=asked.draws // 2,
+            num_samples=asked.draws,
+            progress_bar=False,
+            jit_model_args=True,
+        )
+        mcmc.run(jax.random.key(SEED), *rows)
+        for site, x in {**mcmc.get_samples(), "energy": mcmc.get_extra_fields()["potential_energy"]}.items():
+            found[f"{name}/{site}"] = np.asarray(x)
+    if asked.place == 0:
+        np.savez(asked.out, **found)
+
+
+if __name__ == "__main__":
+    main()

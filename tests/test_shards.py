@@ -1,0 +1,294 @@
+"""Rows in shards, over devices and processes: what is sent, what is drawn, and what is refused."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from numpyro.infer import MCMC
+
+from numpyro_split import (
+    ModelNotSplittableError,
+    PenaltyMH,
+    ShardedRows,
+    SplitHMC,
+    SplitPotential,
+    shard_rows,
+    split_model,
+    to_inference_data,
+)
+from numpyro_split.potential.compensated import Compensated
+from numpyro_split.potential.shards import _energy, _words
+from tests.kernels import TABLE
+from tests.sharded_run import DIM, NUM_ROWS
+
+ROOT = Path(__file__).parents[1]
+QUICK = ("SplitHMC", "PenaltyMH")
+MANY_WORDS = 4  # of energies, in one message with a gradient
+SIZE = 1 + DIM + 1  # of a position of the model of tests/sharded_run.py
+NUM_SUBSETS = 3
+
+
+def launch(*arguments, seconds=280):
+    """Start a process of tests/sharded_run.py."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.sharded_run", *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def finish(*processes, seconds=280):
+    """Wait for processes, all of which must end well."""
+    try:
+        for process in processes:
+            _, errors = process.communicate(timeout=seconds)
+            assert process.returncode == 0, errors[-3000:]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return found.getsockname()[1]
+
+
+def draws_of(tmp_path, kernels, *options, processes=1, name="draws"):
+    """Draws of some kernels, of one process with two shards or of two with one each."""
+    out = tmp_path / f"{name}.npz"
+    if processes == 1:
+        finish(launch("draws", out, *kernels, "--devices", 2, *options))
+    else:
+        port = free_port()
+        shared = ("draws", out, *kernels, "--devices", 1, "--processes", 2, "--port", port, *options)
+        finish(*(launch(*shared, "--place", place) for place in range(2)))
+    return dict(np.load(out))
+
+
+def sent_by(tmp_path, kernels, devices):
+    out = tmp_path / "text.json"
+    finish(launch("text", out, *kernels, "--devices", devices))
+    return json.loads(out.read_text())
+
+
+def check_sent(found, devices):
+    """No row is sent, and no message is longer than a gradient with its energies, or the energies of all subsets."""
+    longest = max(SIZE + MANY_WORDS, 2 * (NUM_SUBSETS + 1))
+    for name, messages in found["sent"].items():
+        assert messages, name
+        assert {operation for operation, _ in messages} == {"all-reduce"}, name
+        limit = longest
+        if TABLE[name].is_noisy:
+            limit = max(longest, 3 * 2 + 6)  # changes by batch, and sums
+        assert max(words for _, words in messages) <= limit, (name, messages)
+    assert found["rows"] == [-(-NUM_ROWS // devices)] * devices
+
+
+@pytest.mark.parametrize("devices", [2])
+def test_no_row_is_sent(tmp_path, devices):
+    check_sent(sent_by(tmp_path, QUICK, devices), devices)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+def test_no_kernel_sends_a_row(tmp_path, devices):
+    check_sent(sent_by(tmp_path, TABLE, devices), devices)
+
+
+def same(a, b, tolerance):
+    assert a.keys() == b.keys()
+    return all(np.allclose(a[name], b[name], rtol=tolerance, atol=tolerance) for name in a)
+
+
+def test_two_processes_draw_what_one_does(tmp_path):
+    one = draws_of(tmp_path, QUICK[:1], name="one")
+    assert same(one, draws_of(tmp_path, QUICK[:1], processes=2, name="two"), 1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE)
+def test_two_processes_draw_what_one_does_by_every_kernel(tmp_path, name):
+    one = draws_of(tmp_path, [name], "--draws", 50, name="one")
+    assert same(one, draws_of(tmp_path, [name], "--draws", 50, processes=2, name="two"), 1e-10)
+
+
+def test_without_the_sum_over_shards_draws_differ(tmp_path):
+    """The control: a kernel whose shards do not add up."""
+    kernels = QUICK[:1]
+    assert not same(draws_of(tmp_path, kernels, name="one"), draws_of(tmp_path, kernels, "--break", name="other"), 1e-3)
+
+
+# --- in this process, on the two devices of tests/conftest.py
+
+
+def meshes():
+    return [jax.make_mesh((2,), ("rows",), axis_types=(kind,)) for kind in (AxisType.Auto, AxisType.Explicit)]
+
+
+def model(X, y=None):
+    w = numpyro.sample("w", dist.Normal(jnp.zeros(DIM), 1.0).to_event(1))
+    with numpyro.plate("data", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def data(num_rows=NUM_ROWS):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(num_rows, DIM))
+    return X, X @ np.array([1.0, -0.5]) + 0.5 * rng.normal(size=num_rows)
+
+
+@pytest.mark.parametrize("mesh", meshes(), ids=["automatic", "explicit"])
+@pytest.mark.parametrize("order", ["sequential", "shuffled"])
+@pytest.mark.parametrize("num_rows", [22, 23, 5])
+def test_the_potential_is_that_of_all_rows(mesh, order, num_rows):
+    X, y = data(num_rows)
+    options = {"num_subsets": min(4, num_rows // 2), "subset_order": order}
+    whole = split_model(model, (X, y), **options)
+    sharded = split_model(model, tuple(shard_rows((X, y), mesh)), **options)
+    z = {"w": jnp.array([0.3, -0.7])}
+    assert sharded.plate_size == num_rows
+    assert sum(sharded.subset_sizes) == num_rows
+    for a, b in zip(
+        jax.tree.leaves((whole.potential(z), whole.potential_and_grad(z), whole.energies_and_grad(z)[1])),
+        jax.tree.leaves((sharded.potential(z), sharded.potential_and_grad(z), sharded.energies_and_grad(z)[1])),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    np.testing.assert_allclose(jax.grad(whole.potential)(z)["w"], jax.grad(sharded.potential)(z)["w"], rtol=1e-10)
+    by_subset = [sharded.subset_potential(z, m) for m in range(sharded.num_subsets)]
+    np.testing.assert_allclose(sum(by_subset), whole.potential(z), rtol=1e-10)
+    np.testing.assert_allclose(jnp.sum(sharded.energies(z).value), whole.potential(z), rtol=1e-10)
+    places = jnp.array([0, num_rows // 2, num_rows - 1])
+    np.testing.assert_allclose(
+        whole.pointwise_log_likelihood(z, places), sharded.pointwise_log_likelihood(z, places), rtol=1e-10
+    )
+
+
+def test_a_potential_of_functions_has_shards():
+    X, y = data()
+    functions = (
+        lambda z: -0.5 * jnp.sum(z["w"] ** 2),
+        lambda z, batch: -0.5 * (batch[1] - batch[0] @ z["w"]) ** 2,
+    )
+    whole = SplitPotential.from_functions(*functions, (X, y), 3)
+    sharded = SplitPotential.from_functions(*functions, shard_rows((X, y), meshes()[0]), 3)
+    z = {"w": jnp.array([0.3, -0.7])}
+    np.testing.assert_allclose(whole.potential(z), sharded.potential(z), rtol=1e-10)
+    scalar = SplitPotential.from_functions(
+        functions[0], lambda z, batch: jnp.sum(functions[1](z, batch)), shard_rows((X, y), meshes()[0]), 3
+    )
+    with pytest.raises(ValueError, match="one value per row"):
+        scalar.potential(z)
+
+
+@pytest.mark.parametrize("mesh", meshes(), ids=["automatic", "explicit"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_run_on_shards(mesh, traced):
+    """Its draws are those of the rows on one device, where these are put into the same subsets."""
+    X, y = data(24)
+    order = np.concatenate([[*range(4 * m, 4 * m + 4), *range(12 + 4 * m, 16 + 4 * m)] for m in range(3)])
+    found = []
+    for rows in (shard_rows((X, y), mesh), (X[order], y[order])):
+        mcmc = MCMC(
+            SplitHMC(model, num_subsets=3, init_strategy=numpyro.infer.init_to_value(values={"w": jnp.zeros(DIM)})),
+            num_warmup=5,
+            num_samples=5,
+            progress_bar=False,
+            jit_model_args=traced,
+        )
+        mcmc.run(jax.random.key(0), *rows)
+        found.append(mcmc.get_samples()["w"])
+        mcmc.sampler.report(mcmc)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
+    assert "observed_data" not in to_inference_data(mcmc) or mcmc is not None
+
+
+def test_energies_that_are_sent_add_up():
+    """To what they add up to in twice the precision, in float32 and at any size; what is infinite stays so."""
+    rng = np.random.default_rng(0)
+    high = np.float32(10.0 ** rng.uniform(0, 6, (64, 8)))
+    low = np.float32(rng.uniform(-0.5, 0.5, high.shape) * np.spacing(high))
+    words = _words(Compensated(jnp.asarray(high, jnp.float32), jnp.asarray(low, jnp.float32)), 1000)
+    assert words.steps.dtype == jnp.float32
+    found = _energy(type(words)(jnp.sum(words.steps, 0), jnp.sum(words.rest, 0)))
+    exact = np.sum(np.float64(high) + low, 0)
+    np.testing.assert_allclose(np.float64(found.high) + found.low, exact, atol=1e-3, rtol=0)
+    infinite = _energy(_words(Compensated(jnp.array([jnp.inf, jnp.nan]), jnp.zeros(2)), 10))
+    assert jnp.isposinf(infinite.value[0])
+    assert jnp.isnan(infinite.value[1])
+
+
+def sharded(x, *spec, mesh=None):
+    return jax.device_put(x, NamedSharding(mesh or meshes()[0], PartitionSpec(*spec)))
+
+
+def refused():
+    X, y = data(24)
+
+    def local(X, y=None):
+        with numpyro.plate("data", X.shape[0]):
+            u = numpyro.sample("u", dist.Normal(0.0, 1.0))
+            numpyro.sample("y", dist.Normal(X[:, 0] + u, 1.0), obs=y)
+
+    def centred(X, y=None):
+        model(X - X.mean(0), y)
+
+    def prior_of_rows(X, y=None):
+        model(X, y)
+        numpyro.sample("s", dist.Normal(0.0, jnp.std(X)))
+
+    def deterministic(X, y=None):
+        model(X, y)
+        numpyro.deterministic("mean", X.sum(1))
+
+    def reads(X, y=None):
+        model(X * int(X.sum()), y)
+
+    good = sharded(X, "rows"), sharded(y, "rows")
+    return {
+        "y on one device": (model, (good[0], y), "'y' must be sharded like 'X'"),
+        "along columns": (model, (sharded(X, None, "rows"), y), "'X' must be sharded along the axis of its rows, 0"),
+        "more subsets than rows": (model, (sharded(X[:4], "rows"), sharded(y[:4], "rows")), "rows of a shard, 2"),
+        "local latents": (local, good, "no latent site inside the data plate"),
+        "from all rows": (centred, good, "take nothing from all rows"),
+        "a prior of rows": (prior_of_rows, good, "outside the data plate does"),
+        "a deterministic site of rows": (deterministic, good, "the deterministic site 'mean' does"),
+        "read with Python": (reads, good, "read no values of them with Python"),
+    }
+
+
+@pytest.mark.parametrize("what", refused())
+def test_what_cannot_be_in_shards_is_refused(what):
+    a_model, rows, message = refused()[what]
+    with pytest.raises((ValueError, ModelNotSplittableError), match=message):
+        split_model(a_model, rows, num_subsets=3)
+
+
+def test_rows_that_cannot_be_sharded():
+    X, y = data(24)
+    mesh = meshes()[0]
+    with pytest.raises(ValueError, match="at least as many as this process's devices"):
+        shard_rows(X[:1], mesh)
+    with pytest.raises(ValueError, match="rows must be arrays of one length"):
+        shard_rows((X, y[:3]), mesh)
+    with pytest.raises(ValueError, match="axis must name an axis of the mesh"):
+        shard_rows(X, mesh, "row")
+    with pytest.raises(ValueError, match="the same rows in each shard"):
+        split_model(model, (shard_rows(X[:23], mesh), ShardedRows(shard_rows(y, mesh), (11, 12))), num_subsets=2)
+
+
+def test_penalty_reads_as_many_rows_of_each_shard():
+    X, y = data(401)
+    kernel = PenaltyMH(model, batch_size=15, num_batches=4)
+    mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False)
+    mcmc.run(jax.random.key(0), *shard_rows((X, y), meshes()[0]))
+    assert int(mcmc.last_state.rows_touched) == 4 * 16 + mcmc.last_state.certainty_rows.shape[0]
