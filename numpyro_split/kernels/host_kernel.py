@@ -440,8 +440,8 @@ def check_at_hand(arguments: Arguments) -> None:
     for name, x in arguments.named_arrays():
         if not isinstance(x, Tracer) and not x.is_fully_addressable:
             raise ValueError(
-                f"jit_model_args must be True in MCMC(...) where rows lie in several processes, got False, and {name!r} "
-                "of which other processes have a part: a compiled program cannot hold that"
+                "jit_model_args must be True in MCMC(...) where rows lie in several processes, got False, and "
+                f"{name!r} is in part with other processes: a compiled program cannot hold that"
             )
 
 

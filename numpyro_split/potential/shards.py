@@ -68,25 +68,24 @@ class Shards(NamedTuple):
         Raises:
             ValueError: for arrays that are cut along another axis than their rows, or not alike.
         """
-        cut = [(name, x, axis, named_sharding(x)) for (name, x), axis in zip(arrays, axes, strict=True)]
-        cut = [found for found in cut if found[3] is not None]
+        places = [(name, x, axis, named_sharding(x)) for (name, x), axis in zip(arrays, axes, strict=True)]
+        cut = [
+            (name, cls(sharding.mesh, *_rows_of(name, x, axis, sharding)))  # type: ignore[arg-type]
+            for name, x, axis, sharding in places
+            if sharding is not None
+        ]
         if not cut:
             return None
-        first, x, axis, sharding = cut[0]
-        shards: Shards | None = None
-        for name, x, axis, sharding in cut:
-            assert sharding is not None
-            found = cls(sharding.mesh, _row_axis_name(name, sharding, axis), (), x.shape[axis or 0])  # type: ignore[arg-type]
-            if shards is not None and found != shards:
-                raise ValueError(_not_alike(name, sharding, first, cut[0][3]))
-            shards = found
-        assert shards is not None
-        num = shards.mesh.shape[shards.axis]
-        length = shards.length // num
-        for (name, x), axis in zip(arrays, axes, strict=True):
-            if axis is not None and x.ndim > axis and x.shape[axis] == shards.length and named_sharding(x) is None:
-                raise ValueError(_not_alike(name, getattr(x, "sharding", None), first, cut[0][3]))
-        return shards._replace(sizes=(length,) * num if sizes is None else sizes, length=length)
+        first, shards = cut[0]
+        of_first = dict(arrays)[first].sharding
+        for name, x, axis, sharding in places:
+            holds_as_many = axis is not None and x.ndim > axis and x.shape[axis] == shards.length * shards.num
+            if (holds_as_many and sharding is None) or any(name == other and found != shards for other, found in cut):
+                raise ValueError(
+                    f"the argument {name!r} must be sharded like {first!r}, which is {of_first}, got {x.sharding}; an "
+                    "argument that holds no rows and is as long as they are is left out by data_axes"
+                )
+        return shards if sizes is None else shards._replace(sizes=sizes)
 
     @property
     def num(self) -> int:
@@ -244,8 +243,8 @@ def on_one_device(x: jax.Array) -> jax.Array:
     return x if len(x.sharding.device_set) == 1 else jnp.asarray(np.asarray(x))
 
 
-def _row_axis_name(name: str, sharding: NamedSharding, axis: int | None) -> str:
-    """The mesh's axis along which an argument's rows lie."""
+def _rows_of(name: str, x: jax.Array, axis: int | None, sharding: NamedSharding) -> tuple[str, tuple[int, ...], int]:
+    """The mesh's axis along which an argument's rows lie, how many are at each place along it, and of the first."""
     cut = {place: names for place, names in enumerate(sharding.spec) if names is not None}
     if axis is None or list(cut) != [axis]:
         raise ValueError(
@@ -255,11 +254,6 @@ def _row_axis_name(name: str, sharding: NamedSharding, axis: int | None) -> str:
     names = cut[axis] if isinstance(cut[axis], tuple) else (cut[axis],)
     if len(names) != 1:
         raise ValueError(f"the rows of the argument {name!r} must lie along one axis of the mesh, got {sharding.spec}")
-    return str(names[0])
-
-
-def _not_alike(name: str, sharding: Any, first: str, of_first: Any) -> str:
-    return (
-        f"the argument {name!r} must be sharded like {first!r}, which is {of_first}, got {sharding}; an argument that "
-        "holds no rows and is as long as they are is left out by data_axes"
-    )
+    num = sharding.mesh.shape[names[0]]
+    length = x.shape[axis] // num
+    return str(names[0]), (length,) * num, length
