@@ -13,6 +13,7 @@ Alone, with all rows in one process: ``python examples/numpyro_two_processes.py 
 """
 
 import argparse
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +26,7 @@ from numpyro_split import SplitHMC, shard_rows
 DIM = 3
 
 
-def model(X, y=None):
+def model(X: Any, y: Any = None) -> None:
     """A regression with a precision."""
     tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
     w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([DIM]).to_event(1))
@@ -33,14 +34,14 @@ def model(X, y=None):
         numpyro.sample("y", dist.Normal(X @ w, tau**-0.5), obs=y)
 
 
-def rows_of(place, num_rows):
+def rows_of(place: int, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows that one process has: read them from its own file, or its own part of one."""
     rng = np.random.default_rng(place)
     X = rng.normal(size=(num_rows, DIM)).astype(np.float32)
     return X, (X @ np.array([1.0, -1.0, 0.5]) + 0.5 * rng.normal(size=num_rows)).astype(np.float32)
 
 
-def main():
+def main() -> None:
     """One of the processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--alone", action="store_true")
