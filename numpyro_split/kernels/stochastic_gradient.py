@@ -24,7 +24,7 @@ from numpyro_split.potential.local_rows import LocalRows
 from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.settings import Splitting
-from numpyro_split.subsampling.rows import draw_minibatch
+from numpyro_split.subsampling.rows import draw_from_shard, draw_minibatch
 from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets
 from split_common.stochastic_gradient import (
@@ -126,8 +126,11 @@ def estimate(
         energies, grad = potential.energies_and_grad(z)
         return jnp.sum(energies.value), grad
 
+    if potential.shards is None:
+        return potential.batch_potential_and_grad(z, draw_minibatch(rng_key, potential.plate_size, batch_size))
+
     def of_likelihood(rows: LocalRows, z: Position, rng_key: jax.Array) -> tuple[jax.Array, Position]:
-        drawn = draw_minibatch(rows, batch_size, rng_key)
+        drawn = draw_from_shard(rows, batch_size, rng_key)
         return value_and_grad(lambda z: -drawn.weight * jnp.sum(rows.drawn(z, drawn.rows)), potential.forward_mode)(z)
 
     return potential.with_prior(z, potential.over_rows(of_likelihood, z, rng_key))

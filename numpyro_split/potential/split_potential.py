@@ -253,6 +253,14 @@ class SplitPotential:
         """
         weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
 
+        if self.shards is None:
+
+            def potential(z: Position) -> jax.Array:
+                rows = self._density.pointwise(z, self._data, indices)
+                return -total_of(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
+
+            return value_and_grad(potential, self.forward_mode)(z)
+
         def estimate(rows: LocalRows, z: Position, weight: Any, indices: jax.Array) -> tuple[jax.Array, Position]:
             return value_and_grad(lambda z: -weight * jnp.sum(rows.pointwise(z, indices)), self.forward_mode)(z)
 
@@ -300,6 +308,14 @@ class SplitPotential:
     @jax.jit
     def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
+        if self.shards is None:
+
+            def add_subset(total: Position, m: jax.Array) -> tuple[Position, Compensated]:
+                energies, grad = self.subset_energies_and_grad(z, m)
+                return jax.tree.map(jnp.add, total, grad), energies
+
+            grad, by_subset = lax.scan(add_subset, zeros(z), jnp.arange(self.num_subsets))
+            return jax.tree.map(lambda terms: jnp.append(terms[0, 0], terms[:, 1]), by_subset), grad
         prior, prior_grad = self.prior_energy_and_grad(z)
         by_subset, grad = self.over_rows(LocalRows.energies_and_grad, z)
         total = jax.tree.map(lambda p, rest: p.astype(rest.dtype) + rest, prior_grad, grad)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 
 from numpyro_split.host import dce_jaxpr
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
-from split_common.row_independence import PROVED
-
-if TYPE_CHECKING:
-    from numpyro_split.splitting.model_split import ModelSplit
+from split_common.row_independence import PROVED, Verdict
 
 IN_SHARDS = "a model whose rows lie on several devices must"
 
 
-def check_over_shards(split: ModelSplit, shards: Shards, row_axes: Mapping[str, int], names: Iterable[str]) -> None:
+class Split(Protocol):
+    """How a model divides: a :class:`~numpyro_split.splitting.model_split.ModelSplit`."""
+
+    mode: str
+    verdict: Verdict
+    _row_axes: dict[str, int]
+
+    @property
+    def local_sites(self) -> Any:
+        """Latent sites inside the plate."""
+        ...
+
+    @property
+    def reads(self) -> bool:
+        """Whether the model reads values of its data with Python."""
+        ...
+
+
+def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int], names: Iterable[str]) -> None:
     """Raise unless a split, found on a few rows, is one that shards can have.
 
     Args:
@@ -38,13 +53,13 @@ def check_over_shards(split: ModelSplit, shards: Shards, row_axes: Mapping[str, 
         raise ModelNotSplittableError(f"{IN_SHARDS} read no values of them with Python, which has none of them all")
 
 
-def _how(split: ModelSplit) -> str:
+def _how(split: Split) -> str:
     if split.mode != "slice":
         return "is told the numbers of its rows" if split.mode == "index" else "does not divide"
     return f"has rows in other arguments: {sorted(split._row_axes)}"
 
 
-def check_proved(split: ModelSplit, held: Iterable[Any]) -> None:
+def check_proved(split: Split, held: Iterable[Any]) -> None:
     """Raise unless the rows of a model are proved to be independent, with nothing taken from all of them."""
     if split.verdict.kind != PROVED:
         raise ModelNotSplittableError(

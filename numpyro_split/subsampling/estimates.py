@@ -135,7 +135,7 @@ class Estimator:
         """What is summed over rows, or over those of a shard."""
         drawn = self._drawn_from(rows, certainty_rows)
         groups, num_batches = self._draw(drawn, rows.own_key(rng_key)), self.batches.num_batches
-        row_weight = self._likelihood_power * drawn.num_rows / self.batches.share
+        row_weight = self._likelihood_power * drawn.num_rows / self.batches.share  # s(N - C)/n, or of a shard
 
         def rest(z: Position, row_terms: Callable[[Position], jax.Array]) -> jax.Array:
             return controlled(taylor, row_terms, z)

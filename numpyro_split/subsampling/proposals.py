@@ -21,7 +21,7 @@ from numpyro_split.potential.expansion import Taylor, controlled
 from numpyro_split.potential.local_rows import LocalRows
 from numpyro_split.potential.position import Position, add, zeros
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.subsampling.rows import draw_minibatch
+from numpyro_split.subsampling.rows import draw_from_shard, draw_minibatch
 from numpyro_split.trajectories.fixed_length import draw_length
 from split_common.penalty import Batches, PenaltySettings
 from split_common.schedule import naive
@@ -62,9 +62,28 @@ def draw_force(
             grad(lambda z: -potential.log_prior(z) - likelihood_power * taylor.total(z), potential.forward_mode)
         )
     size = min(settings.gradient_batch_size, batches.num_rows)
+    if potential.shards is not None:
+        return _force_over_shards(size, likelihood_power, potential, taylor, rng_key)
+    rows = draw_minibatch(rng_key, batches.num_rows, size)
+    row_weight = likelihood_power * batches.num_rows / size
+
+    def row_terms(z: Position) -> jax.Array:
+        return potential.pointwise_log_likelihood(z, rows)
+
+    def estimate(z: Position) -> jax.Array:
+        known = 0.0 if taylor is None else likelihood_power * taylor.total(z)
+        return -potential.log_prior(z) - known - row_weight * jnp.sum(controlled(taylor, row_terms, z))
+
+    return Force(grad(estimate, potential.forward_mode))
+
+
+def _force_over_shards(
+    size: int, likelihood_power: float, potential: SplitPotential, taylor: Taylor | None, rng_key: jax.Array
+) -> Force:
+    """The force of a minibatch of which each shard draws its share."""
 
     def of_rows(rows: LocalRows, z: Position, taylor: Taylor | None, rng_key: jax.Array) -> Position:
-        drawn = draw_minibatch(rows, size, rng_key)
+        drawn = draw_from_shard(rows, size, rng_key)
 
         def rest(z: Position) -> jax.Array:
             return jnp.sum(controlled(taylor, lambda z: rows.drawn(z, drawn.rows), z))

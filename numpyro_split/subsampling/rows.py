@@ -46,6 +46,13 @@ def draw_rows(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
     return lax.while_loop(lambda drawn: jnp.any(drawn[2]), redraw, first)[1]
 
 
+def draw_minibatch(rng_key: jax.Array, num_rows: int, size: int) -> jax.Array:
+    """``size`` row numbers below ``num_rows``, each of the same probability; distinct unless they are a small part."""
+    if draws_with_replacement(num_rows, size):
+        return random.randint(rng_key, (size,), 0, num_rows)
+    return draw_rows(rng_key, num_rows, size)
+
+
 class Drawn(NamedTuple):
     """Rows that were drawn.
 
@@ -58,20 +65,16 @@ class Drawn(NamedTuple):
     weight: jax.Array | float
 
 
-def draw_minibatch(rows: LocalRows, size: int, rng_key: jax.Array) -> Drawn:
-    """``size`` of all rows, each of the same probability; distinct unless they are a small part. Of a shard its share.
+def draw_from_shard(rows: LocalRows, size: int, rng_key: jax.Array) -> Drawn:
+    """A shard's share of ``size`` rows, with replacement, each of its rows of the same probability.
 
     Args:
-        rows: all rows, or those of a shard.
+        rows: those of a shard.
         size: how many of all rows.
         rng_key: draws them, in every shard others.
     """
-    num_rows, share = rows.num_rows, share_of_shard(size, rows.num_shards)
-    if rows.num_shards > 1 or draws_with_replacement(num_rows, size):
-        drawn = random.randint(rows.own_key(rng_key), (share,), 0, num_rows)
-    else:
-        drawn = draw_rows(rng_key, num_rows, size)
-    return Drawn(drawn, num_rows / share)
+    share = share_of_shard(size, rows.num_shards)
+    return Drawn(random.randint(rows.own_key(rng_key), (share,), 0, rows.num_rows), rows.num_rows / share)
 
 
 def _repeats(rows: jax.Array) -> jax.Array:
