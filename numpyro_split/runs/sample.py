@@ -17,6 +17,7 @@ from numpyro.util import is_prng_key
 from numpyro_split.host import fill_run
 from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.potential.content import program_of_model, program_of_potential
+from numpyro_split.potential.sharded_rows import is_filled
 from numpyro_split.runs.chains import CompiledChains, Program
 from split_common.digest import digest_of_arrays
 from split_common.report import check_reported
@@ -79,7 +80,7 @@ def sample(
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
-        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
+        ValueError: for an argument out of range; for rows that lie in several processes; as :class:`~split_common.errors.StoreError` for a store that this run
             cannot go on from.
         OSError: where nothing can be written, such as on a full disk; what was written before is whole.
 
@@ -106,6 +107,7 @@ def sample(
         raise ValueError(
             f"mcmc must have a thinning that divides num_samples, got {mcmc.thinning} and {mcmc.num_samples}"
         )
+    _check_at_hand(args, kwargs)
     plan = Plan.checked(mcmc.num_chains, mcmc.num_warmup, mcmc.num_samples // mcmc.thinning, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
 
@@ -119,6 +121,16 @@ def sample(
         fill_run(mcmc, args, kwargs, begun.state, loaded)
     warn_of_end(reason, options.path, [max(n, 0) for n in draws], plan)
     return open_store(options.path, warmup=warmup)
+
+
+def _check_at_hand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise where rows are with other processes, which would all write to the store."""
+    arrays = [x.array if is_filled(x) else x for x in jax.tree.leaves((args, kwargs), is_leaf=is_filled)]
+    if any(isinstance(x, jax.Array) and not x.is_fully_addressable for x in arrays):
+        raise ValueError(
+            "store must be of a run whose rows this process has, got rows that lie in several processes: run it by "
+            "mcmc.run(...)"
+        )
 
 
 class NumPyroStart:
@@ -213,9 +225,9 @@ class NumPyroStart:
         return self.groups[0].forms()
 
     def observed(self) -> dict[str, np.ndarray]:
-        """What the model observes, by site, as ArviZ finds it."""
-        model = self._kernel.model
-        if model is None:
+        """What the model observes, by site, as ArviZ finds it; nothing of rows in shards."""
+        model, split = self._kernel.model, self._known[0].split
+        if model is None or (split is not None and split.shards is not None):
             return {}
         sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
         observed = {name: site for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]}
