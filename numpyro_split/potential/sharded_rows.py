@@ -90,7 +90,7 @@ def shard_rows(rows: Any, mesh: Mesh, axis: str = "rows") -> Any:
         x = np.asarray(x)
         x, length = x.astype(canonicalize_dtype(x.dtype), copy=False), max(sizes)
 
-        def part(index: tuple[slice, ...]) -> np.ndarray:
+        def part(index: Any) -> np.ndarray:
             place = (index[0].start or 0) // length
             of_part = x[first[place] : first[place] + sizes[place]]
             return np.concatenate([of_part, np.repeat(of_part[-1:], length - len(of_part), axis=0)])

@@ -167,7 +167,7 @@ class Shards(NamedTuple):
         rows = jax.make_array_from_callback(
             (self.num, size),
             NamedSharding(self.mesh, PartitionSpec(self.axis)),
-            lambda index: self._extreme_rows(data, axes, index[0].start or 0, size)[None],
+            lambda index: self._extreme_rows(data, axes, index[0].start or 0, size)[None],  # pyright: ignore
         )
 
         places = [axis for axis in axes if axis is not None]

@@ -80,8 +80,8 @@ def sample(
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
-        ValueError: for an argument out of range; for rows that lie in several processes; as :class:`~split_common.errors.StoreError` for a store that this run
-            cannot go on from.
+        ValueError: for an argument out of range; for rows that lie in several processes; as
+            :class:`~split_common.errors.StoreError` for a store that this run cannot go on from.
         OSError: where nothing can be written, such as on a full disk; what was written before is whole.
 
     Warns:
