@@ -98,6 +98,11 @@ def sample(
         (1, 300)
     """
     check_reported(getattr(mcmc, "kernel", mcmc), SplitKernel)
+    if mcmc.kernel._splitting.process_group is not None:
+        raise ValueError(
+            "process_group must be None in a run with a store, which one process writes, got "
+            f"{mcmc.kernel._splitting.process_group!r}; run mcmc.run(...) without a store"
+        )
     plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
