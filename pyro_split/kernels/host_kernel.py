@@ -129,7 +129,8 @@ class SplitKernel(MCMCKernel):
         if split is not None:
             check_sites("initial_params", sizes, split.site_sizes)
         method.check_sizes(sizes)
-        potential.ranks.check_prior(float(potential.prior_energy(z)))
+        if not potential.ranks.is_one:
+            potential.ranks.check_prior(float(potential.prior_energy(z)))
         check_finite_start(float(potential.energies(z).sum()), {name: u.numpy(force=True) for name, u in z.items()})
         statistics: dict[str, list[Any]] = {name: [] for name in self._method.statistics}
         self._chain = Chain(z, prepared, warmup_steps, method.start(potential, z), statistics)

@@ -106,7 +106,8 @@ class Ranks:
         """A function that sums over rows, of those among ``indices`` that this process holds.
 
         How many these are is random, and a function is traced anew for every number. So the last row is repeated up to
-        one of few numbers, and what is too much is taken away.
+        one of few numbers, and what is too much is taken away. No function is asked about a single row, which models
+        that squeeze their arrays do not take.
 
         Args:
             indices: numbers of rows, shape (n,).
@@ -116,10 +117,13 @@ class Ranks:
             return function(indices)
         _, rows = self.find(indices)
         if not len(rows):
-            return [torch.zeros_like(x) for x in function(torch.zeros(1, dtype=indices.dtype))]
+            return [torch.zeros_like(x) for x in function(torch.zeros(2, dtype=indices.dtype))]
         padded = padded_rows(rows, len(indices))
         found, excess = function(padded), len(padded) - len(rows)
-        return [x - excess * y for x, y in zip(found, function(rows[-1:]), strict=True)] if excess else found
+        if not excess:
+            return found
+        twice = function(rows[-1:].expand(2))
+        return [x - excess / 2 * y for x, y in zip(found, twice, strict=True)]
 
     def values(self, indices: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A function with values for each row on its last axis, zeros for rows that this process does not hold.

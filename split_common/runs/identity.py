@@ -100,12 +100,12 @@ def _texts(value: Any, name: str, above: tuple[int, ...], of_array: OfArray) -> 
     """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
     if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
         yield name, shown(value)
+    elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+        yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
     elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
         yield name, of_array(value)
     elif id(value) in above or len(above) > DEPTH:
         yield name, type(value).__qualname__
-    elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-        yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
     elif isinstance(value, types.FunctionType | types.MethodType):
         digest = Digest()
         for pair in _texts_of_parts(value, "", above, of_array):
