@@ -1,6 +1,6 @@
-"""What the processes of ``tests/test_ranks.py`` run, started by ``torchrun``: ``python -m tests.rank_run FOLDER JOB``.
+"""What the processes of ``tests/test_ranks.py`` run, by ``torchrun``: ``python -m tests.rank_run FOLDER JOB ...``.
 
-Rank 0 holds the first 15 of 25 rows and rank 1 the other 10; what each finds is written to ``FOLDER/RANK.pickle``.
+Rank 0 holds the first 15 of 25 rows and rank 1 the other 10; what each job finds is written to ``FOLDER/RANK.pickle``.
 """
 
 from __future__ import annotations
@@ -64,19 +64,20 @@ class Counter:
         return self._all_reduce(message, **options)
 
 
-def draws(lib, rank, names, num_warmup, num_samples):
+def draws(lib, rank, model, names, num_warmup, num_samples):
     args = all_rows(lib, SHARDS[rank])
-    lengths = {"num_warmup": num_warmup, "num_samples": num_samples}
-    return {name: run(lib, name, args, **lengths, process_group="world") for name in names}
+    options = {"num_warmup": num_warmup, "num_samples": num_samples, "model": getattr(kernels, model)(lib).model}
+    return {name: run(lib, name, args, **options, process_group="world") for name in names}
 
 
 def counts(lib, rank):
     """Sizes of messages: of one kick, of the energies at the end of a trajectory, and of iterations of kernels."""
     import torch.distributed as dist
 
-    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.mixed(lib).model, process_group="world")
+    lib.ppl.set_rng_seed(0)
+    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
     kernel.setup(0, *all_rows(lib, SHARDS[rank]))
-    found = {"size": sum(u.numel() for u in kernel.initial_params.values())}
+    found: dict = {"size": sum(u.numel() for u in kernel.initial_params.values())}
     potential, z = kernel._chain.prepared.potential, kernel.initial_params
 
     def counted(function):
@@ -90,7 +91,7 @@ def counts(lib, rank):
     found["gradient"] = counted(lambda: potential.energies_and_grad(z))
     for name, options in (("SymmetricSplitHMC", {"num_steps": 3}), ("PenaltyMH", {}), ("SGLD", {})):
         options = {**options, "step_size": 1e-3, "process_group": "world"}
-        kernel = kernels.TABLE[name].make(lib, kernels.mixed(lib).model, **options)
+        kernel = kernels.TABLE[name].make(lib, kernels.small(lib).model, **options)
         kernel.setup(0, *all_rows(lib, SHARDS[rank]))
         found[name] = counted(lambda kernel=kernel: kernel.sample(kernel.initial_params))
     return found
@@ -101,16 +102,17 @@ def faults(lib, rank):
     import torch
 
     mine, alone = all_rows(lib, SHARDS[rank]), {"process_group": "world"}
-    short = {"num_warmup": 2, "num_samples": 2}
+    small, short = kernels.small(lib).model, {"num_warmup": 2, "num_samples": 4}
 
     def of(name="SplitHMC", args=mine, **options):
-        return said(lambda: run(lib, name, args, **{**short, **alone, **options}))
+        options = {"model": small, **short, **alone, **options}
+        return said(lambda: run(lib, name, args, **options))
 
     def other_model(X, y=None):
         return (kernels.mixed(lib).model if rank else kernels.small(lib).model)(X, y)
 
     def scaled_by_rank(X, y=None, offset=float(rank)):
-        return kernels.mixed(lib).model(X, y)
+        return kernels.small(lib).model(X, y)
 
     def local(X, y=None):
         with lib.ppl.plate("data", X.shape[0]):
@@ -137,7 +139,7 @@ def faults(lib, rank):
     def fails_on_one(X, y=None):
         if len(y) == len(SHARDS[1]):
             raise KeyError("no such column")
-        kernels.mixed(lib).model(X, y)
+        kernels.small(lib).model(X, y)
 
     few = tuple(x[:3] for x in mine) if rank else mine
     return {
@@ -183,10 +185,10 @@ def parted(lib, rank):
             next(iter(params.values())).add_(1e-9)
 
     args, lengths = all_rows(lib, SHARDS[rank]), {"num_warmup": 5, "num_samples": 5}
-    found = {}
+    found, model = {}, kernels.small(lib).model
     with mock.patch.object(dist, "all_reduce", marks_only):
-        found["not reduced"] = said(lambda: run(lib, "SplitHMC", args, **lengths, process_group="world"))
-    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.mixed(lib).model, process_group="world")
+        found["not reduced"] = said(lambda: run(lib, "SplitHMC", args, model=model, **lengths, process_group="world"))
+    kernel = kernels.TABLE["SplitHMC"].make(lib, model, process_group="world")
     found["moved"] = said(lambda: lib.run(kernel, *args, **lengths, hook_fn=moved))
     return found
 
@@ -198,7 +200,7 @@ def dies(lib, rank):
         if i == 5 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.mixed(lib).model, process_group="world")
+    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
     return said(lambda: lib.run(kernel, *all_rows(lib, SHARDS[rank]), num_warmup=10, num_samples=10, hook_fn=kill))
 
 
@@ -211,8 +213,9 @@ def main():
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("jobs", choices=JOBS, nargs="+")
     parser.add_argument("--kernels", nargs="*", default=[])
+    parser.add_argument("--model", default="mixed", choices=["mixed", "small"])
     parser.add_argument("--lengths", nargs=2, type=int, default=(WARMUP, DRAWS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -220,8 +223,8 @@ def main():
     torch.set_default_dtype(torch.float64)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     lib, rank = PyroBackend(), dist.get_rank()
-    more = (options.kernels, *options.lengths) if options.job == "draws" else ()
-    found = JOBS[options.job](lib, rank, *more)
+    of_draws = (options.model, options.kernels, *options.lengths)
+    found = {job: JOBS[job](lib, rank, *(of_draws if job == "draws" else ())) for job in options.jobs}
     (options.folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
 
 

@@ -66,24 +66,25 @@ class Settings(NamedTuple):
     initial_params: Position | None
 
 
-def bind_over_ranks(settings: Settings, bind: Callable[[], Bound]) -> Bound:
+def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable[[], Bound]) -> Bound:
     """A model bound to the rows of all ranks, once these agree; with the first one's random numbers.
 
     Args:
         settings: of the kernel.
+        given: the model's arguments by name, as the user has them.
         bind: binds the model to this process's rows, and waits for no other.
 
     Raises:
         RanksError: on every rank, where one of them fails, or they differ.
     """
-    group, own, random = group_of(settings.splitting.process_group), [], digest_of_random_state()
+    group, own = group_of(settings.splitting.process_group), []
+    check_alike(together(group, lambda: _facts_before(settings, given)))
 
     def find() -> tuple[dict[str, str], int, list[torch.Tensor]]:
         bound = bind()
         _check_over_ranks(bound, settings.splitting.num_subsets)
         own.append(bound)
-        facts = {RANDOM: random, **_facts(settings, bound)}
-        return facts, bound.potential.plate_size, random_state()
+        return _facts(bound), bound.potential.plate_size, random_state()
 
     by_rank = together(group, find)
     check_alike([facts for facts, _, _ in by_rank])
@@ -144,32 +145,42 @@ def _check_over_ranks(bound: Bound, num_subsets: int) -> None:
         )
 
 
-def _facts(settings: Settings, bound: Bound) -> dict[str, str]:
-    """What must be the same on all ranks, as texts by place."""
-    facts = {
+def _facts_before(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
+    """What must be the same on all ranks before a model is looked at, as texts by place."""
+    model = {} if settings.model is None else {"model": code_of(settings.model, with_numbers=False)}
+    arrays = {name: x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
+    rows_first = settings.splitting.data_axes is None
+    return {
         "kernel": settings.kernel,
-        "warmup_steps": str(settings.warmup_steps),
-        "default type": str(torch.get_default_dtype()),
         **texts_of(replace(settings.splitting, process_group=None), "kernel argument splitting"),
         **texts_of(settings.method, "kernel argument"),
+        **model,
+        "warmup_steps": str(settings.warmup_steps),
+        RANDOM: digest_of_random_state(),
+        "default type": str(torch.get_default_dtype()),
+        **{f"argument {name}": _of_rows(x, 0 if rows_first else None) for name, x in arrays.items()},
         **texts_of(settings.initial_params, "initial_params"),
         **versions_of("pyro-ppl", "torch"),
     }
+
+
+def _facts(bound: Bound) -> dict[str, str]:
+    """What must be the same on all ranks once models are bound, as texts by place."""
     if bound.split is None:
         density = bound.potential._density
         assert isinstance(density, FunctionDensity)
         functions = {f"model.{name}": code_of(x, with_numbers=False) for name, x in density.functions.items()}
-        return {**facts, **functions, **{f"data[{i}]": _of_rows(x, 0) for i, x in enumerate(bound.potential._data)}}
+        return {**functions, **{f"data[{i}]": _of_rows(x, 0) for i, x in enumerate(bound.potential._data)}}
     sites = {f"latent site {name}": f"of {size} values" for name, size in bound.split.site_sizes.items()}
     arguments = bound.split._density(bound.args, bound.kwargs).arguments
     rest = texts_of(arguments.others, "argument")
-    model = {"model": code_of(settings.model, with_numbers=False), "rows selected by": bound.split.mode}
     for (name, x), axis in zip(arguments.named_arrays(), arguments.axes, strict=True):
         rest |= texts_of(x, f"argument {name}") if axis is None else {f"argument {name}": _of_rows(x, axis)}
-    return {**facts, **model, **sites, **rest}
+    return {"rows selected by": bound.split.mode, **sites, **rest}
 
 
-def _of_rows(x: torch.Tensor, axis: int) -> str:
-    """Type and columns of an array that holds rows along an axis."""
+def _of_rows(x: Any, axis: int | None) -> str:
+    """Type and columns of an array that holds rows along an axis, or along one that is not known."""
     shape = ["rows" if i == axis else str(n) for i, n in enumerate(x.shape)]
-    return f"{x.dtype} array of shape ({', '.join(shape)}) on a {x.device.type}"
+    columns = f"{len(shape)} axes" if axis is None else f"shape ({', '.join(shape)})"
+    return f"{x.dtype} array of {columns} on {getattr(x, 'device', 'cpu')!s}".partition(":")[0]

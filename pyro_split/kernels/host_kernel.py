@@ -28,6 +28,7 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from pyro_split.splitting.settings import Splitting
 from split_common.containers import Form
+from split_common.data_axes import argument_names
 from split_common.errors import RanksError
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
@@ -219,7 +220,7 @@ class SplitKernel(MCMCKernel):
         initial_params: Position | None = None,
     ) -> Prepared:
         """Divide and check the model, and learn from it and the data what the method needs to know of them."""
-        bound = self._over_ranks(warmup_steps, lambda: self._bind(args, kwargs))
+        bound = self._over_ranks(warmup_steps, args, kwargs, lambda: self._bind(args, kwargs))
         return self._learn(warmup_steps, bound, initial_params)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
@@ -229,7 +230,9 @@ class SplitKernel(MCMCKernel):
         split = self._divide(args, kwargs)
         return Bound(args, kwargs, split, split.bind(args, kwargs))
 
-    def _over_ranks(self, warmup_steps: int, bind: Callable[[], Bound]) -> Bound:
+    def _over_ranks(
+        self, warmup_steps: int, args: tuple[Any, ...], kwargs: dict[str, Any], bind: Callable[[], Bound]
+    ) -> Bound:
         """What ``bind`` binds to this process's rows, bound to the rows of all ranks."""
         if self._splitting.process_group is None:
             return bind()
@@ -240,7 +243,8 @@ class SplitKernel(MCMCKernel):
             )
         name, initial_params = type(self).__qualname__, self._chain.initial_params
         settings = Settings(name, self.model, self._splitting, self._method, warmup_steps, initial_params)
-        return bind_over_ranks(settings, bind)
+        names = argument_names(self.model, len(args), kwargs)
+        return bind_over_ranks(settings, dict(zip(names, (*args, *kwargs.values()), strict=True)), bind)
 
     def _learn(self, warmup_steps: int, bound: Bound, initial_params: Position | None) -> Prepared:
         """With what the method needs to know of a model bound to a run's arguments."""
@@ -262,7 +266,7 @@ class SplitKernel(MCMCKernel):
         def divide() -> Bound:
             return FORMS.divide(self.model, model_args, model_kwargs, bind, self._form)
 
-        bound = self._over_ranks(warmup_steps, divide)
+        bound = self._over_ranks(warmup_steps, model_args, model_kwargs, divide)
         self._prepared = prepared = self._learn(warmup_steps, bound, self._chain.initial_params)
         if prepared.split is not None:
             self.transforms = prepared.split.transforms
