@@ -253,7 +253,37 @@ def dies(lib, rank):
     return said(lambda: lib.run(kernel, *all_rows(lib, SHARDS[rank]), num_warmup=10, num_samples=10, hook_fn=kill))
 
 
-JOBS = {"draws": draws, "counts": counts, "faults": faults, "parted": parted, "dies": dies}
+def stored(lib, rank, folder):
+    """A run with a store that dies on both ranks, and goes on; and runs that the first rank cannot begin."""
+    small, split = kernels.small(lib).model, lib.split
+    args = all_rows(lib, SHARDS[rank])
+
+    def dying(kernel, params, stage, i):
+        if stage.startswith("Sample") and i == 5:
+            raise OSError("the machine is gone")
+
+    def of(name, hook=None, args=args, every=4, num_samples=12, **options):
+        lib.ppl.set_rng_seed(7)
+        kernel = kernels.TABLE["SplitNUTS"].make(lib, small, process_group="world")
+        mcmc = lib.mcmc(kernel, 8, num_samples, hook_fn=hook)
+        found = split.sample(mcmc, *args, store=folder / name, every=every, **options)
+        assert (found is None) == (rank > 0)
+        return mcmc
+
+    whole = of("whole.zarr")
+    found = {"whole": whole.get_samples(group_by_chain=True)["a"].numpy()}
+    found["death"] = said(lambda: of("dying.zarr", dying))
+    found["gone on"] = of("dying.zarr").get_samples(group_by_chain=True)["a"].numpy()
+    found["steps"] = whole.kernel.__class__.__name__, len(whole._diagnostics[0]["num_steps"])
+    found["extended"] = of("dying.zarr", num_samples=16).get_samples(group_by_chain=True)["a"].numpy()
+    found["not loaded"] = of("dying.zarr", num_samples=16, load=False)._samples
+    other = tuple(x + rank for x in args)
+    found["other rows"] = said(lambda: of("dying.zarr", args=other, num_samples=20))
+    found["other length"] = said(lambda: of("dying.zarr", every=5, num_samples=20))
+    return found
+
+
+JOBS = {"draws": draws, "counts": counts, "faults": faults, "parted": parted, "dies": dies, "stored": stored}
 
 
 def main():
@@ -273,7 +303,8 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     lib, rank = PyroBackend(), dist.get_rank()
     of_draws = (options.model, options.kernels, *options.lengths)
-    found = {job: JOBS[job](lib, rank, *(of_draws if job == "draws" else ())) for job in options.jobs}
+    more = {"draws": of_draws, "stored": (options.folder,)}
+    found = {job: JOBS[job](lib, rank, *more.get(job, ())) for job in options.jobs}
     (options.folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
 
 

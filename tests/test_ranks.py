@@ -61,7 +61,9 @@ def lib():
 def found(tmp_path_factory):
     """What two ranks find in the jobs of all quick tests."""
     kernels_and_lengths = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
-    return launch(tmp_path_factory.mktemp("ranks"), "draws", "counts", "faults", "parted", *kernels_and_lengths)
+    return launch(
+        tmp_path_factory.mktemp("ranks"), "draws", "counts", "faults", "parted", "stored", *kernels_and_lengths
+    )
 
 
 def of_one_process(lib, model, name, num_warmup, num_samples):
@@ -162,6 +164,23 @@ def test_positions_that_part_are_noticed(found):
         assert "positions must be the same" in text
     assert "in iteration 6: " in first["moved"][1]
     assert "others on ranks [1]" in first["moved"][1]
+
+
+def test_a_stored_run_goes_on_over_ranks(found):
+    first, second = (each["stored"] for each in found)
+    for stored in (first, second):
+        assert stored["death"] == ("OSError", "the machine is gone")
+        assert stored["steps"] == ("SplitNUTS", 12)
+        np.testing.assert_array_equal(stored["gone on"], stored["whole"])
+        np.testing.assert_array_equal(stored["extended"][:, :12], stored["whole"])
+        np.testing.assert_array_equal(stored["extended"], first["extended"])
+        assert stored["not loaded"] is None
+    assert first["other rows"][0] == first["other length"][0] == "StoreError"
+    assert "data[0] of rank 1" in first["other rows"][1]
+    for fault in ("other rows", "other length"):
+        kind, text = second[fault]
+        assert kind == "RanksError"
+        assert first[fault][1] in text
 
 
 @pytest.mark.slow

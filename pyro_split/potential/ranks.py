@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -234,7 +234,7 @@ def together(group: Any, find: Callable[[], Result]) -> list[Result]:
     Raises:
         RanksError: on every rank, where it fails on any.
     """
-    error = mine = None
+    error, mine = None, cast(Result, None)
     try:
         mine = find()
     except Exception as failure:  # whatever it is, the others must hear of it

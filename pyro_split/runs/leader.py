@@ -114,13 +114,13 @@ def follow(group: Any, begin: Callable[[Mapping[str, Any]], Sequence[KernelChain
     Raises:
         RanksError: where the leader has failed.
     """
-    chains: Sequence[KernelChain] = ()
+    chains: list[KernelChain] = []
     while True:
         heard: list[Any] = [None]
         dist.broadcast_object_list(heard, dist.get_global_rank(group, 0), group)
         what, *rest = heard[0]
         if what == START:
-            chains = begin(*rest)
+            chains = list(begin(*rest))
         elif what == GO_ON:
             place, packed = rest
             chains[place].go_on([whole for one in packed if (whole := Packed.of_bytes(one)) is not None])

@@ -197,7 +197,7 @@ class PyroStart:
             else:
                 set_random_state(present)
             self._data = self._data_of_all()
-        self.groups = [x if leader is None else LedChain(x, leader, i) for i, x in enumerate(groups)]
+        self.groups: list[Any] = [x if leader is None else LedChain(x, leader, i) for i, x in enumerate(groups)]
 
     @property
     def identity(self) -> dict[str, str]:
