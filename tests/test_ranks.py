@@ -224,7 +224,7 @@ class TestOneRank:
         yield
         dist.destroy_process_group()
 
-    @pytest.mark.parametrize("name", ["SplitHMC", "PenaltyMH", "SGHMC"])
+    @pytest.mark.parametrize("name", ["SplitHMC", "SGHMC"])
     def test_draws_what_no_group_draws(self, lib, name):
         args, lengths = rank_run.all_rows(lib), {"num_warmup": 2, "num_samples": 4, "model": kernels.small(lib).model}
         over, alone = (rank_run.run(lib, name, args, **lengths, process_group=group) for group in ("world", None))
