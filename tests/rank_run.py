@@ -119,6 +119,23 @@ def draws(lib, rank, model, names, num_warmup, num_samples):
     return {name: run(lib, name, args, **options, process_group="world") for name in names}
 
 
+def influential(lib, rank):
+    """Three of 400 rows say all that is said of a slope: which are always read, and the draws of PenaltyMH."""
+    x, y = np.zeros(400), np.arange(400.0) % 2
+    x[[7, 260, 391]] = 5.0
+
+    def model(x, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", x.shape[0]):
+            lib.ppl.sample("y", lib.dist.Bernoulli(logits=b * x), obs=y)
+
+    mine = slice(None) if rank is None else (slice(250), slice(250, 400))[rank]
+    group = None if rank is None else "world"
+    kernel = lib.split.PenaltyMH(model, 10, 4, find_heuristic_step_size=False, process_group=group)
+    mcmc = lib.run(kernel, lib.array(x[mine]), lib.array(y[mine]), num_warmup=5, num_samples=15, hook_fn=None)
+    return kernel._prepared.method.reference.certainty_rows, mcmc.get_samples()["b"].numpy()
+
+
 def counts(lib, rank):
     """Sizes of messages: of one kick, of the energies at the end of a trajectory, and of iterations of kernels."""
     import torch.distributed as dist
@@ -229,6 +246,9 @@ def parted(lib, rank):
     def marks_only(message, **options):
         all_reduce(message[-2:], **options)
 
+    def but_energies(message, **options):  # of two subsets
+        all_reduce(message[-2:] if len(message) == 2 + 2 else message, **options)
+
     def moved(kernel, params, stage, i):
         if i == 4 and rank == 1:
             next(iter(params.values())).add_(1e-9)
@@ -237,6 +257,9 @@ def parted(lib, rank):
     found, model = {}, kernels.small(lib).model
     with mock.patch.object(dist, "all_reduce", marks_only):
         found["not reduced"] = said(lambda: run(lib, "SplitHMC", args, model=model, **lengths, process_group="world"))
+    with mock.patch.object(dist, "all_reduce", but_energies):
+        of_naive = {"model": kernels.mixed(lib).model, "num_warmup": 10, "num_samples": 5, "process_group": "world"}
+        found["energies not reduced"] = said(lambda: run(lib, "NaiveSplitHMC", args, **of_naive))
     kernel = kernels.TABLE["SplitHMC"].make(lib, model, process_group="world")
     found["moved"] = said(lambda: lib.run(kernel, *args, **lengths, hook_fn=moved))
     return found
@@ -283,7 +306,7 @@ def stored(lib, rank, folder):
     return found
 
 
-JOBS = {"draws": draws, "counts": counts, "faults": faults, "parted": parted, "dies": dies, "stored": stored}
+JOBS = {job.__name__: job for job in (draws, influential, counts, faults, parted, dies, stored)}
 
 
 def main():

@@ -60,10 +60,9 @@ def lib():
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What two ranks find in the jobs of all quick tests."""
-    kernels_and_lengths = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
-    return launch(
-        tmp_path_factory.mktemp("ranks"), "draws", "counts", "faults", "parted", "stored", *kernels_and_lengths
-    )
+    jobs = ("draws", "influential", "counts", "faults", "parted", "stored")
+    of_draws = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
+    return launch(tmp_path_factory.mktemp("ranks"), *jobs, *of_draws)
 
 
 def of_one_process(lib, model, name, num_warmup, num_samples):
@@ -103,6 +102,14 @@ def test_every_kernel_draws_on_two_ranks_what_it_draws_on_one(lib, tmp_path):
     """Given the same two shards, over 50 iterations, half of them of warm-up."""
     found = launch(tmp_path, "draws", "--kernels", *kernels.TABLE)
     check_draws(of_two_shards, lib, kernels.mixed(lib).model, found, rank_run.WARMUP, rank_run.DRAWS)
+
+
+def test_influential_rows_are_found_among_all_and_read_by_who_holds_them(lib, found):
+    rows, draws = rank_run.influential(lib, None)
+    assert {7, 260, 391} <= set(rows)
+    for own_rows, own_draws in (each["influential"] for each in found):
+        np.testing.assert_array_equal(own_rows, rows)
+        np.testing.assert_allclose(own_draws, draws, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_a_kick_is_one_message(found):
@@ -154,10 +161,10 @@ def test_ranks_that_differ_are_refused_on_every_rank(found):
 
 
 def test_positions_that_part_are_noticed(found):
-    """Where gradients are not reduced, which is the first thing to go wrong, and where one rank's chain is moved."""
+    """Where gradients are not reduced, or energies, and where one rank's chain is moved."""
     first, second = (each["parted"] for each in found)
     assert first == second
-    for said in (first["not reduced"], first["moved"]):
+    for said in first.values():
         assert said is not None
         kind, text = said
         assert kind == "RanksError"

@@ -169,9 +169,10 @@ class Ranks:
     def _parted(self, z: Position) -> RanksError:
         keys = gathered(self.group, digest_of_arrays(z[name].numpy(force=True) for name in sorted(z)).key)
         others = [rank for rank, key in enumerate(keys) if key != keys[0]]
+        where = f"others on ranks {others} than on rank 0" if others else "the same, but a sum that is not all ranks'"
         return RanksError(
-            f"positions must be the same on all ranks, got others on ranks {others} than on rank 0 (or sums that are "
-            "not those of all ranks); draws before this may have parted since the last position that was compared"
+            f"positions must be the same on all ranks, got {where}; from here on they would make chains of several "
+            "posteriors"
         )
 
 
