@@ -29,7 +29,8 @@ Reference:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,26 +64,49 @@ def certainty_size(batches: Batches) -> int:
     return min(batches.batch_size, batches.num_rows - drawn)
 
 
-def most_influential(changes: np.ndarray, batches: Batches) -> np.ndarray | None:
+class Everyone(NamedTuple):
+    """Processes that choose rows together, each of its own.
+
+    Attributes:
+        first: number, among all rows, of the first row of this process.
+        of_all: gives the values of all processes for this process's.
+    """
+
+    first: int
+    of_all: Callable[[Any], list[Any]]
+
+
+ALONE = Everyone(0, lambda value: [value])
+
+
+def most_influential(changes: np.ndarray, batches: Batches, everyone: Everyone = ALONE) -> np.ndarray | None:
     """The numbers of the rows to read always, at most as many as a batch has; None where that would not help.
 
     Args:
-        changes: r, by how much each row's term changes over some pairs of points, shape (P, N).
+        changes: r, by how much each row's term changes over some pairs of points, shape (P, N), of this process's rows.
         batches: how rows are drawn.
+        everyone: who holds the other rows.
 
     Returns:
         Ascending numbers, shape (C,).
     """
-    expected = batches.batch_size * batches.num_batches / batches.num_rows
+    expected, first = batches.batch_size * batches.num_batches / batches.num_rows, everyone.first
     x = np.asarray(changes, np.float64) / expected
     with np.errstate(invalid="ignore", over="ignore"):
-        noise = np.sqrt(expected * np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True))
+        squares = np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True)
+        noise = np.sqrt(expected * sum(everyone.of_all(squares)))
         x = x / np.maximum(1.0, noise / np.sqrt(LARGEST_PROBED_NOISE))
         errors = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
-    largest_first = np.argsort(-errors, kind="stable")
-    chosen, others = np.split(largest_first, [certainty_size(batches)])
-    helps = len(chosen) and not errors[chosen].sum() < max(errors[others].sum(), SMALLEST_TAIL_ERROR)
-    return np.sort(chosen) if helps else None
+    size = certainty_size(batches)
+    largest_first = np.argsort(-errors, kind="stable")[:size]
+    by_process = everyone.of_all((errors[largest_first], first + largest_first))
+    of_rows, numbers = (np.concatenate(parts) for parts in zip(*by_process, strict=True))
+    order = np.argsort(-of_rows, kind="stable")[:size]  # of equal errors the lower number, as ranks are in order
+    chosen = np.sort(numbers[order])
+    others = np.delete(errors, chosen[(chosen >= first) & (chosen < first + len(errors))] - first)
+    of_others = sum(everyone.of_all(others.sum()))
+    helps = len(chosen) and not of_rows[order].sum() < max(of_others, SMALLEST_TAIL_ERROR)
+    return chosen if helps else None
 
 
 def as_many(rows: np.ndarray | None, size: int) -> np.ndarray:

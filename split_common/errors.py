@@ -35,6 +35,15 @@ class StoreError(ValueError):
     """
 
 
+class RanksError(ValueError):
+    """Processes that share the rows of a run cannot begin it, or go on with it, together; it is raised on all of them.
+
+    Example:
+        >>> issubclass(RanksError, ValueError)
+        True
+    """
+
+
 def first_line(error: Exception) -> str:
     """First line of an error's message."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -236,7 +236,7 @@ def test_a_tempered_likelihood_has_smaller_changes(lib):
     potential = logistic_potential(lib, 60)
     module = importlib.import_module(f"{lib.split.__name__}.subsampling.certainty")
     seen = []
-    with mock.patch.object(module, "most_influential", lambda changes, batches: seen.append(changes)):
+    with mock.patch.object(module, "most_influential", lambda changes, *rest: seen.append(changes)):
         for likelihood_power in (1.0, 1 / 6):
             reference = module.Reference(position(lib, 0), None, None)
             module.find_certainty_rows(potential, reference, Batches(60, 10, 4), likelihood_power)

@@ -255,6 +255,7 @@ SENSE = {
     "metric": choice("auto"),
     "drift": choice("auto"),
     "preconditioner": diagonal,
+    "process_group": lambda value: False,  # of none of these a group has been made
 }
 FLAGS = [
     *("adapt_step_size", "adapt_mass_matrix", "find_heuristic_step_size", "jit_compile"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# float32; how each traces; what a run may find on a kernel; numbers among arguments; chains in processes; rows in shards
+# float32; how each traces; what a run may find on a kernel; numbers among arguments; chains in processes; rows elsewhere
 ONLY_IN = {
     "numpyro_split": {
         "kernels/prepared.py",
@@ -27,11 +27,24 @@ ONLY_IN = {
         "splitting/captured.py",
         "splitting/over_shards.py",
     },
-    "pyro_split": {"potential/capture.py", "potential/running.py", "runs/processes.py"},
+    "pyro_split": {
+        "kernels/agreement.py",
+        "potential/capture.py",
+        "potential/ranks.py",
+        "potential/running.py",
+        "runs/leader.py",
+        "runs/processes.py",
+    },
 }
 NAMES_OF_SHARDS = {"ShardedRows", "shard_rows"}  # numpyro_split's alone
-# arguments that one host has, or that default to each host's own
-OF_ONE_HOST = ("jit_compile", "init_strategy", "forward_mode_differentiation", "regularize_mass_matrix")
+# arguments that one host has, or that default to each host's own; JAX's arrays say themselves who holds which rows
+OF_ONE_HOST = (
+    "jit_compile",
+    "init_strategy",
+    "forward_mode_differentiation",
+    "regularize_mass_matrix",
+    "process_group",
+)
 WORDS = {"full_mass": "dense_mass"}  # the host's word for one thing
 LAYERS = (  # each imports from those before it alone
     {"host"},

@@ -221,6 +221,9 @@ class BlockGibbsHMC(SplitKernel):
             sorted data.
         jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
             replayed, with a warning); False replays it at every gradient, which is slower.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
         schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
             subsets, or a function from M to one.
 

@@ -18,6 +18,7 @@ import torch
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 
 from pyro_split.inference_data import to_inference_data
+from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks
 from pyro_split.kernels.method import Method, Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.forms import FORMS
@@ -27,6 +28,8 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from pyro_split.splitting.settings import Splitting
 from split_common.containers import Form
+from split_common.data_axes import argument_names
+from split_common.errors import RanksError
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.runs.reading import report_of
@@ -80,7 +83,7 @@ class SplitKernel(MCMCKernel):
     def __init__(self, model: Callable[..., Any] | SplitPotential, splitting: Splitting, method: Method):
         self.model = None if isinstance(model, SplitPotential) else model
         self._potential = model if isinstance(model, SplitPotential) else None
-        self._splitting, self._method = splitting, method
+        self._splitting, self._method, self._pid = splitting, method, os.getpid()
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
         self._form: Form | None = None
         self._prepared: Prepared | None = None
@@ -112,7 +115,8 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
-                of the wrong shape, or a starting point where the density is not finite.
+                of the wrong shape, or a starting point where the density is not finite; as
+                :class:`~split_common.errors.RanksError` where processes of one ``process_group`` differ.
         """
         self._method.check_warmup(warmup_steps)
         check_only_run()
@@ -126,19 +130,28 @@ class SplitKernel(MCMCKernel):
         if split is not None:
             check_sites("initial_params", sizes, split.site_sizes)
         method.check_sizes(sizes)
+        if not potential.ranks.is_one:
+            potential.ranks.check_prior(float(potential.prior_energy(z)))
         check_finite_start(float(potential.energies(z).sum()), {name: u.numpy(force=True) for name, u in z.items()})
         statistics: dict[str, list[Any]] = {name: [] for name in self._method.statistics}
         self._chain = Chain(z, prepared, warmup_steps, method.start(potential, z), statistics)
 
     def sample(self, params: Position) -> Position:
-        """One iteration from ``params``, a dict of unconstrained values; returns a new dict."""
+        """One iteration from ``params``, a dict of unconstrained values; returns a new dict.
+
+        Raises:
+            RanksError: where processes of one ``process_group`` are at different positions.
+        """
         chain, state = self._chain, self._chain.state
         if state is None or chain.prepared is None:
             raise RuntimeError("setup must be called before sample")
         _, potential, method = chain.prepared
-        if any(params[name] is not u for name, u in state.z.items()):
-            state = method.refresh(potential, state, dict(params))
-        state = method.step(potential, state)
+        try:
+            if any(params[name] is not u for name, u in state.z.items()):
+                state = method.refresh(potential, state, dict(params))
+            state = method.step(potential, state)
+        except RanksError as error:
+            raise RanksError(f"in iteration {state.i + 1}: {error}") from None
         self._chain = chain._replace(state=state)
         if state.i > chain.warmup_steps:
             for name, values in chain.statistics.items():
@@ -197,7 +210,7 @@ class SplitKernel(MCMCKernel):
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what ``setup`` finds again; traced functions do not pickle."""
         chain = self._chain._replace(prepared=None, state=None)
-        return {**self.__dict__, "_prepared": None, "_chain": chain}
+        return {**self.__dict__, "_prepared": None, "_chain": chain, "_pid": None}
 
     def _prepare(
         self,
@@ -207,10 +220,35 @@ class SplitKernel(MCMCKernel):
         initial_params: Position | None = None,
     ) -> Prepared:
         """Divide and check the model, and learn from it and the data what the method needs to know of them."""
-        split, potential = None, self._potential
-        if potential is None:
-            split = self._divide(args, kwargs)
-            potential = split.bind(args, kwargs)
+        bound = self._over_ranks(warmup_steps, args, kwargs, lambda: self._bind(args, kwargs))
+        return self._learn(warmup_steps, bound, initial_params)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        """The model, divided and checked, bound to this process's rows."""
+        if self._potential is not None:
+            return Bound(args, kwargs, None, self._potential)
+        split = self._divide(args, kwargs)
+        return Bound(args, kwargs, split, split.bind(args, kwargs))
+
+    def _over_ranks(
+        self, warmup_steps: int, args: tuple[Any, ...], kwargs: dict[str, Any], bind: Callable[[], Bound]
+    ) -> Bound:
+        """What ``bind`` binds to this process's rows, bound to the rows of all ranks."""
+        if self._splitting.process_group is None:
+            return bind()
+        if self._pid not in (None, os.getpid()):
+            raise ValueError(
+                "process_group needs chains in the process that made the kernel, got one in a process of its own; run "
+                "one chain (num_chains=1), or chains one after the other"
+            )
+        name, initial_params = type(self).__qualname__, self._chain.initial_params
+        settings = Settings(name, self.model, self._splitting, self._method, warmup_steps, initial_params)
+        names = argument_names(self.model, len(args), kwargs)
+        return bind_over_ranks(settings, dict(zip(names, (*args, *kwargs.values()), strict=True)), bind)
+
+    def _learn(self, warmup_steps: int, bound: Bound, initial_params: Position | None) -> Prepared:
+        """With what the method needs to know of a model bound to a run's arguments."""
+        args, kwargs, split, potential = bound
         method = self._method.prepare(Setup(warmup_steps, potential, split, args, kwargs, initial_params))
         return Prepared(split, potential, method)
 
@@ -220,15 +258,19 @@ class SplitKernel(MCMCKernel):
         """A run's arguments as tensors, in a form in which the model divides, and what is known of them."""
         generator = torch.get_rng_state()
 
-        def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
+        def bind(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Bound:
             torch.set_rng_state(generator)  # an attempt that failed leaves no trace
             self._form = form
-            self._prepared = prepared = self._prepare(warmup_steps, args, kwargs, self._chain.initial_params)
-            if prepared.split is not None:
-                self.transforms = prepared.split.transforms
-            return args, kwargs, prepared
+            return self._bind(args, kwargs)
 
-        return FORMS.divide(self.model, model_args, model_kwargs, prepare, self._form)
+        def divide() -> Bound:
+            return FORMS.divide(self.model, model_args, model_kwargs, bind, self._form)
+
+        bound = self._over_ranks(warmup_steps, model_args, model_kwargs, divide)
+        self._prepared = prepared = self._learn(warmup_steps, bound, self._chain.initial_params)
+        if prepared.split is not None:
+            self.transforms = prepared.split.transforms
+        return bound.args, bound.kwargs, prepared
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
@@ -239,7 +281,8 @@ class SplitKernel(MCMCKernel):
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSplit:
         """How the model divides over these arguments, checked."""
         assert self.model is not None
-        return self._splitting.find(OpenModel(self.model), args, kwargs, self._method.batch_sizes)
+        batch_sizes = self._method.batch_sizes if self._splitting.process_group is None else _some_rows
+        return self._splitting.find(OpenModel(self.model), args, kwargs, batch_sizes)
 
     def _find_start(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""
@@ -247,8 +290,14 @@ class SplitKernel(MCMCKernel):
             return own
         if prepared.split is None:
             raise ValueError("initial_params must be given for a kernel made from a SplitPotential, got None")
+        split, ranks = prepared.split, prepared.potential.ranks
         for _ in range(INIT_TRIES):
-            z = prepared.split.initial_position(args, kwargs)
+            z = ranks.of_first(lambda: split.initial_position(args, kwargs))
             if torch.isfinite(prepared.potential.energies(z).sum()):
                 break
         return z
+
+
+def _some_rows(num_rows: int) -> list[int]:
+    """Numbers of rows that a model is asked about where a process holds some rows: of one subset too, a proof."""
+    return [max(1, num_rows // 2)]

@@ -11,7 +11,7 @@ from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.splitting.settings import Splitting
 from split_common.options import is_default
 
-OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile")
+OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile", "process_group")
 
 
 class CommonOptions(TypedDict, total=False):
@@ -27,6 +27,7 @@ class CommonOptions(TypedDict, total=False):
     jit_compile: bool
     plate: str | None
     data_axes: dict[str, int | None] | None
+    process_group: Any
 
 
 class Options(CommonOptions, total=False):
@@ -56,6 +57,7 @@ COMMON_DEFAULTS: CommonOptions = {
     "jit_compile": True,
     "plate": None,
     "data_axes": None,
+    "process_group": None,
 }
 DEFAULTS: Options = {
     **COMMON_DEFAULTS,

@@ -350,6 +350,9 @@ class PenaltyMH(SplitKernel):
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
         jit_compile: trace the model once and keep its tensor operations.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.

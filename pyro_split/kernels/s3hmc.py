@@ -186,6 +186,9 @@ class S3HMC(SplitKernel):
             sorted data.
         jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
             replayed, with a warning); False replays it at every gradient, which is slower.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
         schedule: by which the weights move: "symmetric", "naive", "randomised", "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
 

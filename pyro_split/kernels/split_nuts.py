@@ -71,6 +71,9 @@ class SplitNUTS(SplitKernel):
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
         jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
             replayed, with a warning); False replays it at every gradient, which is slower.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.

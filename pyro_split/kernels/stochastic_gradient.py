@@ -282,6 +282,9 @@ class SGLD(SplitKernel):
         subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed.
         init_strategy: the host's initialisation strategy.
         jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
@@ -316,6 +319,7 @@ class SGLD(SplitKernel):
         subset_order: str = "sequential",
         init_strategy: Callable[..., Any] = init_to_uniform,
         jit_compile: bool = True,
+        process_group: Any = None,
     ):
         splitting = Splitting.checked(
             model,
@@ -325,6 +329,7 @@ class SGLD(SplitKernel):
             subset_order=subset_order,
             init_strategy=init_strategy,
             jit_compile=jit_compile,
+            process_group=process_group,
         )
         dynamics = Dynamics(
             batch_size=check_batch_size(batch_size),
@@ -378,6 +383,9 @@ class SGHMC(SplitKernel):
         subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed.
         init_strategy: the host's initialisation strategy.
         jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
+        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
+            group of ``torch.distributed``; None for this process alone, with all rows
+            (:mod:`pyro_split.potential.ranks`).
 
     Raises:
         TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
@@ -409,6 +417,7 @@ class SGHMC(SplitKernel):
         subset_order: str = "sequential",
         init_strategy: Callable[..., Any] = init_to_uniform,
         jit_compile: bool = True,
+        process_group: Any = None,
     ):
         splitting = Splitting.checked(
             model,
@@ -418,6 +427,7 @@ class SGHMC(SplitKernel):
             subset_order=subset_order,
             init_strategy=init_strategy,
             jit_compile=jit_compile,
+            process_group=process_group,
         )
         friction, noise_estimate = check_friction(friction, noise_estimate)
         dynamics = Dynamics(

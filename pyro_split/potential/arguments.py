@@ -29,6 +29,7 @@ class Arguments:
     Attributes:
         data: the tensors, in order.
         axes: for each tensor, the axis of its rows, or None.
+        others: what stands among the arguments and is no tensor; None at the places of these.
         argument_names: names of the model's arguments, and of the tensors that it holds.
     """
 
@@ -42,7 +43,7 @@ class Arguments:
         paths, self._treedef = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
         tensors = [(path, leaf) for path, leaf in paths if _is_tensor(leaf)]
         self._is_tensor = [_is_tensor(leaf) for _, leaf in paths]
-        self._others = [None if _is_tensor(leaf) else leaf for _, leaf in paths]
+        self.others = [None if _is_tensor(leaf) else leaf for _, leaf in paths]
         self._paths = [path for path, _ in tensors]
         self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in tensors]
         self.data: Data = tuple(x.array if isinstance(x, Given) else x for _, x in tensors)
@@ -54,7 +55,7 @@ class Arguments:
         """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
         tensors = iter([x if given is None or axis is not None else given for x, given, axis in lists])
-        places = zip(self._is_tensor, self._others, strict=True)
+        places = zip(self._is_tensor, self.others, strict=True)
         return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
 
     def take(self, block: RowBlock, data: Data) -> Data:

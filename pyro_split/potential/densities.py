@@ -290,6 +290,11 @@ class FunctionDensity:
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
         self._treedef, self.layout = treedef, layout
 
+    @property
+    def functions(self) -> dict[str, Any]:
+        """Both functions, by name."""
+        return {"log_prior": self._log_prior, "log_likelihood": self._log_likelihood}
+
     def prior(self, z: Position, data: Data) -> Tensor:
         """The prior function."""
         return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)

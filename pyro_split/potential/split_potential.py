@@ -8,6 +8,8 @@ also where M does not divide N.
 
 Evaluating :math:`U_m` takes the memory of one subset, whose rows are cut out as views where they are contiguous.
 The model is traced once for each size of subset (there are at most two), not replayed at every gradient.
+
+Where several processes hold rows (:mod:`pyro_split.potential.ranks`), subset m is made of each one's own subset m.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pyro_split.potential.capture import Traced, ValueAndGrad, uses, value_and_g
 from pyro_split.potential.densities import Density, FunctionDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position, add, zeros
+from pyro_split.potential.ranks import Ranks
 from pyro_split.potential.row_block import RowBlock, subset_block
 from split_common.checks import check_callable
 from split_common.containers import Given
@@ -44,7 +47,8 @@ class SplitPotential:
         num_subsets: M.
         plate: name of the data plate; None for a potential made from functions.
         plate_size: N, the number of rows.
-        subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+        subset_sizes: rows in each subset, a tuple of M numbers; in one process they differ by at most one.
+        ranks: which process holds which rows.
 
     Example:
         >>> import torch
@@ -61,8 +65,9 @@ class SplitPotential:
 
     held: Any = None  # what must be kept as long as the potential is: the user's own tables, which are read from
 
-    def __init__(self, density: Density, data: Data, jit_compile: bool = True):
+    def __init__(self, density: Density, data: Data, jit_compile: bool = True, ranks: Ranks | None = None):
         self._density, self._data, self._jit_compile = density, data, jit_compile
+        self.ranks = ranks or Ranks((density.layout.num_rows,))
         self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
         self._sites: tuple[str, ...] = ()
 
@@ -114,6 +119,16 @@ class SplitPotential:
         potential.held = data
         return potential
 
+    def over(self, ranks: Ranks) -> SplitPotential:
+        """The potential of the rows of all ranks, of which this one has those of one.
+
+        What autograd differentiates (:meth:`potential`, :meth:`subset_log_likelihood` and what is made of them), and
+        :meth:`pointwise_log_likelihood`, stay those of this process's rows.
+        """
+        potential = SplitPotential(self._density, self._data, self._jit_compile, ranks)
+        potential.held = self.held
+        return potential
+
     @property
     def num_subsets(self) -> int:
         """M."""
@@ -127,12 +142,13 @@ class SplitPotential:
     @property
     def plate_size(self) -> int:
         """N, the number of rows."""
-        return self._density.layout.num_rows
+        return self.ranks.total
 
     @property
     def subset_sizes(self) -> tuple[int, ...]:
         """Rows in each subset."""
-        return self._density.layout.sizes
+        by_rank = (SubsetLayout(num_rows, self.num_subsets).sizes for num_rows in self.ranks.num_rows)
+        return tuple(map(sum, zip(*by_rank, strict=True)))
 
     def potential(self, z: Position) -> Tensor:
         """U(z), a float64 scalar."""
@@ -167,13 +183,10 @@ class SplitPotential:
 
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
         """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
-        block, share = self._block(m), 1.0 / self.num_subsets
-        prior, likelihood = self._compiled(z)
-        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
-        z_cut, data_cut = self._density.cut(z, self._data, block)
-        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
-        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
-        total = {name: -(share * p + grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        share = 1.0 / self.num_subsets
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        value, *grads = self.ranks.sum(z, self._rows_and_grad(z, self._block(m)))
+        total = {name: -(share * p + grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
     def subset_grad(self, z: Position, m: int) -> Position:
@@ -182,7 +195,7 @@ class SplitPotential:
         One trace for prior and likelihood; on a small model most of the time of a kick is that of starting operations.
         """
         block, (prior, likelihood) = self._block(m), self._compiled(z)
-        if prior.traced and likelihood.traced:
+        if prior.traced and likelihood.traced and self.ranks.is_one:
             z_cut, data_cut = self._density.cut(z, self._data, block)
             of_rows = (*self._inputs(z_cut, data_cut), block.indices)
             if (grads := self._subset_grad.run("grad", *self._inputs(z, self._data), *of_rows)) is not None:
@@ -242,7 +255,7 @@ class SplitPotential:
 
         Args:
             z: position.
-            indices: row numbers, shape (n,).
+            indices: row numbers, shape (n,), among those of all ranks.
             row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
                 uniformly.
 
@@ -250,13 +263,10 @@ class SplitPotential:
             -log p(z) - w Σ_i ℓ_i(z) with w the weight, a float64 scalar; and its gradient.
         """
         weight = self.plate_size / len(indices) if row_weight is None else row_weight
-        block = RowBlock(indices)
-        prior, likelihood = self._compiled(z)
-        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
-        z_cut, data_cut = self._density.cut(z, self._data, block)
-        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), indices)
-        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
-        total = {name: -(p + weight * grad[name]) for name, p in zip(self._sites, prior_grad, strict=True)}
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        of_rows = self.ranks.of_rows(indices, lambda rows: self._rows_and_grad(z, RowBlock(rows)))
+        value, *grads = self.ranks.sum(z, of_rows)
+        total = {name: -(p + weight * grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return -(prior_value + weight * value), {name: total[name] for name in z}
 
     def likelihood_hessian_products(self, z: Position, directions: Position) -> Position:
@@ -271,11 +281,15 @@ class SplitPotential:
         """
         total = zeros(directions)
         for m in range(self.num_subsets):
-            total = add(total, self.subset_hessian_products(z, m, directions), 1.0)
-        return total
+            total = add(total, self._hessian_products(z, m, directions), 1.0)
+        return self._summed(z, total)
 
     def subset_hessian_products(self, z: Position, m: int, directions: Position) -> Position:
         """Products of the Hessian of the log-likelihood of the rows in subset ``m``; as for all rows."""
+        return self._summed(z, self._hessian_products(z, m, directions))
+
+    def _hessian_products(self, z: Position, m: int, directions: Position) -> Position:
+        """Those of the rows that this process holds."""
         total, block = zeros(directions), self._block(m)
         leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
         with torch.enable_grad():
@@ -315,22 +329,54 @@ class SplitPotential:
         values = [z[name] for z in positions for name in sorted(z)]
         return (*values, *self._density.cut({}, self._data, RowBlock(indices))[1], indices)
 
+    def row_sum(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
+        """Value of a :meth:`row_function` that is a sum over rows, at positions and rows of these numbers."""
+
+        def of_rows(rows: Tensor) -> list[Tensor]:
+            return [function.value(*self.row_inputs(positions, rows))]
+
+        return self.ranks.sum(positions[0], self.ranks.of_rows(indices, of_rows))[0]
+
+    def row_values(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
+        """Values of a :meth:`row_function`, rows on its last axis, in float64 on the CPU; 0 for rows not held here."""
+        return self.ranks.values(indices, lambda rows: function.value(*self.row_inputs(positions, rows)).double().cpu())
+
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
-        terms = [prior.value(*self._inputs(z, self._data))]
-        for block in self._blocks:
-            terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
-        return -torch.stack([term.to("cpu") for term in terms])
+        terms = [prior.value(*self._inputs(z, self._data)).cpu()]
+        of_subsets = [
+            likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices).cpu()
+            for block in self._blocks
+        ]
+        return -torch.stack([*terms, *self.ranks.sum(z, of_subsets)])
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
-        energies, grad = [], zeros(z)
-        for m in range(self.num_subsets):
-            terms, subset_grad = self.subset_energies_and_grad(z, m)
-            energies.append(terms)
-            grad = {name: grad[name] + subset_grad[name] for name in z}
-        return collect_energies(energies), grad
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        values, totals = [], list(zeros({name: z[name] for name in self._sites}).values())
+        for block in self._blocks:
+            value, *grads = self._rows_and_grad(z, block)
+            values.append(value.cpu())
+            totals = [total + grad for total, grad in zip(totals, grads, strict=True)]
+        summed = self.ranks.sum(z, [*values, *totals])
+        total = {
+            name: -(p + grad) for name, p, grad in zip(self._sites, prior_grad, summed[len(values) :], strict=True)
+        }
+        energies = -torch.stack([prior_value.cpu(), *summed[: len(values)]])
+        return energies, {name: total[name] for name in z}
+
+    def _rows_and_grad(self, z: Position, block: RowBlock) -> list[Tensor]:
+        """Log-likelihood of some of this process's rows, and its gradient in each site, as wide as ``z``."""
+        likelihood = self._compiled(z)[1]
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
+        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        return [value, *(grad[name] for name in self._sites)]
+
+    def _summed(self, z: Position, parts: Position) -> Position:
+        """Sums over ranks of what each has computed at ``z``."""
+        return dict(zip(parts, self.ranks.sum(z, list(parts.values())), strict=True))
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""

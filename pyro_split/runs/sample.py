@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from pyro.infer import MCMC
 
 from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, moves_in_processes, pytree, start_of_chain
 from pyro_split.inference_data import Observations
 from pyro_split.kernels.host_kernel import SplitKernel
+from pyro_split.potential.ranks import group_of
 from pyro_split.runs.chains import KernelChain, Task
+from pyro_split.runs.leader import END, START, Ended, Leader, LedChain, follow, leading
 from pyro_split.runs.processes import drive_in_processes
 from pyro_split.runs.states import pack_random_state, set_random_state
 from split_common.report import check_reported
@@ -70,7 +74,9 @@ def sample(
         **kwargs: the model's keyword arguments.
 
     Returns:
-        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at.
+        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at. Where the
+        kernel has a ``process_group``, that is on its first rank, which alone writes (observed data are those of its
+        rows); on the others None.
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
@@ -78,6 +84,7 @@ def sample(
             cannot go on from.
         OSError: where nothing can be written, such as on a full disk; what was written before is whole.
         RuntimeError: where a chain in a process of its own has failed.
+        RanksError: on the other ranks, where the first has failed; a ValueError.
 
     Warns:
         UserWarning: where the run was stopped early, and where a store is damaged.
@@ -101,15 +108,21 @@ def sample(
     plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
-    task = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook)
+    task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook), _group_of(mcmc)
+    if group is not None and dist.get_rank(group):
+        return _follow(mcmc, task, group, options)
 
     def start(about: Mapping[str, Any] | None) -> Start:
-        return PyroStart(mcmc, task, about)
+        begin = beginning() if about is None else about["start"]
+        if leader is not None:
+            leader.say(START, begin)
+        return PyroStart(mcmc, task, begin, leader)
 
     is_shown = not getattr(mcmc.sampler, "disable_progbar", False)
     with (
         ended_clean(mcmc.kernel),
         as_in_a_run(mcmc),
+        leading(group) as leader,
         opened(options, start) as (written, begun),
         progress_bar(plan, is_shown) as bar,
     ):
@@ -118,11 +131,35 @@ def sample(
         if options.load and min(draws) > 0:
             by_chain = [written.read(SAMPLING, chain, 0, min(draws)) for chain in range(plan.num_chains)]
             own = [_diagnostics(*pair) for pair in zip(diagnostics, by_chain, strict=True)]
-            fill_run(mcmc, given, kwargs, _samples(by_chain), own)
+            ended = Ended(_samples(by_chain), own)
         else:
-            fill_run(mcmc, given, kwargs, None, diagnostics)
+            ended = Ended(None, diagnostics)
+        fill_run(mcmc, given, kwargs, *ended)
+        if leader is not None:
+            leader.say(END, *ended)
     warn_of_end(reason, options.path, draws, plan)
     return open_store(options.path, warmup=warmup)
+
+
+def _group_of(mcmc: MCMC) -> Any:
+    """The process group over which a run's rows lie; None for one process."""
+    group = group_of(mcmc.kernel._splitting.process_group)
+    if group is not None and moves_in_processes(mcmc) is not None:
+        raise ValueError(
+            "process_group needs chains in the process that made the kernel, got num_chains="
+            f"{mcmc.num_chains} in processes of their own; run one chain (num_chains=1)"
+        )
+    return group
+
+
+def _follow(mcmc: MCMC, task: Task, group: Any, options: Options) -> None:
+    """A rank that does not write: does as the first one does, until that ends the run."""
+
+    def begin(start: Mapping[str, Any]) -> list[Any]:
+        return PyroStart(mcmc, task, start).groups
+
+    with ended_clean(mcmc.kernel), as_in_a_run(mcmc), interruptible(options.signals):
+        fill_run(mcmc, task.args, task.kwargs, *follow(group, begin))
 
 
 @contextmanager
@@ -134,39 +171,43 @@ def ended_clean(kernel: SplitKernel) -> Iterator[None]:
         kernel.cleanup()
 
 
+def beginning() -> dict[str, Any]:
+    """The random numbers that a new run begins with."""
+    return {"seed": torch.initial_seed(), "random": Packed({}, pack_random_state()).to_bytes().hex()}
+
+
 class PyroStart:
     """A run of Pyro at its start.
 
     Args:
         mcmc: the run.
         task: what its chains have in common.
-        about: what the store says of the run; None where it is new.
+        start: the random numbers that it begins with.
+        leader: tells other ranks how chains move; None where there are none, or one of these leads.
     """
 
-    def __init__(self, mcmc: MCMC, task: Task, about: Mapping[str, Any] | None):
+    def __init__(self, mcmc: MCMC, task: Task, start: Mapping[str, Any], leader: Leader | None = None):
         self._mcmc, self._task, self._context = mcmc, task, moves_in_processes(mcmc)
-        seed, present = torch.initial_seed(), pack_random_state()
-        self._start = (
-            {"seed": seed, "random": Packed({}, present).to_bytes().hex()} if about is None else about["start"]
-        )
-        groups = [self._chain(0)]
-        self.start_energies = groups[0].start_energies()
-        if self._context is None:
-            groups += [self._chain(number) for number in range(1, task.plan.num_chains)]
-        else:
-            set_random_state(present)
-        self.groups = groups
+        self._start, present = start, pack_random_state()
+        with nullcontext() if leader is None else leader.moving():
+            groups: list[Any] = [self._chain(0)]
+            self.start_energies = groups[0].start_energies()
+            if self._context is None:
+                groups += [self._chain(number) for number in range(1, task.plan.num_chains)]
+            else:
+                set_random_state(present)
+            self._data = self._data_of_all()
+        self.groups: list[Any] = [x if leader is None else LedChain(x, leader, i) for i, x in enumerate(groups)]
 
     @property
     def identity(self) -> dict[str, str]:
         """Kernel, model, data and versions."""
         kernel = self._task.kernel
-        args, kwargs = kernel._open(self._task.args, self._task.kwargs)
         return {
             "model": code_of(kernel.model or kernel._potential),
-            **texts_of(pytree.tree_leaves((args, kwargs)), "data"),
+            **self._data,
             "kernel": type(kernel).__qualname__,
-            **texts_of(kernel._splitting, "kernel argument splitting"),
+            **texts_of(replace(kernel._splitting, process_group=None), "kernel argument splitting"),
             **texts_of(kernel._method, "kernel argument"),
             **texts_of(self._mcmc.sampler.initial_params, "initial_params"),
             **versions_of("pyro-ppl", "torch"),
@@ -223,6 +264,15 @@ class PyroStart:
         assert present is not None
         start = present.arrays if is_alone else self._seed(number)
         return KernelChain(number, self._task, start, start_of_chain(self._mcmc, number))
+
+    def _data_of_all(self) -> dict[str, str]:
+        """The data as texts, of other ranks too."""
+        kernel = self._task.kernel
+        assert kernel._prepared is not None
+        found = texts_of(pytree.tree_leaves(kernel._open(self._task.args, self._task.kwargs)), "data")
+        first, *others = kernel._prepared.potential.ranks.of_all(found)
+        named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
+        return {**first, **named}
 
     def _seed(self, number: int) -> int:
         """The seed that the host gives to a chain in parallel."""

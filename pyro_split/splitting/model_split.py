@@ -312,6 +312,20 @@ class ModelSplit:
         """Latent sites inside the data plate."""
         return list(self._local_axes)
 
+    def rests_on_other_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Why some rows alone would not do in a process that has no others; "" where it is proved that they do."""
+        if self.mode == WHOLE:
+            return "it is run undivided (num_subsets=2 says why it does not divide)"
+        if self._held or self.verdict.kind != PROVED:
+            return str(self.verdict)
+        density = self._density(args, kwargs)
+        some = max(1, self.layout.num_rows // 2)
+        for read in (density.outside, density.bounds):
+            verdict = prove_free(read, density, density.arguments.data, self._reference, some)
+            if verdict.kind != PROVED:
+                return str(verdict)
+        return ""
+
     @property
     def parts(self) -> list[torch.Tensor]:
         """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""

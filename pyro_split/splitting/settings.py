@@ -8,6 +8,7 @@ from typing import Any
 
 from pyro.infer.autoguide.initialization import init_to_uniform
 
+from pyro_split.potential.ranks import check_process_group
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.checks import check_callable, check_choice, check_flag, check_positive_int
@@ -29,6 +30,7 @@ class Splitting:
         subset_order: "sequential" or "shuffled".
         init_strategy: the host's initialisation strategy.
         jit_compile: whether the model is traced once.
+        process_group: processes that hold rows each, "world" for all there are; None for this one alone.
     """
 
     num_subsets: int = 1
@@ -37,6 +39,7 @@ class Splitting:
     subset_order: str = "sequential"
     init_strategy: Callable[..., Any] = init_to_uniform
     jit_compile: bool = True
+    process_group: Any = None
 
     @classmethod
     def checked(
@@ -49,6 +52,7 @@ class Splitting:
         subset_order: str = "sequential",
         init_strategy: Callable[..., Any],
         jit_compile: bool = True,
+        process_group: Any = None,
     ) -> Splitting:
         """The division that a kernel's arguments ask for; a potential brings its own number of subsets.
 
@@ -66,6 +70,7 @@ class Splitting:
             subset_order=check_choice("subset_order", subset_order, SUBSET_ORDERS),
             init_strategy=check_callable("init_strategy", init_strategy),
             jit_compile=check_flag("jit_compile", jit_compile),
+            process_group=check_process_group(process_group),
         )
 
     def find(

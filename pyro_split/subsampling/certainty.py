@@ -11,7 +11,7 @@ from torch import Tensor
 from pyro_split.potential.expansion import Reference, controlled
 from pyro_split.potential.position import Position, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Everyone, most_influential, probe_directions
 from split_common.penalty import Batches
 
 
@@ -19,6 +19,8 @@ def find_certainty_rows(
     potential: SplitPotential, reference: Reference, batches: Batches, likelihood_power: float
 ) -> np.ndarray | None:
     """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
+
+    Of rows over ranks each rank looks at its own, and they choose together.
 
     Args:
         potential: whose rows are looked at.
@@ -33,14 +35,17 @@ def find_certainty_rows(
     def change(points: list[Position], row_terms: Callable[[Position], Tensor]) -> Tensor:
         return controlled(reference.taylor, row_terms, points[1]) - controlled(reference.taylor, row_terms, points[0])
 
-    function, size = potential.row_function(change, 2, list(z)), min(PROBED_ROWS, *potential.subset_sizes)
-    changes = np.zeros((len(points) // 2, batches.num_rows))
-    for first in range(0, batches.num_rows, size):
-        rows = (first + torch.arange(size)).clamp(max=batches.num_rows - 1)
+    ranks = potential.ranks
+    function, num_rows = potential.row_function(change, 2, list(z)), len(ranks.here)
+    size = min(PROBED_ROWS, num_rows // potential.num_subsets)
+    changes = np.zeros((len(points) // 2, num_rows))
+    for first in range(0, num_rows, size):
+        rows = (first + torch.arange(size)).clamp(max=num_rows - 1)
         for pair, at in zip(changes, range(0, len(points), 2), strict=True):
             found = function.value(*potential.row_inputs(points[at : at + 2], rows))
-            pair[first : first + size] = found.detach().cpu().double().numpy()[: batches.num_rows - first]
-    return most_influential(likelihood_power * changes, batches)
+            pair[first : first + size] = found.detach().cpu().double().numpy()[: num_rows - first]
+    everyone = Everyone(ranks.here.start, ranks.of_all)
+    return most_influential(likelihood_power * changes, batches, everyone)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

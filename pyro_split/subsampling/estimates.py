@@ -83,14 +83,18 @@ class Estimator:
         """
         batches = self.batches
         num_batches = num_groups * batches.num_batches
-        sums, tail = [], 0.0
+        sums, tail = [], torch.zeros((), dtype=torch.float64)
         for rows in self._draw(num_groups):
             terms = self._row_weight * self._terms(self._drawn, old, new, rows)
             changes = terms[1] - terms[0]
-            tail += float(tail_terms(changes / num_batches).sum())
+            tail = tail + tail_terms(changes / num_batches).sum()
             by_batch = torch.stack([changes, *terms]).reshape(3, batches.num_batches, -1)
             sums.append(by_batch.sum(2))
-        changes, *values = torch.cat(sums, 1)
+        always = torch.zeros(3, dtype=torch.float64)  # what the rows that are always read add to the change and to both
+        if batches.num_certain:
+            certain = self._likelihood_power * self._terms(self._certain, old, new, self._certainty_rows)
+            always = torch.stack([(certain[1] - certain[0]).sum(), *certain.sum(1)])
+        (changes, *values), always, tail = self._potential.ranks.sum(new, [torch.cat(sums, 1), always, tail])
 
         known = [-float(self._potential.prior_energy(z)) for z in (old, new)]
         change = known[1] - known[0]
@@ -100,18 +104,17 @@ class Estimator:
             at_old = self._likelihood_power * self._taylor.total(old)
             known = [known[0] + at_old, known[1] + at_old + of_expansion]
         if batches.num_certain:
-            certain = self._likelihood_power * self._terms(self._certain, old, new, self._certainty_rows)
-            change += float((certain[1] - certain[0]).sum())
-            known = [total + float(value) for total, value in zip(known, certain.sum(1), strict=True)]
+            change += float(always[0])
+            known = [total + float(value) for total, value in zip(known, always[1:], strict=True)]
         before, after = (-total - float(value.mean()) for total, value in zip(known, values, strict=True))
         chi2 = batches.chi2(float(changes.var()), num_batches)
         # a proposal whose energy is infinite is refused, and told of as a divergence: no fault of single rows
-        tail = tail * batches.unread(num_batches) if math.isfinite(tail) else 0.0
-        return Estimate(-change - float(changes.mean()), chi2, num_batches, (before, after), tail)
+        tail_error = float(tail) * batches.unread(num_batches) if math.isfinite(tail) else 0.0
+        return Estimate(-change - float(changes.mean()), chi2, num_batches, (before, after), tail_error)
 
     def _terms(self, function: ValueAndGrad, old: Position, new: Position, rows: Tensor) -> Tensor:
-        """Residuals of some rows after the control variate, at both points, in float64 on the CPU, shape (2, n)."""
-        return function.value(*self._potential.row_inputs([old, new], rows)).double().cpu()
+        """Residuals of some rows after the control variate, at both points, shape (2, n); 0 for other ranks' rows."""
+        return self._potential.row_values(function, [old, new], rows)
 
     def _draw(self, num_groups: int) -> list[Tensor]:
         """The rows of each group of batches, shape (Kn,), batch by batch."""

@@ -99,7 +99,7 @@ class Forces:
 
     def _controlled_grad(self, z: Position, rows: Tensor, row_weight: float) -> Position:
         """Gradient of the surrogate, plus an estimate of the residual's gradient."""
-        rest = unflatten(self._rest_grad.value(*self._potential.row_inputs([z], rows)), z)
+        rest = unflatten(self._potential.row_sum(self._rest_grad, [z], rows), z)
         surrogate = self._surrogate_grad(z)
         return {name: surrogate[name] - row_weight * rest[name] for name in z}
 

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import functools
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -21,24 +21,26 @@ from split_common.digest import Digest
 from split_common.errors import StoreError
 from split_common.values import shown
 
+OfArray = Callable[[Any], str]
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 12  # of values one in the other
 MOST_SHOWN = 3  # differences in a message
 ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
 
 
-def texts_of(value: Any, name: str) -> dict[str, str]:
+def texts_of(value: Any, name: str, with_numbers: bool = True) -> dict[str, str]:
     """Every part of a value as a text, by its place.
 
     Args:
         value: of any kind; arrays count by their numbers, functions by their code and what they close over.
         name: of the value, with which each place begins.
+        with_numbers: whether arrays count by their numbers; else by type and number of axes.
 
     Example:
         >>> texts_of({"rate": 0.8, "sizes": (1, 2)}, "kernel")
         {'kernel.rate': '0.8', 'kernel.sizes[0]': '1', 'kernel.sizes[1]': '2'}
     """
-    return dict(_texts(value, name, ()))
+    return dict(_texts(value, name, (), _text_of_array if with_numbers else _kind_of_array))
 
 
 def versions_of(*packages: str) -> dict[str, str]:
@@ -46,10 +48,10 @@ def versions_of(*packages: str) -> dict[str, str]:
     return {f"version of {name}": metadata.version(name) for name in ("split-mcmc", *packages)}
 
 
-def code_of(function: Any) -> str:
+def code_of(function: Any, with_numbers: bool = True) -> str:
     """Digest of the code of a function, or of whatever else is called: as it is compiled, without names of files."""
     digest = Digest()
-    for place, text in sorted(texts_of(function, "").items()):
+    for place, text in sorted(texts_of(function, "", with_numbers).items()):
         digest.add(place, text)
     return digest.key
 
@@ -94,30 +96,30 @@ def check_same_density(stored: Sequence[float], now: Sequence[float], path: str)
         )
 
 
-def _texts(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _texts(value: Any, name: str, above: tuple[int, ...], of_array: OfArray) -> Iterator[tuple[str, str]]:
     """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
     if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
         yield name, shown(value)
-    elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
-        yield name, _text_of_array(value)
-    elif id(value) in above or len(above) > DEPTH:
-        yield name, type(value).__qualname__
     elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
         yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
+        yield name, of_array(value)
+    elif id(value) in above or len(above) > DEPTH:
+        yield name, type(value).__qualname__
     elif isinstance(value, types.FunctionType | types.MethodType):
         digest = Digest()
-        for pair in _texts_of_parts(value, "", above):
+        for pair in _texts_of_parts(value, "", above, of_array):
             digest.add(*pair)
         yield name, f"function {value.__qualname__}, {digest.key}"
     else:
         if not isinstance(value, Mapping | list | tuple | set | frozenset):
             yield name, type(value).__qualname__
-        yield from _texts_of_parts(value, name, above)
+        yield from _texts_of_parts(value, name, above, of_array)
 
 
-def _texts_of_parts(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _texts_of_parts(value: Any, name: str, above: tuple[int, ...], of_array: OfArray) -> Iterator[tuple[str, str]]:
     for place, part in _parts(value):
-        yield from _texts(part, f"{name}{place}", (*above, id(value)))
+        yield from _texts(part, f"{name}{place}", (*above, id(value)), of_array)
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
@@ -188,3 +190,8 @@ def _text_of_array(x: Any) -> str:
     else:
         digest.add_array(numbers)
     return f"{numbers.dtype} array of shape {tuple(numbers.shape)}, {digest.key}"
+
+
+def _kind_of_array(x: Any) -> str:
+    """Type and number of axes of an array of either framework, or of a table."""
+    return f"{getattr(x, 'dtype', type(x).__name__)} array of {len(x.shape)} axes"

@@ -1,0 +1,186 @@
+"""What processes that share the rows of a run must have in common, compared before it begins.
+
+A process that went its own way would leave the others waiting, or make a chain of several posteriors. So each first
+does by itself whatever it can fail at, then they tell one another how that went, and what they are about to run: an
+error on one is an error on all, and so is a difference. Of the rows only types and columns are compared, of all else
+the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+
+from pyro_split.kernels.method import Method
+from pyro_split.potential.densities import FunctionDensity
+from pyro_split.potential.position import Position
+from pyro_split.potential.ranks import Ranks, digest_of_random_state, group_of, random_state, set_random_state, together
+from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.settings import Splitting
+from split_common.errors import RanksError
+from split_common.runs.identity import code_of, texts_of, versions_of
+from split_common.values import shown
+
+LEAST_ROWS = 2  # of a rank: of one row nothing can be proved
+MOST_SHOWN = 3  # differences in a message
+RANDOM = "random numbers"
+
+
+class Bound(NamedTuple):
+    """A model with a run's arguments.
+
+    Attributes:
+        args: its positional arguments, as tensors.
+        kwargs: its keyword arguments, likewise.
+        split: how it divides; None for a kernel made from a potential.
+        potential: bound to them.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    split: ModelSplit | None
+    potential: SplitPotential
+
+
+class Settings(NamedTuple):
+    """What a kernel is made of.
+
+    Attributes:
+        kernel: name of its class.
+        model: the model; None for a kernel made from a potential.
+        splitting: how the model is divided.
+        method: how a chain starts and moves.
+        warmup_steps: number of warm-up iterations.
+        initial_params: where the chain starts; None where that is not given.
+    """
+
+    kernel: str
+    model: Callable[..., Any] | None
+    splitting: Splitting
+    method: Method
+    warmup_steps: int
+    initial_params: Position | None
+
+
+def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable[[], Bound]) -> Bound:
+    """A model bound to the rows of all ranks, once these agree; with the first one's random numbers.
+
+    Args:
+        settings: of the kernel.
+        given: the model's arguments by name, as the user has them.
+        bind: binds the model to this process's rows, and waits for no other.
+
+    Raises:
+        RanksError: on every rank, where one of them fails, or they differ.
+    """
+    group, own = group_of(settings.splitting.process_group), []
+    check_alike(together(group, lambda: _facts_before(settings, given)))
+
+    def find() -> tuple[dict[str, str], int, list[torch.Tensor]]:
+        bound = bind()
+        _check_over_ranks(bound, settings.splitting.num_subsets)
+        own.append(bound)
+        return _facts(bound), bound.potential.plate_size, random_state()
+
+    by_rank = together(group, find)
+    check_alike([facts for facts, _, _ in by_rank])
+    set_random_state(by_rank[0][2])
+    [bound] = own
+    ranks = Ranks(tuple(num_rows for _, num_rows, _ in by_rank), torch.distributed.get_rank(group), group)
+    return bound._replace(potential=bound.potential.over(ranks))
+
+
+def check_alike(by_rank: Sequence[Mapping[str, str]]) -> None:
+    """Raise unless what ranks are about to run is the same.
+
+    Args:
+        by_rank: texts by place, of each rank.
+
+    Raises:
+        RanksError: naming what differs, and on which ranks.
+    """
+    first = by_rank[0]
+    found = [
+        f"{place} {first.get(place, 'nothing')} on rank 0 and {other.get(place, 'nothing')} on rank {rank}"
+        for rank, other in enumerate(by_rank)
+        for place in {**first, **other}
+        if first.get(place) != other.get(place)
+    ]
+    if not found:
+        return
+    more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    has_other_seed = any(text.startswith(RANDOM) for text in found)
+    advice = "; call pyro.set_rng_seed(seed) with the same seed on all ranks before the run" if has_other_seed else ""
+    raise RanksError(
+        f"processes of one process_group must run the same, got {'; '.join(found[:MOST_SHOWN])}{more}{advice}"
+    )
+
+
+def _check_over_ranks(bound: Bound, num_subsets: int) -> None:
+    """Raise unless a rank's rows may be some among others."""
+    split, num_rows = bound.split, bound.potential.plate_size
+    if split is None:
+        if not isinstance(bound.potential._density, FunctionDensity):
+            raise ValueError(
+                "model must be the model itself where process_group is given (its rows are then proved to be "
+                f"independent of other ranks' rows), got {shown(bound.potential)} made of one"
+            )
+    elif split.local_sites:
+        raise ValueError(
+            "process_group needs a model whose latent sites all lie outside the data plate, got "
+            f"{sorted(split.local_sites)} inside it; marginalise them, or run on one process"
+        )
+    elif why := split.rests_on_other_rows(bound.args, bound.kwargs):
+        raise ValueError(
+            "process_group needs a model of which it is proved that a row's terms rest on that row alone, and what "
+            f"stands outside the data plate on none, since a rank has no other rows than its own, got: {why}"
+        )
+    if num_rows < max(num_subsets, LEAST_ROWS):
+        raise ValueError(
+            f"rows of each rank must be at least num_subsets, {num_subsets}, and at least {LEAST_ROWS}, got {num_rows}"
+        )
+
+
+def _facts_before(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
+    """What must be the same on all ranks before a model is looked at, as texts by place."""
+    model = {} if settings.model is None else {"model": code_of(settings.model, with_numbers=False)}
+    arrays = {name: x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
+    rows_first = settings.splitting.data_axes is None
+    return {
+        "kernel": settings.kernel,
+        **texts_of(replace(settings.splitting, process_group=None), "kernel argument splitting"),
+        **texts_of(settings.method, "kernel argument"),
+        **model,
+        "warmup_steps": str(settings.warmup_steps),
+        RANDOM: digest_of_random_state(),
+        "default type": str(torch.get_default_dtype()),
+        **{f"argument {name}": _of_rows(x, 0 if rows_first else None) for name, x in arrays.items()},
+        **texts_of(settings.initial_params, "initial_params"),
+        **versions_of("pyro-ppl", "torch"),
+    }
+
+
+def _facts(bound: Bound) -> dict[str, str]:
+    """What must be the same on all ranks once models are bound, as texts by place."""
+    if bound.split is None:
+        density = bound.potential._density
+        assert isinstance(density, FunctionDensity)
+        functions = {f"model.{name}": code_of(x, with_numbers=False) for name, x in density.functions.items()}
+        return {**functions, **{f"data[{i}]": _of_rows(x, 0) for i, x in enumerate(bound.potential._data)}}
+    sites = {f"latent site {name}": f"of {size} values" for name, size in bound.split.site_sizes.items()}
+    arguments = bound.split._density(bound.args, bound.kwargs).arguments
+    rest = texts_of(arguments.others, "argument")
+    for (name, x), axis in zip(arguments.named_arrays(), arguments.axes, strict=True):
+        rest |= texts_of(x, f"argument {name}") if axis is None else {f"argument {name}": _of_rows(x, axis)}
+    return {"rows selected by": bound.split.mode, **sites, **rest}
+
+
+def _of_rows(x: Any, axis: int | None) -> str:
+    """Type and columns of an array that holds rows along an axis, or along one that is not known."""
+    shape = ["rows" if i == axis else str(n) for i, n in enumerate(x.shape)]
+    columns = f"{len(shape)} axes" if axis is None else f"shape ({', '.join(shape)})"
+    return f"{x.dtype} array of {columns} on {getattr(x, 'device', 'cpu')!s}".partition(":")[0]

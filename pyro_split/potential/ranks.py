@@ -1,0 +1,271 @@
+r"""Rows over the ranks of a process group: each process holds its own, and what is summed over rows is reduced.
+
+Rank r of P holds :math:`N_r` of the :math:`N` rows, divided into M subsets like the rows of one process, so that
+
+.. math:: U(z) = -\log p(z) - \sum_{m=1}^M \sum_{r=1}^P \ell_{rm}(z),
+
+and subset m of all rows is made of every rank's own subset m. A rank computes its terms and their gradient; one
+``all_reduce`` in float64 gives the sums to every rank; the prior is computed on each and added once. What a chain does
+rests on its position, on these sums and on random numbers, which are alike on all ranks. So P processes make one chain,
+the one that a single process with these subsets makes, and what leaves the target invariant there does so here.
+
+Kernels that read a few rows draw numbers of rows, from 0 to N - 1, by the common random numbers, and each rank reads
+those that it holds: numbers :math:`N_1 + ... + N_{r-1}` and following. Their sums are again those of one process, so
+an estimate is as unbiased, and its variance as well known, as there (:mod:`split_common.penalty`): rows are drawn
+uniformly from all, whoever holds them. Drawing so many from each rank instead would make a stratified estimate, with a
+variance, and degrees of freedom of its estimate, of its own, to save the scatter of how many a rank reads:
+:math:`n N_r/N` give or take its root.
+
+Each message carries two numbers more: a mark of 20 bits, h, of the position on each rank, and h². By Cauchy and
+Schwarz :math:`P \sum h^2 = (\sum h)^2` only where all marks are equal, so a message whose ranks stand at different
+positions is an error on every rank, in the iteration in which they part (but for one time in a million). A kick is a
+message of D + 3 numbers, the energies at the end of a trajectory one of at most M + 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pyro_split.potential.position import Position
+from split_common.digest import Digest, digest_of_arrays
+from split_common.errors import RanksError
+from split_common.values import shown
+
+Result = TypeVar("Result")
+WORLD = "world"
+MARK_BITS = 20  # so that squares, added up over 4,096 ranks, are whole numbers of float64
+PRIOR_ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Who holds which rows.
+
+    Attributes:
+        num_rows: N_r, rows of each rank.
+        rank: of this process in the group.
+        group: the process group; None where one process holds all rows and nothing is reduced.
+
+    Example:
+        >>> Ranks((5, 3), rank=1).here
+        range(5, 8)
+    """
+
+    num_rows: tuple[int, ...]
+    rank: int = 0
+    group: Any = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is no group."""
+        return self.group is None
+
+    @property
+    def total(self) -> int:
+        """N, rows of all ranks."""
+        return sum(self.num_rows)
+
+    @property
+    def here(self) -> range:
+        """Numbers, among those of all rows, of the rows that this process holds."""
+        start = sum(self.num_rows[: self.rank])
+        return range(start, start + self.num_rows[self.rank])
+
+    def sum(self, z: Position, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums over ranks, in float64, of tensors that each has computed at ``z``; of the types that these have.
+
+        Raises:
+            RanksError: where ranks are at different positions.
+        """
+        if self.is_one:
+            return list(tensors)
+        device, mark = next(iter(z.values())).device, mark_of(z)
+        marks = torch.tensor([mark, mark**2], dtype=torch.float64)
+        words = [x.detach().reshape(-1).to(device, torch.float64) for x in (*tensors, marks)]
+        message = torch.cat(words)
+        dist.all_reduce(message, group=self.group)
+        *sums, marks = message.split([len(x) for x in words])
+        total, squares = (int(x) for x in marks.tolist())
+        if len(self.num_rows) * squares != total**2:
+            raise self._parted(z)
+        return [x.reshape(like.shape).to(like) for x, like in zip(sums, tensors, strict=True)]
+
+    def find(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Places, in a list of row numbers, of the rows that this process holds; and these rows' numbers here."""
+        places = torch.nonzero((indices >= self.here.start) & (indices < self.here.stop))[:, 0]
+        return places, indices[places] - self.here.start
+
+    def of_rows(self, indices: Tensor, function: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
+        """A function that sums over rows, of those among ``indices`` that this process holds.
+
+        How many these are is random, and a function is traced anew for every number. So the last row is repeated up to
+        one of few numbers, and what is too much is taken away. No function is asked about a single row, which models
+        that squeeze their arrays do not take.
+
+        Args:
+            indices: numbers of rows, shape (n,).
+            function: from numbers of rows here to sums over these.
+        """
+        if self.is_one:
+            return function(indices)
+        _, rows = self.find(indices)
+        if not len(rows):
+            return [torch.zeros_like(x) for x in function(torch.zeros(2, dtype=indices.dtype))]
+        padded = padded_rows(rows, len(indices))
+        found, excess = function(padded), len(padded) - len(rows)
+        if not excess:
+            return found
+        twice = function(rows[-1:].expand(2))
+        return [x - excess / 2 * y for x, y in zip(found, twice, strict=True)]
+
+    def values(self, indices: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A function with values for each row on its last axis, zeros for rows that this process does not hold.
+
+        Args:
+            indices: numbers of rows, shape (n,).
+            function: from numbers of rows here to values.
+        """
+        if self.is_one:
+            return function(indices)
+        places, rows = self.find(indices)
+        some = rows if len(rows) else torch.zeros(1, dtype=indices.dtype)
+        found = function(padded_rows(some, len(indices)))[..., : len(rows)]
+        return found.new_zeros((*found.shape[:-1], len(indices))).index_copy_(-1, places.to(found.device), found)
+
+    def of_first(self, draw: Callable[[], Position]) -> Position:
+        """What the first rank draws, on every rank, with the random numbers at the state that the first leaves them."""
+        if self.is_one:
+            return draw()
+        drawn: Position = {}
+
+        def find() -> tuple[dict[str, Tensor], list[Tensor]]:
+            drawn.update(draw())
+            return {name: u.cpu() for name, u in drawn.items()}, random_state()
+
+        first, state = together(self.group, find)[0]
+        set_random_state(state)
+        return {name: first[name].to(u.device) for name, u in drawn.items()}
+
+    def of_all(self, value: Result) -> list[Result]:
+        """The value of each rank, in order."""
+        return [value] if self.is_one else gathered(self.group, value)
+
+    def check_prior(self, energy: float) -> None:
+        """Raise unless the prior's term of the potential is the same on all ranks, but for rounding."""
+        energies = self.of_all(energy)
+        if not all(math.isclose(x, energies[0], rel_tol=PRIOR_ROUNDING, abs_tol=PRIOR_ROUNDING) for x in energies):
+            raise RanksError(
+                "what a model says outside its data plate must be the same on all ranks, got terms of the potential "
+                f"{energies} by rank at the start; it rests on a rank's own rows, or on numbers that differ"
+            )
+
+    def _parted(self, z: Position) -> RanksError:
+        keys = gathered(self.group, digest_of_arrays(z[name].numpy(force=True) for name in sorted(z)).key)
+        others = [rank for rank, key in enumerate(keys) if key != keys[0]]
+        where = f"others on ranks {others} than on rank 0" if others else "the same, but a sum that is not all ranks'"
+        return RanksError(
+            f"positions must be the same on all ranks, got {where}; from here on they would make chains of several "
+            "posteriors"
+        )
+
+
+def mark_of(z: Position) -> int:
+    """The mark of a position, a number of 20 bits."""
+    digest = digest_of_arrays(z[name].numpy(force=True) for name in sorted(z))
+    return int(digest.words[0]) >> (32 - MARK_BITS)
+
+
+def padded_rows(rows: Tensor, num_asked: int) -> Tensor:
+    """Numbers of rows, the last of them repeated so that there are a multiple of twice the root of ``num_asked``.
+
+    Example:
+        >>> padded_rows(torch.tensor([3, 7, 9]), 4)
+        tensor([3, 7, 9, 9])
+    """
+    step = 2 * math.isqrt(num_asked)
+    missing = -len(rows) % step
+    return torch.cat([rows, rows[-1:].expand(missing)])
+
+
+def check_process_group(value: Any) -> Any:
+    """Return ``process_group``, or raise unless it is None, "world" or a group that this process is in.
+
+    Raises:
+        ValueError: naming the value.
+    """
+    if value is None:
+        return None
+    is_ready = dist.is_available() and dist.is_initialized()
+    if isinstance(value, str) and value == WORLD:
+        if not is_ready:
+            raise ValueError(
+                f"process_group={WORLD!r} needs torch.distributed.init_process_group to be called before, got no group"
+            )
+        return value
+    if not (is_ready and isinstance(value, dist.ProcessGroup)):
+        raise ValueError(
+            f"process_group must be None, {WORLD!r} or a group of torch.distributed that this process is in, got "
+            f"{shown(value)}"
+        )
+    return value
+
+
+def group_of(value: Any) -> Any:
+    """The group that a checked ``process_group`` is."""
+    return dist.group.WORLD if isinstance(check_process_group(value), str) else value
+
+
+def gathered(group: Any, value: Result) -> list[Result]:
+    """The value of each rank, in order of ranks."""
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, value, group=group)
+    return found
+
+
+def together(group: Any, find: Callable[[], Result]) -> list[Result]:
+    """What a function that waits for nobody gives on each rank, in order.
+
+    Raises:
+        RanksError: on every rank, where it fails on any.
+    """
+    error, mine = None, cast(Result, None)
+    try:
+        mine = find()
+    except Exception as failure:  # whatever it is, the others must hear of it
+        error = failure
+    said = None if error is None else f"{type(error).__name__}: {error}"
+    outcomes = gathered(group, (said, mine))
+    failures = {rank: text for rank, (text, _) in enumerate(outcomes) if text is not None}
+    if failures:
+        first, text = next(iter(failures.items()))
+        others = f" (and on ranks {list(failures)[1:]})" if len(failures) > 1 else ""
+        raise RanksError(f"on rank {first} of {len(outcomes)}{others}: {text}") from error
+    return [value for _, value in outcomes]
+
+
+def random_state() -> list[Tensor]:
+    """State of torch's generators that kernels draw from: that of the CPU, and that of this process's GPU."""
+    on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if on_gpu else [])]
+
+
+def set_random_state(state: Sequence[Tensor]) -> None:
+    """Bring these generators to a state."""
+    torch.set_rng_state(state[0])
+    for on_gpu in state[1:]:
+        torch.cuda.set_rng_state(on_gpu)
+
+
+def digest_of_random_state() -> str:
+    """A digest of :func:`random_state`, for comparison."""
+    digest = Digest()
+    for x in random_state():
+        digest.add_array(x.numpy())
+    return digest.key
