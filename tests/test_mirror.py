@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# float32; how each traces; what a run may find on a kernel; numbers among arguments; chains, and rows, in many processes
+# float32; how each traces; what a run may find on a kernel; numbers among arguments; chains, and rows, in processes
 ONLY_IN = {
     "numpyro_split": {
         "kernels/prepared.py",
