@@ -195,13 +195,20 @@ class SplitPotential:
         One trace for prior and likelihood; on a small model most of the time of a kick is that of starting operations.
         """
         block, (prior, likelihood) = self._block(m), self._compiled(z)
-        if prior.traced and likelihood.traced and self.ranks.is_one:
-            z_cut, data_cut = self._density.cut(z, self._data, block)
-            of_rows = (*self._inputs(z_cut, data_cut), block.indices)
-            if (grads := self._subset_grad.run("grad", *self._inputs(z, self._data), *of_rows)) is not None:
-                by_site = dict(zip(self._sites, grads, strict=True))
-                return {name: by_site[name] for name in z}
-        return self.subset_energies_and_grad(z, m)[1]
+        if not (prior.traced and likelihood.traced):
+            return self.subset_energies_and_grad(z, m)[1]
+        z_cut, data_cut = self._density.cut(z, self._data, block)
+        tensors = (*self._inputs(z, self._data), *self._inputs(z_cut, data_cut), block.indices)
+        grads = self._subset_grad.run("grad" if self.ranks.is_one else "parts", *tensors)
+        if grads is None:
+            return self.subset_energies_and_grad(z, m)[1]
+        if not self.ranks.is_one:
+            priors, own = grads[: len(self._sites)], grads[len(self._sites) :]
+            # with an energy that nobody reads: as long a message as that of a rank where this could not be run
+            _, *summed = self.ranks.sum(z, [torch.zeros((), dtype=torch.float64), *own])
+            grads = [p + grad for p, grad in zip(priors, summed, strict=True)]
+        by_site = dict(zip(self._sites, grads, strict=True))
+        return {name: by_site[name] for name in z}
 
     def prior_energy(self, z: Position) -> Tensor:
         """The prior's term of U(z), a float64 scalar, from the model's trace."""
@@ -392,17 +399,20 @@ class SplitPotential:
                 z_cut = dict(zip(sites, tensors, strict=False))
                 return density.likelihood(z_cut, tensors[num_sites:-1], tensors[-1])
 
-            def subset_grad(*tensors: Tensor) -> list[Tensor]:
+            def subset_parts(*tensors: Tensor) -> list[Tensor]:
                 whole, of_rows = tensors[: num_sites + num_data], tensors[num_sites + num_data :]
                 prior_grad = value_and_grad(prior, num_sites, *whole, factor=-share)[1:]
-                grads = value_and_grad(likelihood, num_sites, *of_rows, factor=-1.0)[1:]
-                local = dict(zip(sites, grads, strict=True))
-                grad = density.paste(local, dict(zip(sites, whole, strict=False)), RowBlock(of_rows[-1]))
-                return [p + grad[name] for name, p in zip(sites, prior_grad, strict=True)]
+                return [*prior_grad, *value_and_grad(likelihood, num_sites, *of_rows, factor=-1.0)[1:]]
+
+            def subset_grad(*tensors: Tensor) -> list[Tensor]:
+                parts, whole = subset_parts(*tensors), dict(zip(sites, tensors, strict=False))
+                local = dict(zip(sites, parts[num_sites:], strict=True))
+                grad = density.paste(local, whole, RowBlock(tensors[-1]))
+                return [p + grad[name] for name, p in zip(sites, parts[:num_sites], strict=True)]
 
             self._prior = ValueAndGrad(prior, num_sites, self._jit_compile)
             self._likelihood = ValueAndGrad(likelihood, num_sites, self._jit_compile)
-            self._subset_grad = Traced({"grad": subset_grad}, self._jit_compile)
+            self._subset_grad = Traced({"grad": subset_grad, "parts": subset_parts}, self._jit_compile)
         return self._prior, self._likelihood
 
     def _inputs(self, z: Position, data: Data) -> tuple[Tensor, ...]:
