@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11 or newer and nothing else: each builds its own virtual environment.
 PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
-SOURCES := split_common numpyro_split pyro_split tests benchmarks demo
+SOURCES := split_common numpyro_split pyro_split tests benchmarks demo examples
 
 .PHONY: demo test test-contract test-slow test-versions test-notebooks lint types docs clean
 
