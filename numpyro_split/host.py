@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -15,6 +16,13 @@ kinetic_grad = euclidean_kinetic_energy._kinetic_grad
 def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of a run's model."""
     return mcmc._args, mcmc._kwargs
+
+
+def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy of a run whose model has other arguments."""
+    other = copy.copy(mcmc)
+    other._args, other._kwargs = args, kwargs
+    return other
 
 
 def has_draws(mcmc: Any) -> bool:
@@ -52,4 +60,5 @@ __all__ = [
     "kinetic_grad",
     "traces_arguments",
     "unconstrain_reparam",
+    "with_arguments",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.host import arguments_of_run
+from numpyro_split.host import arguments_of_run, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
@@ -25,7 +25,8 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
     Without log-likelihoods it is the same as ``az.from_numpyro(mcmc, log_likelihood=False)``, which is complete as it
-    comes, and says in one warning what ``kernel.report(mcmc)`` would say of trouble.
+    comes, and says in one warning what ``kernel.report(mcmc)`` would say of trouble. Of rows that are read from a
+    source, what was observed is left out; ArviZ's own function would read them all.
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with a kernel of this package.
@@ -59,7 +60,10 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         from arviz import from_numpyro
     except ImportError:
         from arviz_base import from_numpyro
-    found = from_numpyro(mcmc, log_likelihood=False, **options)
+    few = _on_few_rows(mcmc)
+    found = from_numpyro(few or mcmc, log_likelihood=False, **options)
+    if few is not None:
+        _drop_observed(found)
     if hasattr(mcmc.sampler, "report"):  # of this package
         if mcmc.sampler.model is not None:
             found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
@@ -70,6 +74,27 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))
     return found
+
+
+def _on_few_rows(mcmc: Any) -> Any:
+    """The run with two rows in place of those that are read from sources; None where all are in memory."""
+    kernel = mcmc.sampler
+    if getattr(kernel, "model", None) is None or not hasattr(kernel, "report"):
+        return None
+    args, kwargs = kernel._open(*arguments_of_run(mcmc))
+    if not Arguments(args, kwargs).sources:
+        return None
+    data = Arguments(args, kwargs, _split_of(mcmc)._row_axes)
+    taken = data.take(RowBlock(jnp.arange(min(2, next(iter(data.sources.values())).shape[0])), jnp.array(0)), data.data)
+    return with_arguments(mcmc, *data.build(taken))
+
+
+def _drop_observed(found: Any) -> None:
+    """Take away what was observed on a few rows."""
+    if hasattr(found, "add_groups"):
+        delattr(found, "observed_data")
+    else:
+        del found["observed_data"]
 
 
 class Observations:
@@ -164,11 +189,14 @@ def _add_log_likelihood(found: Any, terms: dict[str, np.ndarray]) -> None:
     """Put them into a group of their own, with the dimensions of the observed data."""
     import xarray
 
-    observed, draws = found["observed_data"], found["posterior"]
-    variables = {
-        name: (("chain", "draw", *observed[name].dims[: values.ndim - 2]), values) for name, values in terms.items()
-    }
-    group = xarray.Dataset(variables, coords={"chain": draws["chain"], "draw": draws["draw"], **observed.coords})
+    draws = found["posterior"]
+    groups = found.children if hasattr(found, "children") else found.groups()
+    observed = found["observed_data"] if "observed_data" in groups else {}
+    dims = {name: [f"{name}_dim_{i}" for i in range(x.ndim - 2)] for name, x in terms.items()}
+    dims |= {name: x.dims[: terms[name].ndim - 2] for name, x in dict(observed).items() if name in terms}
+    variables = {name: (("chain", "draw", *dims[name]), values) for name, values in terms.items()}
+    coords = getattr(observed, "coords", {})
+    group = xarray.Dataset(variables, coords={"chain": draws["chain"], "draw": draws["draw"], **coords})
     if hasattr(found, "add_groups"):
         found.add_groups(log_likelihood=group)
     else:

@@ -6,10 +6,11 @@ The hosts take apart lists, tuples, dicts and named tuples. Besides them a model
   and an object of its class is put together without running any code of the class, so that what ``__post_init__`` once
   computed of all rows stays what it is;
 * a list of numbers: where it has as many as the plate has rows, the model gets an array, cut; else its own list;
-* pandas' Series and DataFrames (:mod:`split_common.tables`).
+* pandas' Series and DataFrames (:mod:`split_common.tables`);
+* a source, whose rows are read as they are needed (:mod:`split_common.sources.rows`).
 
 What this module makes of an argument consists of :class:`Opened` nodes, which each package registers with its
-framework, and of :class:`Given` leaves beside the arrays.
+framework, and of :class:`Given` and :class:`~split_common.sources.rows.Source` leaves beside the arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from split_common.sources.rows import gives_rows, rows_of
 from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
 
 
@@ -131,6 +133,8 @@ class Opener:
         return self.tree_map(self._leaf, value, is_leaf=is_numbers)
 
     def _leaf(self, x: Any) -> Any:
+        if gives_rows(x):
+            return rows_of(x).open(self._operations.dtype)
         if isinstance(x, np.ndarray):
             self.arrays.append(x)
             return self._operations.array(x) if x.dtype.kind in NUMBERS else x

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given
 from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
+from split_common.sources.rows import Source
 from split_common.subsets import SubsetLayout
 
-Data = tuple[jax.Array, ...]
+Data = tuple[Any, ...]  # of arrays, of sources that stand for arrays, and of rows that were read from them
 
 # Of a subset on a CPU, what is evaluated at a time: XLA copies the rows out of the data, which costs a third of a
 # gradient when the copy leaves the cache and little when it does not. All the data at once are not copied.
@@ -35,7 +37,7 @@ class Arguments:
         model: where the names of positional arguments are read from; needed for messages only.
 
     Attributes:
-        data: the arrays, in order.
+        data: the arrays, and sources in place of some, in order.
         axes: for each array, the axis of its rows, or None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
     """
@@ -47,13 +49,13 @@ class Arguments:
         row_axes: dict[str, int] | None = None,
         model: Callable[..., Any] | None = None,
     ):
-        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)))
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_source)
         arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
         self._is_array = [_is_array(leaf) for _, leaf in paths]
         self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
         self._paths = [path for path, _ in arrays]
         self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in arrays]
-        self.data: Data = tuple(jnp.asarray(x.array if isinstance(x, Given) else x) for _, x in arrays)
+        self.data: Data = tuple(_as_data(x) for _, x in arrays)
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
         names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
@@ -67,12 +69,16 @@ class Arguments:
     def signature(self) -> tuple[Any, ...]:
         """Places, shapes and types of the arrays, and every other argument that can be compared."""
         others = tuple((type(other), other) for other in self._others if isinstance(other, Hashable))
-        return self._treedef, tuple((x.shape, x.dtype) for x in self.data), others
+        return self._treedef, tuple((x.shape, x.dtype, is_source(x)) for x in self.data), others
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own.
+
+        In place of a source a model is given an array of its shape, without values: so this is called where the model
+        is traced, and nothing of what is asked may rest on the source's rows.
+        """
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
-        arrays = iter([x if given is None or axis is not None else given for x, given, axis in lists])
+        arrays = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_array, self._others, strict=True)
         return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
 
@@ -94,7 +100,21 @@ class Arguments:
         arguments.data = data
         return arguments
 
-    def named_arrays(self) -> list[tuple[str, jax.Array]]:
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The sources, by the names of the arguments."""
+        return {name: x for name, x in self.named_arrays() if is_source(x)}
+
+    def in_trace(self, model: Callable[..., Any]) -> Callable[..., Any]:
+        """The model without arguments, which are put together where it is run."""
+
+        def run() -> Any:
+            args, kwargs = self.build(self.data)
+            return model(*args, **kwargs)
+
+        return run
+
+    def named_arrays(self) -> list[tuple[str, Any]]:
         """Each array with the argument's name and the path inside it, for messages."""
         return [
             (self._argument_of(path) + ("" if _is_held(path) else jax.tree_util.keystr(path[2:])), x)
@@ -105,6 +125,11 @@ class Arguments:
         """Names of the arguments that hold rows."""
         names = [self._argument_of(path) for path in self._paths if jax.tree_util.keystr(path) in row_axes]
         return list(dict.fromkeys(names))
+
+    def axes_by_name(self, row_axes: Mapping[str, int]) -> dict[str, int]:
+        """The axis of the rows in each array that holds any, by the name that messages have for it."""
+        paths = zip(self._paths, self.named_arrays(), strict=True)
+        return {name: row_axes[key] for path, (name, _) in paths if (key := jax.tree_util.keystr(path)) in row_axes}
 
     def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
         """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
@@ -138,4 +163,10 @@ def _is_held(path: Any) -> bool:
 def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, jax.Array | Given)
+    return isinstance(leaf, jax.Array | Given | Source)
+
+
+def _as_data(x: Any) -> Any:
+    if isinstance(x, Source):
+        return x
+    return jnp.asarray(x.array if isinstance(x, Given) else x)

@@ -4,7 +4,8 @@ A model's program is its expression (a jaxpr) with every constant in it. So what
 however it gets there: numbers and flags among the arguments, arrays in closures and globals, attributes of objects.
 What does not reach it has no part in the posterior.
 
-Arrays are digested on the host (:mod:`split_common.digest`). Where they are traced, :func:`traced_digest` has the
+Arrays are digested on the host (:mod:`split_common.digest`); sources in one pass over their rows, after which a source
+is the same as long as size and time of its files are. Where arrays are traced, :func:`traced_digest` has the
 digest in the graph: two sums over all words of 32 bits, each mixed with its place by the finaliser of MurmurHash3, so
 that different data have the same one with probability 2⁻⁶⁴. It is computed in the first iteration of a run alone.
 """
@@ -27,6 +28,7 @@ from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, find_readings
+from numpyro_split.potential.sources import is_source, sources_in
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.digest import WORDS, Digest, digest_of_arrays
 from split_common.open_model import OpenModel
@@ -58,7 +60,7 @@ class Content(NamedTuple):
         """The content of a program, of the arrays that it is given, and of the rest."""
         if any(isinstance(x, Tracer) for x in data):
             return cls(program, rest, data, None)
-        return cls(program, rest, data, digest_of_arrays(_numbers(x) for x in data).add(program, *rest).words)
+        return cls(program, rest, data, digest_of_data(data).add(program, *rest).words)
 
     @property
     def key(self) -> str | None:
@@ -88,6 +90,12 @@ class Content(NamedTuple):
 
         now = lax.cond(status == KNOWN, lambda: words, look)
         return (status == RESUMED) & jnp.any(words != now), DataDigest(now, known)
+
+
+def digest_of_data(data: Data) -> Digest:
+    """The digest of data arrays; of sources, of which all rows were read once."""
+    digest = digest_of_arrays(_numbers(x) for x in data if not is_source(x))
+    return digest.add(*(x.survey.digest for x in sources_in(data)))
 
 
 class DataDigest(NamedTuple):

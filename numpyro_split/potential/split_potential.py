@@ -27,9 +27,12 @@ from numpyro_split.potential.densities import Density, FunctionDensity
 from numpyro_split.potential.derivatives import grad, value_and_grad
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.row_block import read_subset
+from numpyro_split.potential.sources import is_source, read_rows, sources_in
 from split_common.checks import check_callable
 from split_common.containers import Given
 from split_common.data_axes import check_lengths
+from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout
 
 
@@ -102,12 +105,14 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         opened = FORMS.open(None, (data,), {})[0][0]
-        leaves, treedef = jax.tree.flatten(opened)
-        leaves = [jnp.asarray(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
+        leaves, treedef = jax.tree.flatten(opened, is_source)
+        leaves = [leaf.array if isinstance(leaf, Given) else leaf for leaf in leaves]
+        leaves = [leaf if is_source(leaf) else jnp.asarray(leaf) for leaf in leaves]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one array, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        wants_sequential(subset_order, [source.where for source in sources_in(leaves)])
         potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves))
         potential.held = data
         return potential
@@ -135,7 +140,10 @@ class SplitPotential:
     @jax.jit
     def potential(self, z: Position) -> jax.Array:
         """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
-        by_subset = lax.map(lambda m: self._subset_log_likelihood(z, m), jnp.arange(self.num_subsets))
+        subset = lambda m: self._subset_log_likelihood(z, m)  # noqa: E731
+        if self.reads_sources:  # where it is differentiated rows are read again, lest those of all subsets are kept
+            subset = jax.checkpoint(subset)
+        by_subset = lax.map(subset, jnp.arange(self.num_subsets))
         return -_total(self._density.prior(z, self._data)) - jnp.sum(by_subset)
 
     @jax.jit
@@ -171,8 +179,9 @@ class SplitPotential:
         """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
         prior, prior_grad = self.prior_energy_and_grad(z)
+        data = self._data_of(m)
         likelihood, grad = self._sum_over_blocks(
-            lambda b: _energy_and_grad(lambda z: self._density.block(z, self._data, m, b), z, self.forward_mode)
+            lambda b: _energy_and_grad(lambda z: self._density.block(z, data, m, b), z, self.forward_mode)
         )
         total = jax.tree.map(lambda p, rest: (share * p).astype(rest.dtype) + rest, prior_grad, grad)
         return jax.tree.map(lambda first, second: jnp.stack([first, second]), prior, likelihood), total
@@ -194,7 +203,16 @@ class SplitPotential:
             Shape (n,): all that the model says inside the plate about each row, local latents included, so
             that the values of all rows add up to the subsets' log-likelihoods.
         """
-        return self._density.pointwise(z, self._data, jnp.asarray(indices))
+        return self.row_terms(jnp.asarray(indices))(z)
+
+    def row_terms(self, indices: jax.Array) -> Callable[[Position], jax.Array]:
+        """The log-likelihood of single rows as a function of the position; rows of sources are read once, here.
+
+        Args:
+            indices: row numbers, shape (n,).
+        """
+        data = read_rows(self._data, indices)
+        return lambda z: self._pointwise(z, data, indices)
 
     @jax.jit
     def batch_potential_and_grad(
@@ -212,10 +230,10 @@ class SplitPotential:
             -log p(z) - w Σ_i ℓ_i(z) with w the weight, a scalar; and its gradient.
         """
         weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
+        row_terms = self.row_terms(indices)
 
         def potential(z: Position) -> jax.Array:
-            rows = self._density.pointwise(z, self._data, indices)
-            return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
+            return -_total(self._density.prior(z, self._data)) - weight * jnp.sum(row_terms(z))
 
         return value_and_grad(potential, self.forward_mode)(z)
 
@@ -231,14 +249,17 @@ class SplitPotential:
             The products, a dict like ``directions``.
         """
 
-        def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
-            m, b = jnp.divmod(place, self._density.num_blocks)
-            gradient = grad(lambda z: _total(self._density.block(z, self._data, m, b)), self.forward_mode)
-            products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
-            return jax.tree.map(jnp.add, total, products), None
+        def add_subset(total: Position, m: jax.Array) -> tuple[Position, None]:
+            data = self._data_of(m)
 
-        zero, places = zeros(directions), self.num_subsets * self._density.num_blocks
-        return lax.scan(add_block, zero, jnp.arange(places))[0]
+            def add_block(total: Position, b: jax.Array) -> tuple[Position, None]:
+                gradient = grad(lambda z: _total(self._density.block(z, data, m, b)), self.forward_mode)
+                products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
+                return jax.tree.map(jnp.add, total, products), None
+
+            return lax.scan(add_block, total, jnp.arange(self._density.num_blocks))[0], None
+
+        return lax.scan(add_subset, zeros(directions), jnp.arange(self.num_subsets))[0]
 
     @jax.jit
     def energies(self, z: Position) -> Compensated:
@@ -246,7 +267,8 @@ class SplitPotential:
         prior = compensated_total(self._density.prior(z, self._data))
 
         def subset(m: jax.Array) -> Compensated:
-            terms = self._sum_over_blocks(lambda b: (compensated_total(self._density.block(z, self._data, m, b)), {}))
+            data = self._data_of(m)
+            terms = self._sum_over_blocks(lambda b: (compensated_total(self._density.block(z, data, m, b)), {}))
             return terms[0]
 
         by_subset = lax.map(subset, jnp.arange(self.num_subsets))
@@ -264,13 +286,18 @@ class SplitPotential:
         return jax.tree.map(lambda terms: jnp.append(terms[0, 0], terms[:, 1]), by_subset), grad
 
     @jax.jit
+    def _pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
+        return self._density.pointwise(z, data, indices)
+
+    @jax.jit
     def _subset_potential(self, z: Position, m: jax.Array) -> jax.Array:
         prior = _total(self._density.prior(z, self._data))
         return -prior / self.num_subsets - self._subset_log_likelihood(z, m)
 
     @jax.jit
     def _subset_log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
-        block = jax.checkpoint(lambda b: _total(self._density.block(z, self._data, m, b)))
+        data = self._data_of(m)
+        block = jax.checkpoint(lambda b: _total(self._density.block(z, data, m, b)))
         return jnp.sum(lax.map(block, jnp.arange(self._density.num_blocks)))
 
     def _sum_over_blocks(
@@ -287,6 +314,10 @@ class SplitPotential:
         zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(evaluate, jnp.array(0)))
         return lax.scan(add_block, zero, jnp.arange(self._density.num_blocks))[0]
 
+    def _data_of(self, m: jax.Array) -> Data:
+        """The data, with the rows of subset ``m`` read where they are elsewhere."""
+        return read_subset(self._data, self._density.layout, m, self._density.num_blocks)
+
     def _subset_index(self, m: int | jax.Array) -> jax.Array:
         if isinstance(m, int) and not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
@@ -296,6 +327,11 @@ class SplitPotential:
     def data(self) -> Data:
         """The arrays that the potential is bound to."""
         return self._data
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether some of the rows are read as they are needed."""
+        return bool(sources_in(self._data))
 
     @property
     def forward_mode(self) -> bool:

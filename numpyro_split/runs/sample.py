@@ -16,9 +16,8 @@ from numpyro.util import is_prng_key
 
 from numpyro_split.host import fill_run
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.potential.content import program_of_model, program_of_potential
+from numpyro_split.potential.content import digest_of_data, program_of_model, program_of_potential
 from numpyro_split.runs.chains import CompiledChains, Program
-from split_common.digest import digest_of_arrays
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
 from split_common.runs.identity import code_of, texts_of, versions_of
@@ -173,7 +172,7 @@ class NumPyroStart:
             model = program_of_model(kernel._running_model, arguments, owner)
         return {
             "model": model,
-            "data": digest_of_arrays(map(_numbers, content.data)).key,
+            "data": digest_of_data(content.data).key,
             "kernel": type(kernel).__qualname__,
             **texts_of(kernel._splitting, "kernel argument splitting"),
             **texts_of(kernel._method, "kernel argument"),
@@ -215,7 +214,7 @@ class NumPyroStart:
     def observed(self) -> dict[str, np.ndarray]:
         """What the model observes, by site, as ArviZ finds it."""
         model = self._kernel.model
-        if model is None:
+        if model is None or self._known[1].reads_sources:
             return {}
         sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
         observed = {name: site for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]}

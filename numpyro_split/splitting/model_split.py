@@ -28,7 +28,7 @@ from numpyro.infer.util import (
     transform_fn,
 )
 
-from numpyro_split.host import unconstrain_reparam
+from numpyro_split.host import dce_jaxpr, unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.content import program_of_model
 from numpyro_split.potential.densities import ModelDensity
@@ -39,6 +39,7 @@ from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, S
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
 from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.sources import first_rows, is_source
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
 from numpyro_split.splitting.exactness import check_exact
@@ -54,12 +55,21 @@ from split_common.errors import (
     NoDataPlateError,
     ReadingError,
     RowsMeetError,
+    SourceError,
     first_line,
 )
 from split_common.held import HeldValue, reasons
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.sources.rules import (
+    SourceRuleError,
+    check_axes,
+    check_local,
+    check_order,
+    check_outside,
+    check_proved,
+)
 from split_common.start import NoFiniteStartError, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -200,7 +210,7 @@ class ModelSplit:
             except NoDataPlateError:
                 return cls._divide_without_plate(model, args, kwargs, **options)
         except ModelNotSplittableError as refusal:
-            if num_subsets != 1:
+            if num_subsets != 1 or Arguments(args, kwargs).sources:
                 raise
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
@@ -226,16 +236,19 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
+        check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = _describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        check_axes(arguments.sources, arguments.axes_by_name(row_axes), layout.num_rows)
+        check_order(arguments.sources, layout)
         program = program_of_model(model, arguments) if program is None else program
         sizes = set(batch_sizes(layout.num_rows))
         row_model = RowSelectableModel(model, plate, readings)
-        modes = _modes(model, bool(row_axes))
+        modes = _modes(model, bool(row_axes), bool(arguments.sources))
         splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
         with eagerly():
             found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
@@ -376,6 +389,8 @@ class ModelSplit:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
         arguments = Arguments(args, kwargs)
+        if arguments.sources:  # put together where it is compiled, and left out: nothing that is asked rests on rows
+            return jax.jit(lambda z: arguments.in_trace(self._postprocess)()(z))
         args, kwargs = arguments.build(arguments.data)
         return self._postprocess(*args, **kwargs)
 
@@ -405,6 +420,7 @@ class ModelSplit:
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        check_local(arguments.sources, list(local))
         z = self._learn_sites(arguments)
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
@@ -418,8 +434,34 @@ class ModelSplit:
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
+        check_proved(arguments.sources, self.verdict)
+        if arguments.sources:
+            check_outside(arguments.sources, self._outside_on_rows(arguments, z))
         if self._held.values:
             self._learn_sites(arguments)  # supports may rest on what is held: on all rows now
+
+    def _outside_on_rows(self, arguments: Arguments, z: Position) -> list[str]:
+        """What rests on rows of sources, but is not the likelihood: terms of the prior, and deterministic sites."""
+        density = self._density(arguments)
+
+        def run(z: Position, data: Data) -> tuple[Any, Any]:
+            args, kwargs = arguments.build(data)
+            values = self._postprocess(*args, **kwargs)(z) if self._postprocess is not None else {}
+            return density.prior(z, data), values
+
+        data = [jax.ShapeDtypeStruct(x.shape, x.dtype) if is_source(x) else x for x in arguments.data]
+        closed, (prior, values) = jax.make_jaxpr(run, return_shape=True)(z, tuple(data))
+        names = [
+            *("a term outside the plate" for _ in jax.tree.leaves(prior)),
+            *(f"the site {path[0].key!r}" for path, _ in jax.tree_util.tree_leaves_with_path(values)),
+        ]
+        first = len(jax.tree.leaves(z))
+        resting = []
+        for place, name in enumerate(names):
+            used = dce_jaxpr(closed.jaxpr, [i == place for i in range(len(names))])[1]
+            if any(is_used and is_source(x) for is_used, x in zip(used[first:], arguments.data, strict=True)):
+                resting.append(name)
+        return list(dict.fromkeys(resting))
 
     def _learn_sites(self, arguments: Arguments) -> Position:
         """Sizes, supports and a position of the latent sites."""
@@ -428,7 +470,7 @@ class ModelSplit:
         except RuntimeError as error:
             if "valid initial parameters" not in str(error):
                 raise
-            raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
+            raise no_finite_start([(name, first_rows(x)) for name, x in arguments.named_arrays()]) from error
         z = self.reference_position = _as_arrays(info.param_info.z)
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
         self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
@@ -487,9 +529,9 @@ class ModelSplit:
         )
 
 
-def _modes(model: Callable[..., Any], has_rows: bool) -> tuple[str, ...]:
+def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tuple[str, ...]:
     """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
-    if isinstance(model, InImpliedPlate):
+    if isinstance(model, InImpliedPlate) or has_sources:  # of a source no model is given all rows
         return ("slice",)
     return ("slice", "index") if has_rows else ("index",)
 
@@ -506,7 +548,7 @@ def _first_that_divides(
             if split.verdict.kind == PROVED:
                 split._check(args, kwargs)
                 return split, failures
-        except NoFiniteStartError:
+        except (NoFiniteStartError, SourceError, SourceRuleError):
             raise
         except Exception as error:  # whatever a model raises on fewer rows
             failures[split.mode] = error
@@ -551,7 +593,8 @@ def _depends_on_values(support: Any) -> bool:
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
-    args, kwargs = arguments.build(arguments.data)
+    args, kwargs = ((), {}) if arguments.sources else arguments.build(arguments.data)
+    model = arguments.in_trace(model) if arguments.sources else model
     try:
         return describe_model(model, args, kwargs), Readings()
     except UNREADABLE:

@@ -33,10 +33,10 @@ def find_certainty_rows(
 
     @jax.jit
     def changes(potential: SplitPotential, first: jax.Array) -> jax.Array:
-        rows = jnp.minimum(first + jnp.arange(size), batches.num_rows - 1)
+        row_terms = potential.row_terms(jnp.minimum(first + jnp.arange(size), batches.num_rows - 1))
 
         def rest(z: Position) -> jax.Array:
-            return controlled(reference.taylor, lambda z: potential.pointwise_log_likelihood(z, rows), z)
+            return controlled(reference.taylor, row_terms, z)
 
         terms = lax.map(rest, points)
         return terms[1::2] - terms[::2]

@@ -87,7 +87,7 @@ class Estimator:
             change += of_expansion
             known += self._likelihood_power * self.taylor.total(old) + jnp.stack([jnp.zeros(()), of_expansion])
         if self.batches.num_certain:
-            certain = self._likelihood_power * jax.vmap(lambda z: self._rest(z, self._certainty_rows))(points)
+            certain = self._likelihood_power * self._rest(points, self._certainty_rows)
             change += jnp.sum(certain[1] - certain[0])
             known += certain.sum(1)
         energies, chi2 = -known - values / num_batches, self.batches.chi2(between, num_batches)
@@ -100,7 +100,7 @@ class Estimator:
         groups = self._draw(rng_key)
 
         def add_group(group: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            terms = self._row_weight * jax.vmap(lambda z: self._rest(z, groups(group)))(points)
+            terms = self._row_weight * self._rest(points, groups(group))
             changes = terms[1] - terms[0]
             tail = jnp.sum(tail_terms(changes / (num_groups * self.batches.num_batches)))
             by_batch = changes.reshape(self.batches.num_batches, -1).sum(1)
@@ -113,13 +113,10 @@ class Estimator:
             changes, values, tail = lax.fori_loop(0, num_groups, add_group, zeros)
         return changes.ravel(), values, tail
 
-    def _rest(self, z: Position, rows: jax.Array) -> jax.Array:
-        """Residual of some rows' log-likelihood after the control variate, shape (n,)."""
-
-        def row_terms(z: Position) -> jax.Array:
-            return self.potential.pointwise_log_likelihood(z, rows)
-
-        return controlled(self.taylor, row_terms, z)
+    def _rest(self, points: Position, rows: jax.Array) -> jax.Array:
+        """Residuals of some rows' log-likelihood after the control variate, at both points, shape (2, n)."""
+        row_terms = self.potential.row_terms(rows)
+        return jax.vmap(lambda z: controlled(self.taylor, row_terms, z))(points)
 
     def _draw(self, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """From the number of a group of batches to its rows, shape (Kn,), batch by batch."""

@@ -63,9 +63,7 @@ def draw_force(
     size = min(settings.gradient_batch_size, batches.num_rows)
     rows = draw_minibatch(rng_key, batches.num_rows, size)
     row_weight = likelihood_power * batches.num_rows / size
-
-    def row_terms(z: Position) -> jax.Array:
-        return potential.pointwise_log_likelihood(z, rows)
+    row_terms = potential.row_terms(rows)
 
     def estimate(z: Position) -> jax.Array:
         known = 0.0 if taylor is None else likelihood_power * taylor.total(z)

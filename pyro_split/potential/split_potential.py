@@ -25,9 +25,11 @@ from pyro_split.potential.densities import Density, FunctionDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position, add, zeros
 from pyro_split.potential.row_block import RowBlock, subset_block
+from pyro_split.potential.sources import is_source, placeholder, sources_in
 from split_common.checks import check_callable
 from split_common.containers import Given
 from split_common.data_axes import check_lengths
+from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
@@ -63,6 +65,7 @@ class SplitPotential:
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True):
         self._density, self._data, self._jit_compile = density, data, jit_compile
+        self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
         self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
         self._sites: tuple[str, ...] = ()
 
@@ -105,11 +108,13 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         leaves, treedef = pytree.tree_flatten(FORMS.open(None, (data,), {})[0][0])
-        leaves = [torch.as_tensor(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
-        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
+        leaves = [leaf.array if isinstance(leaf, Given) else leaf for leaf in leaves]
+        leaves = [leaf if is_source(leaf) else torch.as_tensor(leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one tensor, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        wants_sequential(subset_order, [source.where for source in sources_in(leaves)])
         potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
         potential.held = data
         return potential
@@ -141,7 +146,7 @@ class SplitPotential:
 
     def log_prior(self, z: Position) -> Tensor:
         """Log-density of everything outside the data plate, Jacobians included; a float64 scalar."""
-        return self._density.prior(z, self._data)
+        return self._density.prior(z, self._whole)
 
     def subset_potential(self, z: Position, m: int) -> Tensor:
         """U_m(z), a float64 scalar; ``m`` from 0 to M - 1."""
@@ -169,7 +174,7 @@ class SplitPotential:
         """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
         block, share = self._block(m), 1.0 / self.num_subsets
         prior, likelihood = self._compiled(z)
-        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._whole))
         z_cut, data_cut = self._density.cut(z, self._data, block)
         value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
         grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
@@ -185,18 +190,18 @@ class SplitPotential:
         if prior.traced and likelihood.traced:
             z_cut, data_cut = self._density.cut(z, self._data, block)
             of_rows = (*self._inputs(z_cut, data_cut), block.indices)
-            if (grads := self._subset_grad.run("grad", *self._inputs(z, self._data), *of_rows)) is not None:
+            if (grads := self._subset_grad.run("grad", *self._inputs(z, self._whole), *of_rows)) is not None:
                 by_site = dict(zip(self._sites, grads, strict=True))
                 return {name: by_site[name] for name in z}
         return self.subset_energies_and_grad(z, m)[1]
 
     def prior_energy(self, z: Position) -> Tensor:
         """The prior's term of U(z), a float64 scalar, from the model's trace."""
-        return -self._compiled(z)[0].value(*self._inputs(z, self._data))
+        return -self._compiled(z)[0].value(*self._inputs(z, self._whole))
 
     def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
-        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
@@ -252,7 +257,7 @@ class SplitPotential:
         weight = self.plate_size / len(indices) if row_weight is None else row_weight
         block = RowBlock(indices)
         prior, likelihood = self._compiled(z)
-        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._data))
+        prior_value, prior_grad = prior.value_and_grad(*self._inputs(z, self._whole))
         z_cut, data_cut = self._density.cut(z, self._data, block)
         value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), indices)
         grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
@@ -318,7 +323,7 @@ class SplitPotential:
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
-        terms = [prior.value(*self._inputs(z, self._data))]
+        terms = [prior.value(*self._inputs(z, self._whole))]
         for block in self._blocks:
             terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
         return -torch.stack([term.to("cpu") for term in terms])
