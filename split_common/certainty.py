@@ -29,6 +29,7 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,16 +74,49 @@ def most_influential(changes: np.ndarray, batches: Batches) -> np.ndarray | None
     Returns:
         Ascending numbers, shape (C,).
     """
-    expected = batches.batch_size * batches.num_batches / batches.num_rows
-    x = np.asarray(changes, np.float64) / expected
+    return most_influential_of([changes], batches)
+
+
+def most_influential_of(pieces: Iterable[np.ndarray], batches: Batches) -> np.ndarray | None:
+    """As :func:`most_influential`, in memory that does not grow with the number of rows.
+
+    Args:
+        pieces: r of some rows after the other, each of shape (P, n); gone through twice.
+        batches: how rows are drawn.
+    """
+    expected, size = batches.batch_size * batches.num_batches / batches.num_rows, certainty_size(batches)
     with np.errstate(invalid="ignore", over="ignore"):
-        noise = np.sqrt(expected * np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True))
-        x = x / np.maximum(1.0, noise / np.sqrt(LARGEST_PROBED_NOISE))
-        errors = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
-    largest_first = np.argsort(-errors, kind="stable")
-    chosen, others = np.split(largest_first, [certainty_size(batches)])
-    helps = len(chosen) and not errors[chosen].sum() < max(errors[others].sum(), SMALLEST_TAIL_ERROR)
-    return np.sort(chosen) if helps else None
+        squares: Any = 0.0
+        for piece in pieces:
+            x = np.asarray(piece, np.float64) / expected
+            squares = squares + np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True)
+        shrinks = np.maximum(1.0, np.sqrt(expected * squares) / np.sqrt(LARGEST_PROBED_NOISE))
+        rows, errors, others, first = np.zeros(0, int), np.zeros(0), 0.0, 0
+        for piece in pieces:
+            x = np.asarray(piece, np.float64) / expected / shrinks
+            found = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
+            rows = np.concatenate([rows, first + np.arange(len(found))])
+            errors, first = np.concatenate([errors, found]), first + len(found)
+            chosen, left = np.split(np.argsort(-errors, kind="stable"), [size])
+            others += errors[left].sum()
+            rows, errors = rows[chosen], errors[chosen]
+    helps = len(rows) and not errors.sum() < max(others, SMALLEST_TAIL_ERROR)
+    return np.sort(rows) if helps else None
+
+
+class Pieces:
+    """Pieces that are made whenever they are gone through.
+
+    Args:
+        make: from a number to a piece.
+        numbers: of the pieces, in order.
+    """
+
+    def __init__(self, make: Callable[[int], np.ndarray], numbers: Sequence[int]):
+        self._make, self._numbers = make, numbers
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self._make, self._numbers)
 
 
 def as_many(rows: np.ndarray | None, size: int) -> np.ndarray:

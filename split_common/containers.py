@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from split_common.sources.rows import gives_rows, rows_of
+from split_common.sources.rows import Source, gives_rows, rows_of
 from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
 
 
@@ -120,6 +120,7 @@ class Opener:
         tables: the pandas objects that were met.
         lists: the lists of numbers that were met.
         arrays: the arrays of NumPy that were met.
+        sources: the sources that were met.
     """
 
     def __init__(self, tree_map: Callable[..., Any], operations: Operations, form: Form = Form()):  # noqa: B008
@@ -127,6 +128,7 @@ class Opener:
         self.tables: list[Any] = []
         self.lists: list[Any] = []
         self.arrays: list[np.ndarray] = []
+        self.sources: list[Source] = []
 
     def open(self, value: Any) -> Any:
         """A value as arrays, :class:`Opened` and :class:`Given`, and everything else in it as it is."""
@@ -134,7 +136,8 @@ class Opener:
 
     def _leaf(self, x: Any) -> Any:
         if gives_rows(x):
-            return rows_of(x).open(self._operations.dtype)
+            self.sources.append(rows_of(x).open(self._operations.dtype))
+            return self.sources[-1]
         if isinstance(x, np.ndarray):
             self.arrays.append(x)
             return self._operations.array(x) if x.dtype.kind in NUMBERS else x

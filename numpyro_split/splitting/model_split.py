@@ -354,11 +354,19 @@ class ModelSplit:
         return list(self._local_axes)
 
     @property
-    def parts(self) -> list[np.ndarray]:
-        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
-        if self._local_axes or self._held.values or self._model.readings:
-            return [np.arange(self.layout.num_rows)]
-        return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+    def num_parts(self) -> int:
+        """Number of parts of the rows on which models are traced."""
+        return 1 if self._needs_all_rows else self.layout.num_subsets
+
+    def part(self, number: int) -> np.ndarray:
+        """Rows of a part: those of a subset; all where a latent or the model needs them."""
+        if self._needs_all_rows:
+            return np.arange(self.layout.num_rows)
+        return np.asarray(self.layout.rows(number))
+
+    @property
+    def _needs_all_rows(self) -> bool:
+        return bool(self._local_axes or self._held.values or self._model.readings)
 
     def reader(
         self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -376,21 +384,23 @@ class ModelSplit:
             at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(unconstrain_reparam, z))
             return read(density.readable(trace(at_z).get_trace(*args, **kwargs)))
 
-        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
+        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.part(part)))
 
     def prior_sites(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], Trace], Data]:
-        """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
+        """The sample sites outside the plate, as a function of a position and the data arrays; and these, to be traced with."""
         arguments = Arguments(args, kwargs, self._row_axes)
-        return self._density(arguments).prior_sites, arguments.data
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) if is_source(x) else x for x in arguments.data]
+        return self._density(arguments).prior_sites, tuple(shapes)
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
         arguments = Arguments(args, kwargs)
         if arguments.sources:  # put together where it is compiled, and left out: nothing that is asked rests on rows
-            return jax.jit(lambda z: arguments.in_trace(self._postprocess)()(z))
+            postprocess = arguments.in_trace(self._postprocess)
+            return jax.jit(lambda z: postprocess()(z))
         args, kwargs = arguments.build(arguments.data)
         return self._postprocess(*args, **kwargs)
 
@@ -517,7 +527,7 @@ class ModelSplit:
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.parts[0])))
+        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.part(0))))
         return initialize_model(
             rng_key,
             self._model,

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro_split.potential.expansion import Reference, controlled
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
-from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Pieces, most_influential_of, probe_directions
 from split_common.penalty import Batches
 
 
@@ -41,8 +41,12 @@ def find_certainty_rows(
         terms = lax.map(rest, points)
         return terms[1::2] - terms[::2]
 
-    parts = [np.asarray(changes(potential, jnp.asarray(first))) for first in range(0, batches.num_rows, size)]
-    return most_influential(likelihood_power * np.concatenate(parts, 1)[:, : batches.num_rows], batches)
+    def piece(first: int) -> np.ndarray:
+        found = changes(potential, jnp.asarray(first))[:, : batches.num_rows - first]
+        return likelihood_power * np.asarray(found, np.float64)
+
+    pieces = Pieces(piece, range(0, batches.num_rows, size))
+    return most_influential_of(pieces if potential.reads_sources else list(pieces), batches)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

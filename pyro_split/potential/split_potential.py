@@ -66,7 +66,7 @@ class SplitPotential:
     def __init__(self, density: Density, data: Data, jit_compile: bool = True):
         self._density, self._data, self._jit_compile = density, data, jit_compile
         self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
-        self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
+        self._blocks: dict[int, RowBlock] = {}
         self._sites: tuple[str, ...] = ()
 
     @classmethod
@@ -220,9 +220,9 @@ class SplitPotential:
             z_cut, data_cut = density.cut(z, self._data, block)
             return (*(z_cut[name] for name in sites), *data_cut, block.indices)
 
-        of_each_size = {len(block.indices): block for block in self._blocks}.values()
+        blocks = (self._block(m) for m in dict.fromkeys((0, self.num_subsets - 1)))  # one of each size
         try:
-            return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
+            return any(uses(likelihood, inputs(block), len(names)) for block in blocks)
         except Exception:  # of a model that cannot be traced nobody knows
             return True
 
@@ -317,14 +317,24 @@ class SplitPotential:
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
         """Inputs of a :meth:`row_function`: the positions' values, the rows of the data, their numbers."""
-        values = [z[name] for z in positions for name in sorted(z)]
-        return (*values, *self._density.cut({}, self._data, RowBlock(indices))[1], indices)
+        return self.row_inputs_of([positions], indices)[0]
+
+    def row_inputs_of(self, groups: Sequence[Sequence[Position]], indices: Tensor) -> list[tuple[Tensor, ...]]:
+        """Inputs as :meth:`row_inputs` makes them for each group of positions, of the same rows, which are read once."""
+        rows = self._density.cut({}, self._data, RowBlock(indices))[1]
+        return [(*(z[name] for z in positions for name in sorted(z)), *rows, indices) for positions in groups]
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether some of the rows are read as they are needed."""
+        return bool(sources_in(self._data))
 
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
         terms = [prior.value(*self._inputs(z, self._whole))]
-        for block in self._blocks:
+        for m in range(self.num_subsets):
+            block = self._block(m)
             terms.append(likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices))
         return -torch.stack([term.to("cpu") for term in terms])
 
@@ -370,6 +380,10 @@ class SplitPotential:
     def _block(self, m: int) -> RowBlock:
         if not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        if self.reads_sources:
+            return subset_block(self._density.layout, m)  # the numbers of all rows might not fit either
+        if m not in self._blocks:
+            self._blocks[m] = subset_block(self._density.layout, m)
         return self._blocks[m]
 
 

@@ -328,11 +328,19 @@ class ModelSplit:
         return list(self._local_axes)
 
     @property
-    def parts(self) -> list[torch.Tensor]:
-        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
-        if self._local_axes or self._held:
-            return [torch.arange(self.layout.num_rows)]
-        return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+    def num_parts(self) -> int:
+        """Number of parts of the rows on which models are traced."""
+        return 1 if self._needs_all_rows else self.layout.num_subsets
+
+    def part(self, number: int) -> torch.Tensor:
+        """Rows of a part: those of a subset; all where a latent or the model needs them."""
+        if self._needs_all_rows:
+            return torch.arange(self.layout.num_rows)
+        return torch.as_tensor(self.layout.rows(number))
+
+    @property
+    def _needs_all_rows(self) -> bool:
+        return bool(self._local_axes or self._held)
 
     def reader(
         self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -342,7 +350,7 @@ class ModelSplit:
 
         def read_at(z: Position, part: int) -> Any:
             with torch.no_grad():
-                return read(density.sites_at(z, self.parts[part]))
+                return read(density.sites_at(z, self.part(part)))
 
         return read_at
 
@@ -402,7 +410,7 @@ class ModelSplit:
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
         """Learn supports that rest on data, as in ``Uniform(0, y.max())``, from all rows."""
-        data, num_rows = density.arguments.data, len(self.parts[0])
+        data, num_rows = density.arguments.data, len(self.part(0))
         if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
             return
         check_outside(density.arguments.sources, ["the support of a latent site"] * bool(density.arguments.sources))
@@ -438,7 +446,7 @@ class ModelSplit:
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
+        args, kwargs = density.rows_of(density.arguments.data, self.part(0))
         try:
             with unvalidated():
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)

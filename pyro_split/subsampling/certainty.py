@@ -11,7 +11,7 @@ from torch import Tensor
 from pyro_split.potential.expansion import Reference, controlled
 from pyro_split.potential.position import Position, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Pieces, most_influential_of, probe_directions
 from split_common.penalty import Batches
 
 
@@ -34,13 +34,15 @@ def find_certainty_rows(
         return controlled(reference.taylor, row_terms, points[1]) - controlled(reference.taylor, row_terms, points[0])
 
     function, size = potential.row_function(change, 2, list(z)), min(PROBED_ROWS, *potential.subset_sizes)
-    changes = np.zeros((len(points) // 2, batches.num_rows))
-    for first in range(0, batches.num_rows, size):
+
+    def piece(first: int) -> np.ndarray:
         rows = (first + torch.arange(size)).clamp(max=batches.num_rows - 1)
-        for pair, at in zip(changes, range(0, len(points), 2), strict=True):
-            found = function.value(*potential.row_inputs(points[at : at + 2], rows))
-            pair[first : first + size] = found.detach().cpu().double().numpy()[: batches.num_rows - first]
-    return most_influential(likelihood_power * changes, batches)
+        pairs = [points[at : at + 2] for at in range(0, len(points), 2)]
+        found = [function.value(*inputs) for inputs in potential.row_inputs_of(pairs, rows)]
+        return likelihood_power * torch.stack(found).detach().cpu().double().numpy()[:, : batches.num_rows - first]
+
+    pieces = Pieces(piece, range(0, batches.num_rows, size))
+    return most_influential_of(pieces if potential.reads_sources else list(pieces), batches)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

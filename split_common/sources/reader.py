@@ -44,7 +44,7 @@ class Reader:
         self._followed: dict[tuple[int, int], int] = {}
         self._last: tuple[int, int] = (-1, -1)
         self._share, self._next = 1.0, -1
-        self._ahead: tuple[int, int, Future[list[np.ndarray]]] | None = None
+        self._ahead: tuple[tuple[int, int, int], Future[list[np.ndarray]]] | None = None
         self.num_reads = self.num_ahead = 0
 
     def read(self, start: int, size: int) -> list[np.ndarray]:
@@ -52,13 +52,13 @@ class Reader:
         with self._lock:
             self.num_reads += 1
             ahead, self._ahead = self._ahead, None
-            is_ahead = ahead is not None and ahead[:2] == (start, size)
+            is_ahead = ahead is not None and ahead[0] == (start, size, os.getpid())
             self.num_ahead += is_ahead
-        rows = ahead[2].result() if is_ahead and ahead is not None else self._read(start, size)
+        rows = ahead[1].result() if is_ahead and ahead is not None else self._read(start, size)
         with self._lock:
             following = self._guess(start, size)
             if following is not None and self._ahead is None:
-                self._ahead = (following, size, _thread().submit(self._read, following, size))
+                self._ahead = (following, size, os.getpid()), _thread().submit(self._read, following, size)
         return rows
 
     def take(self, indices: np.ndarray) -> list[np.ndarray]:
