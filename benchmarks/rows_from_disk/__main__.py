@@ -5,8 +5,8 @@
 iterations, each in a process of its own: the most anonymous and resident memory. Then, on the first GB of it, whether
 the draws are those of rows in memory bit for bit, and seconds per data pass of ``SplitHMC``: in memory; from the page
 cache; and from the disk, every block dropped from the page cache as soon as it was read, each with and without reading
-ahead; beside a plain sequential read from the disk. The goal: at most 1.25 times the seconds in memory or 1.1 times those
-of the plain read, whichever is larger.
+ahead; beside a plain sequential read from the disk. The goal: at most 1.25 times the seconds in memory or 1.1 times
+those of the plain read, whichever is larger.
 """
 
 from __future__ import annotations

@@ -320,7 +320,7 @@ class SplitPotential:
         return self.row_inputs_of([positions], indices)[0]
 
     def row_inputs_of(self, groups: Sequence[Sequence[Position]], indices: Tensor) -> list[tuple[Tensor, ...]]:
-        """Inputs as :meth:`row_inputs` makes them for each group of positions, of the same rows, which are read once."""
+        """Inputs as :meth:`row_inputs` makes them, for each group of positions, of the same rows, read once."""
         rows = self._density.cut({}, self._data, RowBlock(indices))[1]
         return [(*(z[name] for z in positions for name in sorted(z)), *rows, indices) for positions in groups]
 
