@@ -389,7 +389,7 @@ class ModelSplit:
     def prior_sites(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], Trace], Data]:
-        """The sample sites outside the plate, as a function of a position and the data arrays; and these, to trace it."""
+        """The sample sites outside the plate, as a function of a position and the data; and these, to trace it with."""
         arguments = Arguments(args, kwargs, self._row_axes)
         shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) if is_source(x) else x for x in arguments.data]
         return self._density(arguments).prior_sites, tuple(shapes)

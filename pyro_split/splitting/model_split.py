@@ -410,7 +410,7 @@ class ModelSplit:
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
         """Learn supports that rest on data, as in ``Uniform(0, y.max())``, from all rows."""
-        data, num_rows = density.arguments.data, len(self.part(0))
+        data, num_rows = tuple(map(placeholder, density.arguments.data)), len(self.part(0))
         if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
             return
         check_outside(density.arguments.sources, ["the support of a latent site"] * bool(density.arguments.sources))
@@ -424,11 +424,12 @@ class ModelSplit:
         And what is held, where it is proved.
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
+        data = tuple(map(placeholder, density.arguments.data))
         held: dict[Any, HeldValue | HeldNumber] = {}
         num_steps = 0
         for size in sorted(sizes):
             try:
-                proof = prove(density, density.arguments.data, z, size)
+                proof = prove(density, data, z, size)
             except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
                 return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
@@ -437,7 +438,7 @@ class ModelSplit:
             num_steps = proof.num_steps
         verdict = Verdict(PROVED, "" if sizes else "nothing is divided", held=reasons(held.values()))
         if self._prior_rows is not None:
-            outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
+            outside = prove_free(density.outside, density, data, z, self._prior_rows)
             if outside.kind != PROVED:
                 sources = density.arguments.sources
                 check_outside(sources, [f"a term outside the plate ({outside})"] * bool(sources))
