@@ -546,8 +546,10 @@ def test_shuffled_rows(tmp_path):
     np.testing.assert_array_equal(few[0][:, 0], few[1])
     np.testing.assert_array_equal(np.sort(few[1]), X[:, 0])
     assert Rows(few[0]).open().survey.f < LARGEST_F < Rows(Slices(X)).open().survey.f
-    again = shuffle_rows(X, tmp_path / "c.npy", seed=0, memory=2**12)
-    other = shuffle_rows(X, tmp_path / "d.npy", seed=1, memory=2**12)
+    again, other = (
+        shuffle_rows([X, X[:, 0]], [tmp_path / f"{name}.npy", tmp_path / f"{name}-y.npy"], seed=seed, memory=2**12)[0]
+        for name, seed in (("c", 0), ("d", 1))
+    )
     np.testing.assert_array_equal(again, few[0])
     assert not np.array_equal(again, other)
     with pytest.raises(SourceError, match="new file"):

@@ -33,7 +33,7 @@ def shuffle_rows(
     Args:
         rows: an array or a source, or a sequence of them, of as many rows each: what a kernel is given as arguments.
         path: of the file to write; as many as there are arrays where these are a sequence.
-        seed: draws the order.
+        seed: draws the order, which is the same again for rows of the same number and size and the same ``memory``.
         memory: bytes that may be held at a time, about.
 
     Returns:
@@ -97,7 +97,8 @@ def _gather(arrays: Sequence[Any], paths: Sequence[Path], folder: str, sizes: Se
             np.lib.format.write_array_header_1_0(file, header)
             for number, size in enumerate(sizes):
                 if size:
-                    order = np.random.default_rng([seed, number]).permutation(size)  # the same for each array
+                    # the same for each array; [seed, 0] would be the stream that dealt the rows
+                    order = np.random.default_rng([seed, number + 1]).permutation(size)
                     found = np.fromfile(f"{folder}/{place}-{number}", x.dtype).reshape(-1, *x.shape[1:])
                     file.write(found[order].tobytes())
         partial.rename(target)
