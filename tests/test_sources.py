@@ -135,7 +135,7 @@ def test_draws_are_those_of_rows_in_memory(lib, entry, tmp_path):
     assert same(expected, found)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [x if x == "parquet" else pytest.param(x, marks=pytest.mark.slow) for x in FORMS])
 @pytest.mark.parametrize("name", ["SymmetricSplitHMC", pytest.param("PenaltyMH", marks=pytest.mark.slow)])
 def test_every_form(lib, form, name, tmp_path):
     X, y = arrays()
@@ -176,7 +176,13 @@ def test_a_mixture_of_sources_and_arrays(lib, tmp_path):
     model = linear(lib)
     kernel = TABLE["SymmetricSplitHMC"].make(lib, model, SUBSETS)
     expected = draws(lib, kernel, lib.array(X), lib.array(y))
-    assert same(expected, draws(lib, kernel, maps(tmp_path, X)[0], lib.array(y)))
+    found = draws(lib, kernel, maps(tmp_path, X)[0], lib.array(y))
+    if lib.name == "numpyro":  # XLA may sum in another order where some rows are read and others are in memory
+        assert expected.keys() == found.keys()
+        for name, x in expected.items():
+            np.testing.assert_allclose(found[name], x, rtol=1e-13)
+    else:
+        assert same(expected, found)
 
 
 def test_transform(lib, tmp_path):
@@ -226,6 +232,7 @@ def test_vectorised_chains_share_reads(lib, schedule, monkeypatch):
 
 
 @in_numpyro
+@pytest.mark.slow
 def test_chains_by_themselves_and_vectorised(lib, tmp_path):
     X, y = arrays()
     kernel = TABLE["SymmetricSplitHMC"].make(lib, linear(lib), SUBSETS)
@@ -239,6 +246,7 @@ def test_chains_by_themselves_and_vectorised(lib, tmp_path):
         np.testing.assert_allclose(x, read[name], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_reading_ahead_changes_nothing(lib, monkeypatch, tmp_path):
     X, y = arrays()
     model, found = linear(lib), []
@@ -496,6 +504,7 @@ def test_the_digest_is_that_of_the_array(tmp_path):
 
 
 @in_numpyro
+@pytest.mark.slow
 def test_a_run_goes_on_from_changed_rows(lib, tmp_path):
     X, y = arrays()
     session = lib.session(lib.split.SymmetricSplitHMC(linear(lib), num_subsets=SUBSETS), num_warmup=2, num_samples=2)

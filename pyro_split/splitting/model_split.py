@@ -500,7 +500,8 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     rows, for all of them may not fit, or on all where the model does not take few.
     """
     longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
-    block = RowBlock(torch.arange(min(FEW_ROWS, longest)), 0)
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
     few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
