@@ -72,7 +72,7 @@ def check_outside(sources: Mapping[str, Source], resting: Sequence[str]) -> None
 
 def check_size_from_arguments(sources: Mapping[str, Source], takes_size: bool) -> None:
     """Raise where a model fixes the number of rows, so that it cannot be run on a sample of them."""
-    if not takes_size:
+    if sources and not takes_size:
         raise _must(sources, "the plate must take its size from an argument, as X.shape[0], got one of a fixed size")
 
 
