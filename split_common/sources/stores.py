@@ -92,7 +92,7 @@ class MemoryMap:
             return np.array(self._data[start:stop], subok=False)
         rows = np.empty((stop - start, *self.shape[1:]), self.dtype)
         row_bytes = rows.nbytes // max(stop - start, 1)
-        buffer, place = memoryview(rows.reshape(-1).view(np.uint8)), self._offset + start * row_bytes
+        buffer, place = rows.reshape(-1).view(np.uint8).data, self._offset + start * row_bytes
         while len(buffer):
             count = os.preadv(self._file.fileno(), [buffer], place)
             if not count:
