@@ -29,6 +29,7 @@ def main():
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--explicit", action="store_true")
     parser.add_argument("--break", dest="broken", action="store_true")
+    parser.add_argument("--seeds", action="store_true", help="a random key of each process's own")
     asked = parser.parse_args()
     os.environ["XLA_FLAGS"] = (
         f"--xla_force_host_platform_device_count={asked.devices} --xla_backend_optimization_level=0 "
@@ -144,7 +145,7 @@ def draws(asked):
             progress_bar=False,
             jit_model_args=True,
         )
-        mcmc.run(jax.random.key(SEED), *rows)
+        mcmc.run(jax.random.key(SEED + asked.place * asked.seeds), *rows)
         for site, x in {**mcmc.get_samples(), "energy": mcmc.get_extra_fields()["potential_energy"]}.items():
             found[f"{name}/{site}"] = np.asarray(x)
     if asked.place == 0:

@@ -28,7 +28,6 @@ ONLY_IN = {
         "splitting/over_shards.py",
     },
     "pyro_split": {
-        "kernels/agreement.py",
         "potential/capture.py",
         "potential/ranks.py",
         "potential/running.py",

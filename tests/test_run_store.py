@@ -135,6 +135,22 @@ def test_draws_that_come_fast_are_written_seldom_and_all_of_them(path, monkeypat
     assert draws_in(opened, warmup=True) == draws_in(sample(f"{path}2", together, num_draws=3000)[0], warmup=True)
 
 
+def test_wide_draws_do_not_wait(path, monkeypatch):
+    """What waits to be written has a bound in bytes, however fast draws come."""
+    monkeypatch.setattr(drive, "LONGEST_WAIT", 60.0)
+    monkeypatch.setattr(drive, "MOST_BYTES", 2 * 30 * (3 + 1) * 8)  # 30 draws of either chain
+    waiting = []
+    write = drive.Commits._write
+    monkeypatch.setattr(
+        drive.Commits,
+        "_write",
+        lambda self, chains: (waiting.append(sum(self._bytes.values())), write(self, chains))[1],
+    )
+    sample(path, num_draws=3000)
+    assert max(waiting) <= 2 * drive.MOST_BYTES
+    assert len(waiting) > 100
+
+
 def damaged_files(path):
     """A few files of each kind, without those that say what the arrays are."""
     files = sorted(x for x in Path(path).rglob("*") if x.is_file() and x.name != "zarr.json")

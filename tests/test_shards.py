@@ -13,6 +13,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpyro.infer import MCMC
 
@@ -27,8 +28,11 @@ from numpyro_split import (
     split_model,
     to_inference_data,
 )
+from numpyro_split.kernels.agreement import check_alike, digest_of_rest
+from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.shards import _energy, _words
+from split_common.errors import RanksError
 from tests.kernels import TABLE
 from tests.sharded_run import DIM, NUM_ROWS
 
@@ -129,6 +133,45 @@ def test_without_the_sum_over_shards_draws_differ(tmp_path):
     """The control: a kernel whose shards do not add up."""
     kernels = QUICK[:1]
     assert not same(draws_of(tmp_path, kernels, name="one"), draws_of(tmp_path, kernels, "--break", name="other"), 1e-3)
+
+
+@pytest.mark.slow
+def test_processes_with_other_keys_are_refused(tmp_path):
+    shared = ("draws", tmp_path / "no", "SplitHMC", "--devices", 1, "--processes", 2, "--port", free_port(), "--seeds")
+    for process in [launch(*shared, "--place", place) for place in range(2)]:
+        _, errors = process.communicate(timeout=200)
+        assert process.returncode != 0
+        assert "RanksError: processes that share the rows of a run must run the same" in errors
+        assert "got another random key in processes [1]" in errors
+
+
+@pytest.mark.parametrize("fact", ["random key", "kernel", "argument besides the rows"])
+def test_what_differs_between_processes_is_named(monkeypatch, fact):
+    """Of two processes, the other of which says something else of one fact."""
+    facts = {
+        "random key": np.arange(2),
+        "kernel": SplitHMC(model, num_subsets=2)._method,
+        "argument besides the rows": digest_of_rest(Arguments((jnp.arange(3.0), "text"), {})),
+    }
+
+    def gathered(words, changed):
+        other = words.copy()
+        other[list(facts).index(fact)] += changed
+        return np.stack([words, other])
+
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda words: gathered(words, 0))
+    check_alike(facts)
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda words: gathered(words, 1))
+    with pytest.raises(RanksError, match=rf"another {fact} in processes \[1\]"):
+        check_alike(facts)
+
+
+def test_the_rest_of_the_arguments_counts_by_its_numbers():
+    keys = {
+        digest_of_rest(Arguments(args, {}))
+        for args in ((jnp.arange(3.0), 1), (jnp.arange(3.0), 2), (jnp.arange(3.0) + 1, 1), (jnp.arange(3), 1))
+    }
+    assert len(keys) == 4
 
 
 # --- in this process, on the two devices of tests/conftest.py

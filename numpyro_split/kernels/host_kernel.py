@@ -24,11 +24,12 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
 from numpyro_split.inference_data import to_inference_data
+from numpyro_split.kernels.agreement import check_alike, digest_of_rest, shares_rows
 from numpyro_split.kernels.method import Method, Setup
 from numpyro_split.kernels.prepared import Prepared, PreparedRuns
 from numpyro_split.kernels.state import ChainState
 from numpyro_split.potential.arguments import Arguments
-from numpyro_split.potential.content import Content, DataDigest, program_of_model, program_of_potential
+from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.shards import Shards
@@ -41,6 +42,7 @@ from split_common.containers import Form
 from split_common.health import warn_of_other_data
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
+from split_common.runs.identity import code_of
 from split_common.runs.reading import report_of
 from split_common.start import check_finite_start, check_is_state, check_sites, check_state_form
 from split_common.values import describe_kernel
@@ -103,10 +105,12 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             ValueError: for faults of the model or the data (see :func:`numpyro_split.split_model`), a mass
-                matrix of the wrong shape, or a starting point where the density is not finite.
+                matrix of the wrong shape, or a starting point where the density is not finite; as
+                :class:`~split_common.errors.RanksError` where processes that share the rows differ.
         """
         self._method.check_warmup(num_warmup)
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
+        self._check_processes(rng_key, num_warmup, init_params, *given)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
         if self._potential is not None and first is None and self._method.given_start is None:
             if (latest := self._runs.latest()) is not None:
@@ -321,6 +325,22 @@ class SplitKernel(MCMCKernel):
 
         with eagerly():  # chains in parallel come here traced
             return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form)
+
+    def _check_processes(self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, *given: Any) -> None:
+        """Raise, in all processes, where those that share the rows of a run are about to run different things."""
+        arguments = self._arguments(*FORMS.open(self._model, *given)[:2])
+        if not shares_rows(arguments) or isinstance(rng_key, Tracer):
+            return
+        check_alike(
+            {
+                "random key": numbers_of(rng_key),
+                "kernel": (type(self).__name__, self._splitting, self._method),
+                "model": code_of(self._model or self._potential, with_numbers=False),
+                "number of warm-up iterations": num_warmup,
+                "init_params": init_params,
+                "argument besides the rows": digest_of_rest(arguments),
+            }
+        )
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None

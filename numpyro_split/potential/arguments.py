@@ -63,6 +63,11 @@ class Arguments:
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
 
     @property
+    def others(self) -> list[Any]:
+        """What stands among the arguments and is no array; None at the places of these."""
+        return self._others
+
+    @property
     def structure(self) -> tuple[Any, ...]:
         """Places of the arrays among the arguments, and of the rows in the arrays."""
         return self._treedef, tuple(self._is_array), tuple(self.axes)

@@ -63,7 +63,7 @@ class Content(NamedTuple):
             return cls(program, rest, data, None)
         if any(named_sharding(x) is not None for x in data):  # nobody has all of them
             return cls(program, rest, data, np.asarray(_digest_in_place(data, (program, *rest))))
-        return cls(program, rest, data, digest_of_arrays(_numbers(x) for x in data).add(program, *rest).words)
+        return cls(program, rest, data, digest_of_arrays(numbers_of(x) for x in data).add(program, *rest).words)
 
     @property
     def key(self) -> str | None:
@@ -225,9 +225,10 @@ def _words(x: jax.Array) -> list[jax.Array]:
     return [lax.bitcast_convert_type(x, like).astype(jnp.uint32)]
 
 
-def _numbers(x: jax.Array) -> np.ndarray:
-    """An array on the host."""
-    return np.asarray(random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+def numbers_of(x: Any) -> np.ndarray:
+    """An array on the host; of random keys their numbers."""
+    is_key = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return np.asarray(random.key_data(x) if is_key else x)
 
 
 def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
@@ -237,7 +238,7 @@ def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
     if any(name in text for name in OPAQUE):
         digest.add(owner)
     for constant in _constants(closed):
-        digest.add_array(_numbers(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
+        digest.add_array(numbers_of(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
     return digest
 
 

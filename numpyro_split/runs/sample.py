@@ -16,7 +16,7 @@ from numpyro.util import is_prng_key
 
 from numpyro_split.host import fill_run
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.potential.content import program_of_model, program_of_potential
+from numpyro_split.potential.content import numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.sharded_rows import is_filled
 from numpyro_split.runs.chains import CompiledChains, Program
 from split_common.digest import digest_of_arrays
@@ -185,11 +185,11 @@ class NumPyroStart:
             model = program_of_model(kernel._running_model, arguments, owner)
         return {
             "model": model,
-            "data": digest_of_arrays(map(_numbers, content.data)).key,
+            "data": digest_of_arrays(map(numbers_of, content.data)).key,
             "kernel": type(kernel).__qualname__,
             **texts_of(kernel._splitting, "kernel argument splitting"),
             **texts_of(kernel._method, "kernel argument"),
-            "rng_key": str(_numbers(self._rng_key).tolist()),
+            "rng_key": str(numbers_of(self._rng_key).tolist()),
             **texts_of(self._init_params, "init_params"),
             **texts_of(self._extra_fields, "extra_fields"),
             **texts_of(mcmc.chain_method, "chain_method"),
@@ -268,8 +268,3 @@ def _loaded(store: Any, begun: NumPyroStart, num: int) -> dict[str, Any]:
     )
     found = state_fields(statistics)
     return jax.tree.map(jnp.asarray, {"z": draws, **{name: found[name] for name in begun.fields if name in found}})
-
-
-def _numbers(x: Any) -> np.ndarray:
-    """An array on the host, or the numbers of a random key."""
-    return np.asarray(random.key_data(x) if jnp.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key) else x)

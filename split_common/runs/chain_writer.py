@@ -49,6 +49,11 @@ class Drawn(NamedTuple):
     variables: dict[str, np.ndarray]
     statistics: dict[str, np.ndarray]
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all numbers."""
+        return sum(x.nbytes for tree in (self.variables, self.statistics) for x in tree.values())
+
     @classmethod
     def joined(cls, pieces: Sequence[Drawn]) -> Drawn:
         """Pieces of one phase, one after the other."""

@@ -22,6 +22,7 @@ from split_common.runs.summaries import RunningSummary
 
 SECONDS = 0.5  # that chains are moved at a time, about: a signal waits so long, or for one draw
 SHARE = 0.01  # of the time, that commits may take
+MOST_BYTES = 2**24  # of draws of all chains that wait to be written
 SUMMARY = "summary"  # begins the names of a summary's arrays among those of a state
 
 
@@ -165,9 +166,9 @@ class Pace:
 class Commits:
     """Writes what chains draw, beside what comes next, and seldom enough that it is not felt.
 
-    A commit waits until the one before it has taken less than a hundredth of the time since, for at most
-    ``LONGEST_WAIT`` seconds. Chains are always committed at the end of warm-up, so that the draws of a commit are of
-    one phase.
+    Chains are committed again when commits of all chains would take less than a hundredth of the time since the last
+    one, when ``LONGEST_WAIT`` seconds are over, or when ``MOST_BYTES`` wait. They are always committed at the end of
+    warm-up, so that the draws of a commit are of one phase.
 
     Args:
         recordings: of all chains, by number.
@@ -178,6 +179,7 @@ class Commits:
         self._recordings, self._plan, self._background = recordings, plan, Background()
         self._pieces: dict[Chains, list[list[Drawn]]] = {}
         self._last: dict[Chains, float] = {}
+        self._bytes: dict[Chains, int] = {}  # of the pieces
         self._seconds = 0.0  # that the last commit took
 
     def take(self, chains: Chains, pieces: list[list[Drawn]]) -> None:
@@ -185,9 +187,9 @@ class Commits:
         for piece in pieces:
             for number, drawn in zip(chains.numbers, piece, strict=True):
                 self._recordings[number].note(drawn)
+                self._bytes[chains] = self._bytes.get(chains, 0) + drawn.num_bytes
         self._pieces.setdefault(chains, []).extend(pieces)
-        wait = min(LONGEST_WAIT, self._seconds / SHARE)
-        if chains.position == self._plan.num_warmup or time.monotonic() - self._last.get(chains, -np.inf) >= wait:
+        if chains.position == self._plan.num_warmup or self._is_due(chains):
             self._write(chains)
 
     def write_all(self, groups: Sequence[Chains]) -> None:
@@ -200,8 +202,14 @@ class Commits:
         """Wait for what is being written, and end."""
         self._background.close()
 
+    def _is_due(self, chains: Chains) -> bool:
+        groups, waited = len(self._pieces), time.monotonic() - self._last.get(chains, -np.inf)
+        wait = min(LONGEST_WAIT, groups * self._seconds / SHARE)
+        return waited >= wait or self._bytes[chains] >= MOST_BYTES / groups
+
     def _write(self, chains: Chains) -> None:
-        self._last[chains], pieces = time.monotonic(), self._pieces.pop(chains)
+        self._last[chains], self._bytes[chains] = time.monotonic(), 0
+        pieces, self._pieces[chains] = self._pieces[chains], []
         states, progress = chains.states(), chains.progress()
         found = chains.found() if chains.position == self._plan.num_warmup else [None] * len(states)
         work = []
