@@ -1,13 +1,16 @@
-"""Lengths of trajectories that do not choose them: arguments, the value they make, warnings."""
+"""Trajectories whose length is set beforehand: arguments, and all of them that names no framework, and warnings."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
-from split_common.checks import MAX_COUNT, check_fraction, check_positive_float, check_positive_int
+from split_common.checks import MAX_COUNT, check_choice, check_fraction, check_positive_float, check_positive_int
 from split_common.exploration import FIRST_LENGTH, MAX_EXPLORATION_DEPTH
+from split_common.schedule import Schedule
 from split_common.values import shown
 
 # Of a fixed number of steps: at a step size that makes them a whole period the chain would stand still. A jitter of a
@@ -50,10 +53,6 @@ class LengthSettings(NamedTuple):
         """Whether lengths are learned in warm-up."""
         return self.num_steps is None and self.trajectory_length is None
 
-    def at(self, shortest: Any, longest: Any) -> LengthSettings:
-        """The lengths with the shortest and the longest that warm-up has learned, where it learns them."""
-        return self._replace(trajectory_length=(shortest, longest)) if self.learns_length else self
-
     @property
     def longest_step(self) -> float:
         """Upper limit of the adapted step size: the shortest length that is given."""
@@ -67,6 +66,99 @@ class LengthSettings(NamedTuple):
         is_of_trees = (shortest == 0) & (longest != FIRST_LENGTH)
         is_cut = (shortest > 0) & (longest > MAX_STEPS * step_size)
         return is_cut | is_of_trees & (longest > MOST_MEAN_STEPS * step_size)
+
+
+@dataclass(frozen=True)
+class FixedLengthBase:
+    """Trajectories of a number of steps, or of a length, that does not depend on the state; their end is accepted.
+
+    Attributes:
+        lengths: how long they are.
+        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws one for each trajectory.
+    """
+
+    lengths: LengthSettings
+    subset_permutation: str = "fixed"
+    explores = True
+    statistics = ()
+
+    def __post_init__(self) -> None:
+        check_choice("subset_permutation", self.subset_permutation, SUBSET_PERMUTATIONS)
+
+    @cached_property
+    def learns_length(self) -> bool:
+        """Whether lengths are learned in warm-up."""
+        return self.lengths.learns_length
+
+    @property
+    def varies_length(self) -> bool:
+        """Whether lengths are learned, or steps jittered."""
+        return self.learns_length or self.lengths.step_size_jitter > 0
+
+    @property
+    def longest_step(self) -> float:
+        """Upper limit of the adapted step size."""
+        return self.lengths.longest_step
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether an order of subsets is drawn for each trajectory; a schedule that is not palindromic needs one."""
+        return schedule.draws_order or self.subset_permutation == "per_trajectory"
+
+    def learned(self, state: Any) -> dict[str, Any]:
+        """The longest length, where that is learned."""
+        return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
+
+    def lengths_at(self, state: Any) -> LengthSettings:
+        """The lengths, with the shortest and the longest of the state where warm-up learns them."""
+        if not self.learns_length:
+            return self.lengths
+        return self.lengths._replace(trajectory_length=(state.shortest_length, state.trajectory_length))
+
+
+@dataclass(frozen=True)
+class WindowedBase:
+    """Trajectories of a fixed number of steps, accepted by windows of states at their two ends.
+
+    Attributes:
+        num_steps: L, steps of a trajectory.
+        window_size: W, states in a window, from 1 to L + 1.
+        step_size_jitter: j; steps are u times as long, u drawn from U(1 - j, 1 + j) for each trajectory.
+    """
+
+    num_steps: int
+    window_size: int
+    step_size_jitter: float
+    explores = True
+    learns_length = False
+    statistics = ()
+    longest_step = math.inf
+
+    @classmethod
+    def checked(cls, num_steps: Any, window_size: Any, step_size_jitter: Any) -> Self:
+        """The trajectories that a kernel's arguments ask for.
+
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
+        window_size = check_window_size(window_size, num_steps)
+        return cls(num_steps, window_size, check_fraction("step_size_jitter", step_size_jitter))
+
+    @property
+    def varies_length(self) -> bool:
+        """Whether steps are jittered."""
+        return self.step_size_jitter > 0
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether an order of subsets is drawn for each trajectory: for a schedule that is not palindromic."""
+        return schedule.draws_order
+
+    def learned(self, state: Any) -> dict[str, Any]:
+        """Nothing is learned."""
+        return {}
+
+    def watch(self, state: Any, num_warmup: int) -> None:
+        """There is nothing to warn of."""
 
 
 def resolve_length(

@@ -1,23 +1,80 @@
-"""Options that many constructors share: written once, shown in the signature of each."""
+"""Options that the constructors of many kernels share: written once, shown in the signature of each."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
-def is_default(value: Any) -> bool:
-    """Whether an argument was left to be chosen by the others.
+class DivisionOptions(TypedDict, total=False):
+    """Options of every kernel: how its model is divided. What each option means is in the docstring of a kernel."""
+
+    plate: str | None
+    data_axes: dict[str, int | None] | None
+    init_strategy: Callable[..., Any]
+
+
+class AdaptationOptions(TypedDict, total=False):
+    """Options of every kernel that adapts a step size and a mass matrix, but for those named as the host names them."""
+
+    step_size: float
+    adapt_step_size: bool
+    adapt_mass_matrix: bool
+    inverse_mass_matrix: Any
+    find_heuristic_step_size: bool
+
+
+class HamiltonianOptions(TypedDict, total=False):
+    """Options of every kernel that follows Hamilton's equations over subsets."""
+
+    target_accept_prob: float
+    metric: str | None
+    center: Any
+    center_order: int | None
+    subset_order: str
+
+
+ADAPTATION_DEFAULTS: AdaptationOptions = {
+    "step_size": 1.0,
+    "adapt_step_size": True,
+    "adapt_mass_matrix": True,
+    "inverse_mass_matrix": None,
+    "find_heuristic_step_size": True,
+}
+HAMILTONIAN_DEFAULTS: HamiltonianOptions = {
+    "target_accept_prob": 0.8,
+    "metric": None,
+    "center": None,
+    "center_order": None,
+    "subset_order": "sequential",
+}
+
+
+def with_recommended(options: Mapping[str, Any], dense_name: str, learns_length: bool) -> Any:
+    """Options in which "default" is replaced by what is recommended, where the other arguments allow it.
+
+    Args:
+        options: as the constructor was given them, with defaults.
+        dense_name: the host's name of the argument for a dense mass matrix.
+        learns_length: whether the lengths of trajectories are left to warm-up.
 
     Example:
-        >>> is_default("default"), is_default(None)
-        (True, False)
+        >>> given = {"dense_mass": False, "adapt_mass_matrix": True, "metric": "default", "drift": "default"}
+        >>> chosen = with_recommended(given, "dense_mass", learns_length=False)
+        >>> chosen["metric"], chosen["drift"]
+        ('auto', None)
     """
-    return isinstance(value, str) and value == "default"
+    chosen = dict(options)
+    if _is_default(options["metric"]):
+        leaves_room = options[dense_name] is False and options["adapt_mass_matrix"] is True
+        chosen["metric"] = "auto" if leaves_room else None
+    if _is_default(options["drift"]):
+        chosen["drift"] = "auto" if chosen["metric"] is not None and learns_length else None
+    return chosen
 
 
 def with_options(defaults: Mapping[str, Any]) -> Callable[[Constructor], Constructor]:
@@ -56,3 +113,8 @@ def with_options(defaults: Mapping[str, Any]) -> Callable[[Constructor], Constru
         return wrapped  # type: ignore[return-value]
 
     return decorate
+
+
+def _is_default(value: Any) -> bool:
+    """Whether an argument is to be chosen by the others; it may be anything, an array too."""
+    return isinstance(value, str) and value == "default"

@@ -129,12 +129,12 @@ class Schedule:
         first_drift = next(i for i, row in enumerate(self.rows) if row.drift)
         return self.rows[: first_drift + 1]
 
-    @property
+    @cached_property
     def keeps_opening(self) -> bool:
         """Whether a step opens with the kicks the last one closed with, so that they need no new gradients."""
         return self.reversal is Reversal.PALINDROMIC and not self.leading_drift
 
-    @property
+    @cached_property
     def draws_order(self) -> bool:
         """Whether an order of the subsets must be drawn for each trajectory."""
         return self.reversal is Reversal.RANDOM_ORDER
@@ -194,12 +194,12 @@ class Schedule:
         together = [len(set(group.values())) == 1 and len(group) == self.num_subsets for group in groups if group]
         return not all(together)
 
-    @property
+    @cached_property
     def grads_per_step(self) -> int:
         """Subset gradients of a step inside a trajectory."""
         return len(self.evaluated_rows)
 
-    @property
+    @cached_property
     def opening_grads(self) -> int:
         """Subset gradients to open a trajectory from a point whose opening kicks are not kept."""
         return len(self.opening) if self.keeps_opening else 0

@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common import health
-from split_common.checks import check_positive_float, check_positive_int
+from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
 from split_common.errors import first_line
 from split_common.minibatches import share_of_shard
 from split_common.values import finite_number, is_name, real_array, shown
@@ -90,6 +90,51 @@ class Dynamics(NamedTuple):
     friction: float
     noise_estimate: float
     has_kinetic_energy: bool
+
+    @classmethod
+    def langevin(cls, batch_size: Any, temperature: Any) -> Dynamics:
+        """One step with a momentum of its own, as the arguments of a kernel ask for it.
+
+        Raises:
+            ValueError: for an argument out of range.
+        """
+        return cls(
+            batch_size=check_batch_size(batch_size),
+            num_steps=1,
+            temperature=check_positive_float("temperature", temperature),
+            draws_momentum=True,
+            friction=1.0,
+            noise_estimate=0.0,
+            has_kinetic_energy=False,
+        )
+
+    @classmethod
+    def hamiltonian(
+        cls,
+        batch_size: Any,
+        *,
+        num_steps: Any,
+        temperature: Any,
+        resample_momentum: Any,
+        friction: Any,
+        noise_estimate: Any,
+    ) -> Dynamics:
+        """L steps with friction, as the arguments of a kernel ask for them.
+
+        Raises:
+            TypeError: for a flag that is no bool.
+            ValueError: for an argument out of range.
+        """
+        alpha, beta = check_friction(friction, noise_estimate)
+        return cls(
+            batch_size=check_batch_size(batch_size),
+            num_steps=check_positive_int("num_steps", num_steps, MAX_COUNT),
+            temperature=check_positive_float("temperature", temperature),
+            draws_momentum=check_flag("resample_momentum", resample_momentum),
+            friction=alpha,
+            noise_estimate=beta,
+            has_kinetic_energy=True,
+        )
 
     @property
     def kicks(self) -> list[Kick]:

@@ -34,12 +34,15 @@ References:
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from split_common.checks import check_positive_float, check_positive_int
 from split_common.health import DRAWS_BEFORE_WARNING
+from split_common.schedule import Schedule
 from split_common.values import shown
 
 MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
@@ -84,6 +87,92 @@ class Rule(NamedTuple):
     span: type[Span]
     holds: Callable[[Any, Any, Any], Any]
     takes_gradients: bool = False
+
+
+class Criterion(Protocol):
+    """Protocol of what ends trajectories: a rule, which may depend on what the state keeps from warm-up."""
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the fields of the state that it adds to the statistics."""
+        ...
+
+    def first_fields(self, z: Any, /) -> dict[str, Any]:
+        """Its own fields of the state of a chain that starts at ``z``."""
+        ...
+
+    def rule(self, state: Any, /) -> Rule:
+        """The rule of the next trajectory."""
+        ...
+
+    def updated(self, state: Any, moved: Any, num_warmup: int, /) -> Any:
+        """The state ``moved``, which came after ``state``, with its fields brought up to date."""
+        ...
+
+    def learned(self, state: Any, /) -> dict[str, Any]:
+        """Values that warm-up learns, by field of :class:`split_common.settling.Settled`."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedRule:
+    """The criterion that is one rule, whatever the state.
+
+    Attributes:
+        fixed: the rule.
+    """
+
+    fixed: Rule
+    statistics = ()
+
+    def first_fields(self, z: Any) -> dict[str, Any]:
+        """The state has no fields of its own."""
+        return {}
+
+    def rule(self, state: Any) -> Rule:
+        """The rule."""
+        return self.fixed
+
+    def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
+        """The state as it is."""
+        return moved
+
+    def learned(self, state: Any) -> dict[str, Any]:
+        """Nothing is learned."""
+        return {}
+
+
+@dataclass(frozen=True)
+class DoublingBase:
+    """Trajectories that double until a criterion says that they have gone far enough.
+
+    Attributes:
+        criterion: decides when to stop.
+        max_tree_depth: largest number of doublings.
+    """
+
+    criterion: Criterion
+    max_tree_depth: int = 10
+    explores = False
+    learns_length = False
+    varies_length = True
+    longest_step = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_tree_depth", check_max_tree_depth(self.max_tree_depth))
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The statistics of a tree, and those of the criterion."""
+        return (*TREE_STATISTICS, *self.criterion.statistics)
+
+    def draws_order(self, schedule: Schedule) -> bool:
+        """Whether an order of subsets is drawn for each trajectory: for a schedule that is not palindromic."""
+        return schedule.draws_order
+
+    def learned(self, state: Any) -> dict[str, Any]:
+        """What the criterion learns."""
+        return self.criterion.learned(state)
 
 
 def resolve_threshold(threshold: Any) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -23,89 +23,15 @@ from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.integrators.low_rank import kinetic_of_inverse
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, flatten, zeros
-from split_common.centering import CenterSettings
-from split_common.checks import check_flag, check_positive_float, check_probability
-from split_common.gradient_metric import check_metric, uses_gradients
-from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
-from split_common.low_rank_metric import check_low_rank, has_low_rank, uses_low_rank
-from split_common.mass import (
-    check_inverse_mass_matrix,
-    check_mass_blocks,
-    check_mass_matrix_values,
-    dense_blocks,
-    mass_blocks,
-)
+from split_common.adaptation import AdaptationSettings
+from split_common.gradient_metric import uses_gradients
+from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP
+from split_common.low_rank_metric import has_low_rank, uses_low_rank
+from split_common.mass import mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
-
-
-class AdaptationSettings(NamedTuple):
-    """Settings of adaptation in warm-up, in the host's words (see :class:`numpyro.infer.HMC`)."""
-
-    step_size: float = 1.0
-    inverse_mass_matrix: Any = None
-    adapt_step_size: bool = True
-    adapt_mass_matrix: bool = True
-    dense_mass: bool | list[tuple[str, ...]] = False
-    target_accept_prob: float = 0.8
-    find_heuristic_step_size: bool = True
-    regularize_mass_matrix: bool = True
-    metric: str | None = None
-    center: CenterSettings = CenterSettings()
-    drift: str | None = None
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        step_size: float,
-        inverse_mass_matrix: Any,
-        adapt_step_size: bool,
-        adapt_mass_matrix: bool,
-        dense_mass: bool | list[tuple[str, ...]],
-        target_accept_prob: float,
-        find_heuristic_step_size: bool,
-        regularize_mass_matrix: bool,
-        metric: str | None = None,
-        center: Any = None,
-        center_order: int | None = None,
-        drift: str | None = None,
-    ) -> AdaptationSettings:
-        """The settings that a kernel's arguments ask for.
-
-        Raises:
-            TypeError: for a flag that is no bool.
-            ValueError: for an argument out of range.
-        """
-        checked_metric = check_metric(metric, dense_mass, "dense_mass", adapt_mass_matrix)
-        return cls(
-            step_size=check_positive_float("step_size", step_size),
-            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, jax.Array),
-            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
-            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
-            dense_mass=check_mass_blocks("dense_mass", dense_mass),
-            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
-            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
-            regularize_mass_matrix=check_flag("regularize_mass_matrix", regularize_mass_matrix),
-            metric=checked_metric,
-            center=CenterSettings.checked(center, center_order),
-            drift=check_drift(drift, checked_metric),
-        )
-
-    def follows_normal(self, size: int) -> bool:
-        """Whether drifts may follow a normal approximation, of so many parameters."""
-        return self.drift is not None and uses_gradients(self.metric, size)
-
-    def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the mass matrix that was given fits sites of these sizes."""
-        check_mass_blocks("dense_mass", self.dense_mass, sizes)
-        check_low_rank(self.inverse_mass_matrix, self.metric, self.adapt_mass_matrix, sizes)
-        dense = self.dense_mass
-        if uses_gradients(self.metric, sum(sizes.values())):
-            dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
-        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, dense)
 
 
 class SearchPoint(NamedTuple):
@@ -233,7 +159,7 @@ class Adapter:
         self._uses_gradients = is_dense or is_low_rank
         self._is_low_rank = is_low_rank or (has_low_rank(settings.inverse_mass_matrix) and not is_dense)
         self._follows_normal = settings.follows_normal(size)
-        dense = True if is_dense else settings.dense_mass
+        dense = True if is_dense else settings.dense
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.hierarchical_kinetic import like
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase
@@ -39,14 +38,16 @@ from numpyro_split.potential.position import Position
 from numpyro_split.splitting.conjugacy import read_terms
 from numpyro_split.trajectories.doubling import Doubling
 from numpyro_split.trajectories.fixed_length import FixedLength
-from numpyro_split.trajectories.termination import U_TURN, FixedRule
-from numpyro_split.trajectories.trajectory import Trajectory
+from numpyro_split.trajectories.termination import U_TURN
+from split_common.adaptation import AdaptationSettings
 from split_common.checks import check_choice
 from split_common.conjugacy import check_conjugacy
 from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import TRAJECTORIES, check_priors_only, conjugate_shapes
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
+from split_common.termination import FixedRule
+from split_common.trajectory import Trajectory
 
 
 class Conjugate(NamedTuple):

@@ -22,7 +22,7 @@ from numpyro_split.adaptation.exploration import explored
 from numpyro_split.adaptation.gradient_metric import GradientWindow
 from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, one_step
+from numpyro_split.adaptation.step_size_and_metric import Adapter, one_step
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase
 from numpyro_split.integrators.low_rank import adapted_kinetic
@@ -33,11 +33,12 @@ from numpyro_split.potential.centering import CenteredPotential, FollowedPotenti
 from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.trajectories.trajectory import Trajectory
+from split_common.adaptation import AdaptationSettings
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
 from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
+from split_common.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

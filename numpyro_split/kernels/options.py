@@ -1,90 +1,68 @@
-"""Options that every kernel of a Hamiltonian has: names, types and defaults, once."""
+"""Options that many kernels have: names, types and defaults, where the host decides them, and what they make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
+import jax
 from numpyro.infer.initialization import init_to_uniform
 
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from numpyro_split.splitting.settings import Splitting
-from split_common.options import is_default
+from split_common.adaptation import AdaptationSettings
+from split_common.options import (
+    ADAPTATION_DEFAULTS,
+    HAMILTONIAN_DEFAULTS,
+    AdaptationOptions,
+    DivisionOptions,
+    HamiltonianOptions,
+)
 
+DENSE = "dense_mass"  # the host's name of the argument for a dense mass matrix
 OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "forward_mode_differentiation")
 
 
-class CommonOptions(TypedDict, total=False):
-    """Names and types of the options that PenaltyMH has too; what they mean stands with every kernel."""
+class SplittingOptions(DivisionOptions, total=False):
+    """Options of kernels that adapt nothing."""
 
-    step_size: float
-    adapt_step_size: bool
-    adapt_mass_matrix: bool
-    dense_mass: bool | list[tuple[str, ...]]
-    inverse_mass_matrix: Any
-    init_strategy: Callable[..., Any]
-    find_heuristic_step_size: bool
-    forward_mode_differentiation: bool
-    regularize_mass_matrix: bool
-    plate: str | None
-    data_axes: dict[str, int | None] | None
-
-
-class Options(CommonOptions, total=False):
-    """Those, and what a Hamiltonian has besides."""
-
-    target_accept_prob: float
-    metric: str | None
-    center: Any
-    center_order: int | None
     subset_order: str
 
 
+class CommonOptions(AdaptationOptions, DivisionOptions, total=False):
+    """Options of kernels that adapt a step size and a mass matrix."""
+
+    dense_mass: bool | list[tuple[str, ...]]
+    forward_mode_differentiation: bool
+    regularize_mass_matrix: bool
+
+
+class Options(CommonOptions, HamiltonianOptions, total=False):
+    """Options of kernels that follow Hamilton's equations over subsets."""
+
+
 class EuclideanOptions(Options, total=False):
-    """Those, and what needs the kinetic energy of one mass matrix, the same everywhere."""
+    """Options of kernels whose kinetic energy is that of one constant mass matrix."""
 
     drift: str | None
 
 
-COMMON_DEFAULTS: CommonOptions = {
-    "step_size": 1.0,
-    "adapt_step_size": True,
-    "adapt_mass_matrix": True,
-    "dense_mass": False,
-    "inverse_mass_matrix": None,
+SPLITTING_DEFAULTS: SplittingOptions = {
+    "plate": None,
+    "data_axes": None,
+    "subset_order": "sequential",
     "init_strategy": init_to_uniform,
-    "find_heuristic_step_size": True,
+}
+COMMON_DEFAULTS: CommonOptions = {
+    **ADAPTATION_DEFAULTS,
+    "dense_mass": False,
+    "init_strategy": init_to_uniform,
     "forward_mode_differentiation": False,
     "regularize_mass_matrix": True,
     "plate": None,
     "data_axes": None,
 }
-DEFAULTS: Options = {
-    **COMMON_DEFAULTS,
-    "target_accept_prob": 0.8,
-    "metric": None,
-    "center": None,
-    "center_order": None,
-    "subset_order": "sequential",
-}
+DEFAULTS: Options = {**COMMON_DEFAULTS, **HAMILTONIAN_DEFAULTS}
 EUCLIDEAN_DEFAULTS: EuclideanOptions = {**DEFAULTS, "drift": None}
 RECOMMENDED: EuclideanOptions = {**DEFAULTS, "metric": "default", "drift": "default"}
-
-
-def with_recommended(options: EuclideanOptions, learns_length: bool) -> EuclideanOptions:
-    """Options in which "default" stands for what is recommended, where other arguments leave room for it.
-
-    Args:
-        options: as the constructor was given them, with defaults.
-        learns_length: whether lengths of trajectories are left to warm-up.
-    """
-    chosen: EuclideanOptions = {**options}
-    if is_default(options["metric"]):
-        leaves_room = options["dense_mass"] is False and options["adapt_mass_matrix"] is True
-        chosen["metric"] = "auto" if leaves_room else None
-    if is_default(options["drift"]):
-        chosen["drift"] = "auto" if chosen["metric"] is not None and learns_length else None
-    return chosen
 
 
 def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
@@ -99,6 +77,7 @@ def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Spl
         TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
         ValueError: for an argument out of range.
     """
-    of_splitting: dict[str, Any] = {name: x for name, x in options.items() if name in OF_SPLITTING}
-    adapted: dict[str, Any] = {name: x for name, x in options.items() if name not in OF_SPLITTING}
-    return Splitting.checked(model, num_subsets, **of_splitting), AdaptationSettings.checked(**adapted)
+    adapted: dict[str, Any] = {**options}
+    of_splitting = {name: adapted.pop(name) for name in OF_SPLITTING if name in adapted}
+    splitting = Splitting.checked(model, num_subsets, **of_splitting)
+    return splitting, AdaptationSettings.checked(adapted.pop(DENSE), DENSE, jax.Array, **adapted)

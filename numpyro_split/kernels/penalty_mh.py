@@ -29,7 +29,7 @@ from numpyro.infer.hmc_util import HMCAdaptState
 from numpyro.util import is_prng_key
 
 from numpyro_split.adaptation.settling import not_settled, settle
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, SearchPoint
+from numpyro_split.adaptation.step_size_and_metric import Adapter, SearchPoint
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.integrators.low_rank import adapted_kinetic
@@ -48,6 +48,7 @@ from numpyro_split.subsampling.estimates import Estimate, Estimator
 from numpyro_split.subsampling.num_batches import NoiseAdapter, NoiseState, warn_if_noisy
 from numpyro_split.subsampling.proposals import draw_force, propose
 from numpyro_split.trajectories.fixed_length import Decision, metropolis
+from split_common.adaptation import AdaptationSettings
 from split_common.audit import Audit
 from split_common.certainty import as_many
 from split_common.digest import digest_of_arrays

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 import jax.numpy as jnp
 
-from numpyro_split.adaptation.step_size_and_metric import AdaptationSettings, WindowMean
+from numpyro_split.adaptation.step_size_and_metric import WindowMean
 from numpyro_split.integrators.alternating import AlternatingIntegrator
 from numpyro_split.integrators.euclidean import EuclideanKinetic
 from numpyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
@@ -32,13 +32,14 @@ from numpyro_split.kernels.system import PrecisionSites
 from numpyro_split.potential.centering import FollowedPotential
 from numpyro_split.potential.position import Position
 from numpyro_split.trajectories.fixed_length import FixedLength
-from numpyro_split.trajectories.trajectory import Trajectory
+from split_common.adaptation import AdaptationSettings
 from split_common.checks import MAX_COUNT, check_positive_int
 from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import BLOCK_STATISTICS
 from split_common.mass import mass_blocks
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
+from split_common.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class SemiSeparable:
             return given
         variances = {name: jnp.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
         variances |= {name: jnp.exp(2 * log_scale) for name, log_scale in hierarchy.log_scales(z).items()}
-        blocks = mass_blocks(adaptation.dense_mass, variances)
+        blocks = mass_blocks(adaptation.dense, variances)
         return {sites: jnp.concatenate([variances[name].ravel() for name in sites]) for sites in blocks}
 
     def first_fields(self, z: Position) -> dict[str, Any]:

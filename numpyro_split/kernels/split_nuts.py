@@ -26,9 +26,10 @@ from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.kernels.options import EUCLIDEAN_DEFAULTS, EuclideanOptions, resolve_options
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.trajectories.doubling import Doubling
-from numpyro_split.trajectories.termination import U_TURN, FixedRule
+from numpyro_split.trajectories.termination import U_TURN
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, ScheduleChoice
+from split_common.termination import FixedRule
 
 
 class SplitNUTS(SplitKernel):

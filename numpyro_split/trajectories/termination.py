@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,31 +13,6 @@ from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.potential.position import Position, flatten
 from numpyro_split.trajectories.path import Path
 from split_common.termination import Rule
-
-
-class Criterion(Protocol):
-    """Protocol of what ends trajectories: a rule, which may rest on what the state holds of warm-up."""
-
-    @property
-    def statistics(self) -> tuple[str, ...]:
-        """Names of the fields of the state that it adds to the statistics."""
-        ...
-
-    def first_fields(self, z: Position) -> dict[str, Any]:
-        """Its own fields of the state of a chain that starts at ``z``."""
-        ...
-
-    def rule(self, state: Any) -> Rule:
-        """The rule of the next trajectory."""
-        ...
-
-    def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
-        """The state ``moved``, which came after ``state``, with its fields brought up to date."""
-        ...
-
-    def learned(self, state: Any) -> dict[str, jax.Array]:
-        """Values that warm-up learns, by field of :class:`split_common.settling.Settled`."""
-        ...
 
 
 class Momenta(NamedTuple):
@@ -126,34 +100,6 @@ def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> jax.Array:
 
 
 U_TURN = Rule(Momenta, turns_back)
-
-
-@dataclass(frozen=True)
-class FixedRule:
-    """The criterion that is one rule, whatever the state.
-
-    Attributes:
-        fixed: the rule.
-    """
-
-    fixed: Rule
-    statistics = ()
-
-    def first_fields(self, z: Position) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def rule(self, state: Any) -> Rule:
-        """The rule."""
-        return self.fixed
-
-    def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
-        """The state as it is."""
-        return moved
-
-    def learned(self, state: Any) -> dict[str, jax.Array]:
-        """Nothing."""
-        return {}
 
 
 def mean_rate(threshold: jax.Array) -> Rule:

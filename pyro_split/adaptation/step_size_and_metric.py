@@ -7,7 +7,7 @@ steps of the split schedule instead of leapfrog steps on all the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,20 +19,13 @@ from pyro_split.adaptation.low_rank_metric import LowRankMassMatrix, low_rank_st
 from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorBase
-from pyro_split.integrators.low_rank import adapted_kinetic
+from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
-from split_common.centering import CenterSettings
-from split_common.checks import check_flag, check_positive_float, check_probability
-from split_common.gradient_metric import check_metric, uses_gradients
-from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP, check_drift
-from split_common.low_rank_metric import check_low_rank, has_low_rank, uses_low_rank
-from split_common.mass import (
-    check_inverse_mass_matrix,
-    check_mass_blocks,
-    check_mass_matrix_values,
-    dense_blocks,
-    mass_blocks,
-)
+from split_common.adaptation import AdaptationSettings
+from split_common.gradient_metric import uses_gradients
+from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP
+from split_common.low_rank_metric import has_low_rank, uses_low_rank
+from split_common.mass import mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
@@ -58,70 +51,6 @@ def one_step(integrator_for: Callable[[EuclideanKinetic], IntegratorBase]) -> Tr
         return energy_change
 
     return trial
-
-
-class AdaptationSettings(NamedTuple):
-    """Settings of adaptation in warm-up, in the host's words (see :class:`pyro.infer.HMC`)."""
-
-    step_size: float = 1.0
-    inverse_mass_matrix: Any = None
-    adapt_step_size: bool = True
-    adapt_mass_matrix: bool = True
-    full_mass: bool | list[tuple[str, ...]] = False
-    target_accept_prob: float = 0.8
-    find_heuristic_step_size: bool = True
-    metric: str | None = None
-    center: CenterSettings = CenterSettings()
-    drift: str | None = None
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        step_size: float,
-        inverse_mass_matrix: Any,
-        adapt_step_size: bool,
-        adapt_mass_matrix: bool,
-        full_mass: bool | list[tuple[str, ...]],
-        target_accept_prob: float,
-        find_heuristic_step_size: bool,
-        metric: str | None = None,
-        center: Any = None,
-        center_order: int | None = None,
-        drift: str | None = None,
-    ) -> AdaptationSettings:
-        """The settings that a kernel's arguments ask for.
-
-        Raises:
-            TypeError: for a flag that is no bool.
-            ValueError: for an argument out of range.
-        """
-        checked_metric = check_metric(metric, full_mass, "full_mass", adapt_mass_matrix)
-        return cls(
-            step_size=check_positive_float("step_size", step_size),
-            inverse_mass_matrix=check_mass_matrix_values(inverse_mass_matrix, Tensor),
-            adapt_step_size=check_flag("adapt_step_size", adapt_step_size),
-            adapt_mass_matrix=check_flag("adapt_mass_matrix", adapt_mass_matrix),
-            full_mass=check_mass_blocks("full_mass", full_mass),
-            target_accept_prob=check_probability("target_accept_prob", target_accept_prob),
-            find_heuristic_step_size=check_flag("find_heuristic_step_size", find_heuristic_step_size),
-            metric=checked_metric,
-            center=CenterSettings.checked(center, center_order),
-            drift=check_drift(drift, checked_metric),
-        )
-
-    def follows_normal(self, size: int) -> bool:
-        """Whether drifts may follow a normal approximation, of so many parameters."""
-        return self.drift is not None and uses_gradients(self.metric, size)
-
-    def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the mass matrix that was given fits sites of these sizes."""
-        check_mass_blocks("full_mass", self.full_mass, sizes)
-        check_low_rank(self.inverse_mass_matrix, self.metric, self.adapt_mass_matrix, sizes)
-        dense = self.full_mass
-        if uses_gradients(self.metric, sum(sizes.values())):
-            dense = dense_blocks(self.inverse_mass_matrix)  # whatever form the first metric has, the next is dense
-        check_inverse_mass_matrix(self.inverse_mass_matrix, sizes, dense)
 
 
 class WindowMean(NamedTuple):
@@ -190,7 +119,7 @@ class Adapter:
         self._follows_normal, self._learns_length = settings.follows_normal(size), measures_fit
         if is_dense:
             settings = settings._replace(
-                full_mass=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)
+                dense=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)
             )
         host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
         self._host = host_adapter(
@@ -198,7 +127,7 @@ class Adapter:
             adapt_step_size=settings.adapt_step_size,
             adapt_mass_matrix=settings.adapt_mass_matrix,
             target_accept_prob=settings.target_accept_prob,
-            dense_mass=settings.full_mass,
+            dense_mass=settings.dense,
         )
         if is_dense:
             self._host.mass_matrix_adapter = GradientMassMatrix()
@@ -208,7 +137,7 @@ class Adapter:
         some = next(iter(z.values()))
         self._host.configure(
             warmup_steps,
-            mass_matrix_shape=_block_shapes(settings.full_mass, settings.inverse_mass_matrix, adapted),
+            mass_matrix_shape=_block_shapes(settings.dense, settings.inverse_mass_matrix, adapted),
             find_reasonable_step_size_fn=self._search,
             options={"dtype": some.dtype, "device": some.device},
         )
@@ -267,9 +196,12 @@ class Adapter:
         return min(self._longest_step, LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP)
 
     @property
-    def kinetic(self) -> EuclideanKinetic:
+    def kinetic(self) -> Any:
         """The kinetic energy of the metric."""
-        return adapted_kinetic(self._host.mass_matrix_adapter)
+        mass_matrix = self._host.mass_matrix_adapter
+        if isinstance(mass_matrix, LowRankMassMatrix):
+            return LowRankKinetic(dict(mass_matrix.inverse_mass_matrix))
+        return EuclideanKinetic(mass_matrix)
 
     def wants_gradient(self, t: int) -> bool:
         """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``t``."""

@@ -81,10 +81,3 @@ def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
     if has_low_rank(inverse_mass_matrix):
         return LowRankKinetic(inverse_mass_matrix)
     return EuclideanKinetic.of_inverse(inverse_mass_matrix)
-
-
-def adapted_kinetic(mass_matrix: Any) -> Any:
-    """The kinetic energy of the metric that the host's mass matrix holds, in which one of low rank needs no roots."""
-    if has_low_rank(mass_matrix.inverse_mass_matrix):
-        return LowRankKinetic(dict(mass_matrix.inverse_mass_matrix))
-    return EuclideanKinetic(mass_matrix)

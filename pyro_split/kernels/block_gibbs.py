@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.integrators.wrappers import HeldPotential
@@ -37,14 +36,16 @@ from pyro_split.potential.position import Position
 from pyro_split.splitting.conjugacy import read_terms
 from pyro_split.trajectories.doubling import Doubling
 from pyro_split.trajectories.fixed_length import FixedLength
-from pyro_split.trajectories.termination import U_TURN, FixedRule
-from pyro_split.trajectories.trajectory import Trajectory
+from pyro_split.trajectories.termination import U_TURN
+from split_common.adaptation import AdaptationSettings
 from split_common.checks import check_choice
 from split_common.conjugacy import check_conjugacy
 from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import TRAJECTORIES, check_priors_only, conjugate_shapes
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
+from split_common.termination import FixedRule
+from split_common.trajectory import Trajectory
 
 
 class Conjugate(NamedTuple):

@@ -17,7 +17,7 @@ from pyro_split.adaptation.exploration import explored
 from pyro_split.adaptation.gradient_metric import harmonic_drift
 from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
-from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial, one_step
+from pyro_split.adaptation.step_size_and_metric import Adapter, Trial, one_step
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.kernels.method import Setup
@@ -26,12 +26,13 @@ from pyro_split.kernels.system import Euclidean, System
 from pyro_split.potential.centering import CenteredPotential, FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.trajectories.trajectory import Trajectory
+from split_common.adaptation import AdaptationSettings
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
 from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
 from split_common.settling import Settled
+from split_common.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

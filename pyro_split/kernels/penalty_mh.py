@@ -23,7 +23,7 @@ from pyro.infer import MCMC
 from torch import Tensor
 
 from pyro_split.adaptation.settling import settle
-from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, Adapter, Trial
+from pyro_split.adaptation.step_size_and_metric import Adapter, Trial
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.kernels.host_kernel import SplitKernel
@@ -39,6 +39,7 @@ from pyro_split.subsampling.estimates import Estimate, Estimator
 from pyro_split.subsampling.num_batches import NoiseAdapter, NoiseState, warn_if_noisy
 from pyro_split.subsampling.proposals import Forces, propose
 from pyro_split.trajectories.fixed_length import Decision, metropolis
+from split_common.adaptation import AdaptationSettings
 from split_common.audit import Audit
 from split_common.health import STATISTICS
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets

@@ -17,7 +17,7 @@ from typing import Any, Unpack
 
 import torch
 
-from pyro_split.adaptation.step_size_and_metric import AdaptationSettings, WindowMean
+from pyro_split.adaptation.step_size_and_metric import WindowMean
 from pyro_split.integrators.alternating import AlternatingIntegrator
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.hierarchical_kinetic import HierarchicalKinetic
@@ -31,13 +31,14 @@ from pyro_split.kernels.system import PrecisionSites
 from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.trajectories.fixed_length import FixedLength
-from pyro_split.trajectories.trajectory import Trajectory
+from split_common.adaptation import AdaptationSettings
 from split_common.checks import MAX_COUNT, check_positive_int
 from split_common.fixed_length import LengthSettings
 from split_common.hierarchy import BLOCK_STATISTICS
 from split_common.mass import mass_blocks
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
+from split_common.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class SemiSeparable:
             return given
         variances = {name: torch.ones_like(u) for name, u in hierarchy.without_precisions(z).items()}
         variances |= {name: (2 * log_scale).exp() for name, log_scale in hierarchy.log_scales(z).items()}
-        blocks = mass_blocks(adaptation.full_mass, variances)
+        blocks = mass_blocks(adaptation.dense, variances)
         flat = {sites: torch.cat([variances[name].reshape(-1) for name in sites]) for sites in blocks}
         return {sites: flat[sites].diag() if dense else flat[sites] for sites, dense in blocks.items()}
 

@@ -22,17 +22,11 @@ from typing import Any, Unpack
 
 from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.kernels.host_kernel import SplitKernel
-from pyro_split.kernels.options import (
-    EUCLIDEAN_DEFAULTS,
-    RECOMMENDED,
-    EuclideanOptions,
-    resolve_options,
-    with_recommended,
-)
+from pyro_split.kernels.options import DENSE, EUCLIDEAN_DEFAULTS, RECOMMENDED, EuclideanOptions, resolve_options
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.fixed_length import FixedLength
 from split_common.fixed_length import LengthSettings
-from split_common.options import with_options
+from split_common.options import with_options, with_recommended
 from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
@@ -121,7 +115,7 @@ class SplitHMC(SplitKernel):
         **options: Unpack[EuclideanOptions],
     ):
         lengths = LengthSettings.checked(num_steps, trajectory_length, step_size_jitter)
-        recommended = with_recommended(options, lengths.learns_length)
+        recommended = with_recommended(options, DENSE, lengths.learns_length)
         splitting, adaptation = resolve_options(model, num_subsets, recommended)
         trajectory = FixedLength(lengths, subset_permutation)
         chosen = ChosenSchedule(schedule, splitting.num_subsets)

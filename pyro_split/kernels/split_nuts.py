@@ -26,9 +26,10 @@ from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.kernels.options import EUCLIDEAN_DEFAULTS, EuclideanOptions, resolve_options
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.trajectories.doubling import Doubling
-from pyro_split.trajectories.termination import U_TURN, FixedRule
+from pyro_split.trajectories.termination import U_TURN
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, ScheduleChoice
+from split_common.termination import FixedRule
 
 
 class SplitNUTS(SplitKernel):

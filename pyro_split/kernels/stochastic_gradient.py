@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
-from pyro.infer.autoguide.initialization import init_to_uniform
 from torch import Tensor
 
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.kernels.method import Setup
+from pyro_split.kernels.options import SPLITTING_DEFAULTS, SplittingOptions
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.position import Position, zeros
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.settings import Splitting
 from pyro_split.subsampling.rows import draw_minibatch
-from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
 from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.options import with_options
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
@@ -31,7 +31,6 @@ from split_common.stochastic_gradient import (
     adapts,
     check_batch_size,
     check_can_adapt,
-    check_friction,
     check_preconditioner,
     check_preconditioner_sizes,
     check_step_size,
@@ -305,6 +304,7 @@ class SGLD(SplitKernel):
         torch.Size([50])
     """
 
+    @with_options(SPLITTING_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -314,32 +314,11 @@ class SGLD(SplitKernel):
         temperature: float = 1.0,
         preconditioner: Any = None,
         num_subsets: int = 1,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        jit_compile: bool = True,
-        process_group: Any = None,
+        **options: Unpack[SplittingOptions],
     ):
-        splitting = Splitting.checked(
-            model,
-            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-            jit_compile=jit_compile,
-            process_group=process_group,
-        )
-        dynamics = Dynamics(
-            batch_size=check_batch_size(batch_size),
-            num_steps=1,
-            temperature=check_positive_float("temperature", temperature),
-            draws_momentum=True,
-            friction=1.0,
-            noise_estimate=0.0,
-            has_kinetic_energy=False,
-        )
+        num_subsets = num_subsets if batch_size is None else resolve_num_subsets(num_subsets)
+        splitting = Splitting.checked(model, num_subsets, **options)
+        dynamics = Dynamics.langevin(batch_size, temperature)
         super().__init__(model, splitting, StochasticGradient.checked("SGLD", dynamics, step_size, preconditioner))
 
 
@@ -399,6 +378,7 @@ class SGHMC(SplitKernel):
         2
     """
 
+    @with_options(SPLITTING_DEFAULTS)
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
@@ -412,31 +392,16 @@ class SGHMC(SplitKernel):
         temperature: float = 1.0,
         preconditioner: Any = None,
         num_subsets: int = 1,
-        plate: str | None = None,
-        data_axes: dict[str, int | None] | None = None,
-        subset_order: str = "sequential",
-        init_strategy: Callable[..., Any] = init_to_uniform,
-        jit_compile: bool = True,
-        process_group: Any = None,
+        **options: Unpack[SplittingOptions],
     ):
-        splitting = Splitting.checked(
-            model,
-            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
-            plate=plate,
-            data_axes=data_axes,
-            subset_order=subset_order,
-            init_strategy=init_strategy,
-            jit_compile=jit_compile,
-            process_group=process_group,
-        )
-        friction, noise_estimate = check_friction(friction, noise_estimate)
-        dynamics = Dynamics(
-            batch_size=check_batch_size(batch_size),
-            num_steps=check_positive_int("num_steps", num_steps, MAX_COUNT),
-            temperature=check_positive_float("temperature", temperature),
-            draws_momentum=check_flag("resample_momentum", resample_momentum),
+        num_subsets = num_subsets if batch_size is None else resolve_num_subsets(num_subsets)
+        splitting = Splitting.checked(model, num_subsets, **options)
+        dynamics = Dynamics.hamiltonian(
+            batch_size,
+            num_steps=num_steps,
+            temperature=temperature,
+            resample_momentum=resample_momentum,
             friction=friction,
             noise_estimate=noise_estimate,
-            has_kinetic_energy=True,
         )
         super().__init__(model, splitting, StochasticGradient.checked("SGHMC", dynamics, step_size, preconditioner))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.hierarchical_kinetic import Hierarchy, find_hierarchy
 from pyro_split.integrators.integrator import Integrator, IntegratorBase, Kinetic, Potential
@@ -19,10 +18,11 @@ from pyro_split.kernels.state import ChainState
 from pyro_split.potential.centering import FollowedPotential
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.trajectories.trajectory import Trajectory
+from split_common.adaptation import AdaptationSettings
 from split_common.checks import check_flag, check_site_names
 from split_common.hierarchy import describe_groups
 from split_common.schedule import Schedule
+from split_common.trajectory import Trajectory
 from split_common.values import shown
 
 

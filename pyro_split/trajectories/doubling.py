@@ -34,48 +34,19 @@ from pyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from pyro_split.potential.position import Position
 from pyro_split.trajectories.path import Path, draw_path
 from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
-from pyro_split.trajectories.termination import Criterion, Virial, mean_rate_in_time
+from pyro_split.trajectories.termination import Virial, mean_rate_in_time
 from split_common.health import DRAWS_BEFORE_WARNING, WARN_ABOVE_SHARE
-from split_common.schedule import Schedule
-from split_common.termination import TREE_STATISTICS, Rule, Span, check_max_tree_depth, warn_of_depth_limit
+from split_common.termination import DoublingBase, Rule, Span, warn_of_depth_limit
 
 
 @dataclass(frozen=True)
-class Doubling:
-    """Trajectories that double until a criterion says that they have gone far enough.
-
-    Attributes:
-        criterion: that says so.
-        max_tree_depth: most doublings.
-    """
-
-    criterion: Criterion
-    max_tree_depth: int = 10
-    explores = False
-    learns_length = False
-    varies_length = True
-    longest_step = math.inf
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "max_tree_depth", check_max_tree_depth(self.max_tree_depth))
-
-    @property
-    def statistics(self) -> tuple[str, ...]:
-        """Those of a tree, and the criterion's."""
-        return (*TREE_STATISTICS, *self.criterion.statistics)
-
-    def draws_order(self, schedule: Schedule) -> bool:
-        """Of a schedule that is no palindrome."""
-        return schedule.draws_order
+class Doubling(DoublingBase):
+    """Trajectories that double until a criterion holds (:class:`~split_common.termination.DoublingBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """Statistics of no tree, and the criterion's fields."""
         none = {"tree_depth": 0, "reached_max_treedepth": False, "virial_average": 0.0, "share_at_limit": 0.0}
         return {**none, **self.criterion.first_fields(z)}
-
-    def learned(self, state: Any) -> dict[str, float]:
-        """What the criterion learns."""
-        return self.criterion.learned(state)
 
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, None]:
         """One iteration."""

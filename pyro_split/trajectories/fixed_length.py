@@ -23,65 +23,27 @@ import torch
 
 from pyro_split.integrators.integrator import IntegratorBase, make_steps
 from pyro_split.potential.position import Position
-from split_common.checks import check_choice
 from split_common.exploration import FIRST_LENGTH
-from split_common.fixed_length import MAX_STEPS, SUBSET_PERMUTATIONS, LengthSettings, warn_of_cut_trajectories
+from split_common.fixed_length import MAX_STEPS, FixedLengthBase, LengthSettings, warn_of_cut_trajectories
 from split_common.health import MAX_ENERGY_CHANGE
-from split_common.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class FixedLength:
-    """Trajectories of a number of steps, or of a length, that rests on no state; the end point is accepted or not.
-
-    Attributes:
-        lengths: how long they are.
-        subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws one for each trajectory.
-    """
-
-    lengths: LengthSettings
-    subset_permutation: str = "fixed"
-    explores = True
-    statistics = ()
-
-    def __post_init__(self) -> None:
-        check_choice("subset_permutation", self.subset_permutation, SUBSET_PERMUTATIONS)
-
-    @property
-    def learns_length(self) -> bool:
-        """Whether lengths are learned in warm-up."""
-        return self.lengths.learns_length
-
-    @property
-    def varies_length(self) -> bool:
-        """Whether lengths are learned, or steps jittered."""
-        return self.learns_length or self.lengths.step_size_jitter > 0
-
-    @property
-    def longest_step(self) -> float:
-        """Upper limit of the adapted step size."""
-        return self.lengths.longest_step
-
-    def draws_order(self, schedule: Schedule) -> bool:
-        """Whether the order of subsets is drawn for each trajectory; of a schedule that is no palindrome it must be."""
-        return schedule.draws_order or self.subset_permutation == "per_trajectory"
+class FixedLength(FixedLengthBase):
+    """Trajectories whose end is accepted or refused (:class:`~split_common.fixed_length.FixedLengthBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """The lengths, before any are learned."""
         return {"shortest_length": 0.0, "trajectory_length": FIRST_LENGTH}
 
-    def learned(self, state: Any) -> dict[str, float]:
-        """The longest length, where that is learned."""
-        return {"trajectory_length": state.trajectory_length} if self.learns_length else {}
-
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position]:
         """One iteration, of a length between those that the state has."""
-        lengths = self.lengths.at(state.shortest_length, state.trajectory_length)
-        return fixed_length_transition(state, integrator, lengths, self.draws_order(integrator.schedule))
+        draws_order = self.draws_order(integrator.schedule)
+        return fixed_length_transition(state, integrator, self.lengths_at(state), draws_order)
 
     def watch(self, state: Any, warmup_steps: int) -> None:
         """Warn where trajectories are longer than can be made at the draws' step size."""
-        warn_if_cut_short(state, warmup_steps, self.lengths.at(state.shortest_length, state.trajectory_length))
+        warn_if_cut_short(state, warmup_steps, self.lengths_at(state))
 
 
 def draw_length(shortest: float, longest: float) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,31 +13,6 @@ from pyro_split.potential.position import Position, flatten
 from pyro_split.trajectories.path import Path
 from pyro_split.trajectories.selection import log_add
 from split_common.termination import Rule
-
-
-class Criterion(Protocol):
-    """Protocol of what ends trajectories: a rule, which may rest on what the state holds of warm-up."""
-
-    @property
-    def statistics(self) -> tuple[str, ...]:
-        """Names of the fields of the state that it adds to the statistics."""
-        ...
-
-    def first_fields(self, z: Position) -> dict[str, Any]:
-        """Its own fields of the state of a chain that starts at ``z``."""
-        ...
-
-    def rule(self, state: Any) -> Rule:
-        """The rule of the next trajectory."""
-        ...
-
-    def updated(self, state: Any, moved: Any, warmup_steps: int) -> Any:
-        """The state ``moved``, which came after ``state``, with its fields brought up to date."""
-        ...
-
-    def learned(self, state: Any) -> dict[str, float]:
-        """Values that warm-up learns, by field of :class:`split_common.settling.Settled`."""
-        ...
 
 
 class Momenta(NamedTuple):
@@ -122,34 +96,6 @@ def turns_back(first: Momenta, second: Momenta, whole: Momenta) -> bool:
 
 
 U_TURN = Rule(Momenta, turns_back)
-
-
-@dataclass(frozen=True)
-class FixedRule:
-    """The criterion that is one rule, whatever the state.
-
-    Attributes:
-        fixed: the rule.
-    """
-
-    fixed: Rule
-    statistics = ()
-
-    def first_fields(self, z: Position) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def rule(self, state: Any) -> Rule:
-        """The rule."""
-        return self.fixed
-
-    def updated(self, state: Any, moved: Any, warmup_steps: int) -> Any:
-        """The state as it is."""
-        return moved
-
-    def learned(self, state: Any) -> dict[str, float]:
-        """Nothing."""
-        return {}
 
 
 def mean_rate(threshold: float) -> Rule:

@@ -25,64 +25,21 @@ from pyro_split.potential.position import Position
 from pyro_split.trajectories.fixed_length import jittered
 from pyro_split.trajectories.path import Path, draw_path
 from pyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
-from split_common.checks import MAX_COUNT, check_fraction, check_positive_int
 from split_common.exploration import FIRST_LENGTH
-from split_common.fixed_length import check_window_size
-from split_common.schedule import Schedule
+from split_common.fixed_length import WindowedBase
 
 
 @dataclass(frozen=True)
-class Windowed:
-    """Trajectories of a fixed number of steps, accepted by windows of states at their two ends.
-
-    Attributes:
-        num_steps: L, steps of a trajectory.
-        window_size: W, states in a window, from 1 to L + 1.
-        step_size_jitter: j; steps are u times as long, u drawn from U(1 - j, 1 + j) for each trajectory.
-    """
-
-    num_steps: int
-    window_size: int
-    step_size_jitter: float
-    explores = True
-    learns_length = False
-    statistics = ()
-    longest_step = math.inf
-
-    @classmethod
-    def checked(cls, num_steps: Any, window_size: Any, step_size_jitter: Any) -> Windowed:
-        """The trajectories that a kernel's arguments ask for.
-
-        Raises:
-            ValueError: for an argument out of range.
-        """
-        num_steps = check_positive_int("num_steps", num_steps, MAX_COUNT)
-        window_size = check_window_size(window_size, num_steps)
-        return cls(num_steps, window_size, check_fraction("step_size_jitter", step_size_jitter))
-
-    @property
-    def varies_length(self) -> bool:
-        """Whether steps are jittered."""
-        return self.step_size_jitter > 0
-
-    def draws_order(self, schedule: Schedule) -> bool:
-        """Of a schedule that is no palindrome."""
-        return schedule.draws_order
+class Windowed(WindowedBase):
+    """Trajectories accepted by windows at their two ends (:class:`~split_common.fixed_length.WindowedBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
         """A length that the trees of warm-up write down and nothing reads."""
         return {"trajectory_length": FIRST_LENGTH}
 
-    def learned(self, state: Any) -> dict[str, float]:
-        """Nothing."""
-        return {}
-
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, None]:
         """One iteration."""
         return windowed_transition(state, integrator, self.num_steps, self.window_size, self.step_size_jitter), None
-
-    def watch(self, state: Any, warmup_steps: int) -> None:
-        """Nothing to warn of."""
 
 
 def windowed_transition(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pyro_split.integrators.integrator import IntegratorBase
-from pyro_split.potential.position import Position
 from split_common.schedule import Schedule
 
 
 class Trajectory(Protocol):
-    """Protocol of a trajectory, as :class:`~pyro_split.kernels.hamiltonian.Hamiltonian` is composed of one."""
+    """Protocol of a trajectory; the method ``Hamiltonian`` of either package is composed of one."""
 
     @property
     def explores(self) -> bool:
-        """Whether warm-up moves by trees until a metric is there."""
+        """Whether warm-up moves by trees until a metric has been estimated."""
         ...
 
     @property
@@ -24,7 +22,7 @@ class Trajectory(Protocol):
 
     @property
     def varies_length(self) -> bool:
-        """Whether trajectories differ in length, so that none has to be a whole period."""
+        """Whether trajectories differ in length, so that not every one of them can be a whole period."""
         ...
 
     @property
@@ -38,30 +36,30 @@ class Trajectory(Protocol):
         ...
 
     def draws_order(self, schedule: Schedule) -> bool:
-        """Whether the order of subsets is drawn for each trajectory."""
+        """Whether an order of subsets is drawn for each trajectory."""
         ...
 
-    def first_fields(self, z: Position) -> dict[str, Any]:
+    def first_fields(self, z: Any, /) -> dict[str, Any]:
         """Its own fields of the state of a chain that starts at ``z``."""
         ...
 
-    def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position | None]:
-        """One iteration at the state's step size and metric, which it leaves as they are.
+    def move(self, state: Any, integrator: Any, num_warmup: int, /) -> tuple[Any, Any]:
+        """One iteration at the state's step size and metric, which it does not change.
 
         Args:
             state: where the chain is.
             integrator: the schedule on the target's potential, with the state's metric.
-            warmup_steps: number of warm-up iterations.
+            num_warmup: number of warm-up iterations.
 
         Returns:
-            The next state, and the momentum there; None where it is not known.
+            The next state, and the momentum there; None where that is not known.
         """
         ...
 
-    def learned(self, state: Any) -> dict[str, float]:
+    def learned(self, state: Any, /) -> dict[str, Any]:
         """Values that warm-up learns, by field of :class:`split_common.settling.Settled`."""
         ...
 
-    def watch(self, state: Any, warmup_steps: int) -> None:
-        """Warn of what the state, of one chain or of a batch, says of the run."""
+    def watch(self, state: Any, num_warmup: int, /) -> None:
+        """Warn of what the state, of one chain or of a batch of chains, says about the run."""
         ...
