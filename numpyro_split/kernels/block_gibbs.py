@@ -193,56 +193,64 @@ class ConjugatePrecisions:
 
 
 class BlockGibbsHMC(SplitKernel):
-    """Conjugate draws of precisions, HMC or NUTS on everything else (Neal 1995).
+    """Precisions drawn from their gamma conditionals, alternating with HMC or NUTS on all other sites (Neal 1995).
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
         precision_sites: names of the precision (or variance) sites; None finds all.
-        trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
-        max_tree_depth: most doublings of a trajectory, from 1 to 30, for "nuts".
+        trajectory: "nuts" for trajectories that double until they turn back; "hmc" for trajectories of a length that is
+            given or drawn.
+        max_tree_depth: largest number of doublings of a trajectory, from 1 to 30, for "nuts".
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, for "hmc". Neither given: learned in warm-up, as of
+        trajectory_length: fixed length of a trajectory, for "hmc". If neither is given, it is learned in warm-up, as by
             :class:`~numpyro_split.SplitHMC`.
-        step_size_jitter: for "hmc", steps of a trajectory are drawn anew to be up to this share longer or shorter than
-            the adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix of the sites that are no precisions, in the host's windows.
-        dense_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block; of the sites that are no precisions.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``dense_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
-            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names; a list is an array.
+        step_size_jitter: for "hmc", the share, from 0 up to but not including 1, by which the steps of a trajectory are
+            at most longer or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with
+            ``num_steps``, and else for 0.
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix of the sites that are not precisions adapts in warm-up, in NumPyro's
+            windows.
+        dense_mass: form of the mass matrix of the sites that are not precisions: False for diagonal, True for dense, or
+            a list of tuples of site names, each of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for NumPyro's way, from the covariance of draws; "auto" for one
+            from draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs
+            a gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``dense_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        inverse_mass_matrix: inverse mass matrix to start from, for the sites that are not precisions: an array of shape
+            (D,), or (D, D) for a dense one, with sites sorted by name; or a dict from tuples of site names to arrays.
             None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        forward_mode_differentiation: take derivatives forwards, for models with loops of unknown length
-            (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
-        regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
-            does.
+        init_strategy: NumPyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        forward_mode_differentiation: whether to differentiate in forward mode, for models with loops of unknown length
+            (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
+        regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
+            NumPyro does.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            array whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
         schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
             subsets, or a function from M to one.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range; at ``run`` as :class:`~numpyro_split.S3HMC`, and for
-            a precision that is not known, from the model's expression, to have a gamma distribution given the rest.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range; at ``run``, as for :class:`~numpyro_split.S3HMC`, and
+            for a precision that cannot be proved, from the model's expression, to have a gamma distribution given all
+            other sites.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -370,62 +370,70 @@ class Penalty:
 
 
 class PenaltyMH(SplitKernel):
-    """Metropolis-Hastings with a penalty for noise: a few rows an iteration, the full posterior.
+    """Metropolis-Hastings on the full posterior that reads a few rows an iteration, with a penalty for the noise.
 
-    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows; where the search for a
-    reference finds rows of great influence, they are one more batch, which every iteration reads, and count once. The
-    noise lowers the acceptance, by about exp(-χ²/2), and not the target: provided it is normal and χ² is below about
-    K/4. A warning says when it is not; :func:`~numpyro_split.audit` measures the bias. The default, a control variate
-    of second order with proposals that follow its surrogate, suits regressions with up to some hundred parameters on
-    any number of rows.
+    The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. If the search for a reference
+    finds rows of great influence, these form one more batch, which every iteration reads. Noise of variance χ² lowers
+    the acceptance by a factor of about exp(-χ²/2) but does not change the target, provided that it is normal and χ² is
+    below about K/4. A warning says when it is not, and :func:`~numpyro_split.audit` measures the bias. The default, a
+    control variate of second order whose gradient moves the proposals, suits regressions with up to a few hundred
+    parameters and any number of rows.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows and whose latent sites lie outside
             it; or a :class:`~numpyro_split.SplitPotential`, which needs ``init_params``.
-        batch_size: n, rows of a batch, at most the number of rows.
-        num_batches: K, at least 2; the variance is estimated from as many numbers.
-        proposal: "random_walk"; "langevin", one step along a gradient; or "hamiltonian", ``num_steps`` of them.
-        target: "posterior"; or "expected", the posterior of the mean log-likelihood of n rows, which is the likelihood
-            tempered by n/N: there n sets how far predictions trust the data.
-        control_variate: None; "taylor1" or "taylor2", an expansion about a reference of first or second order, of which
-            only the rest is estimated.
-        hessian_rank: directions in which "taylor2" is of second order, for a model of thousands of parameters; None
-            for all.
-        gradient: what moves a proposal: "surrogate", the expansion itself, which reads no row, or "minibatch", rows
-            drawn for each iteration. None takes the surrogate where there is one of second order.
-        gradient_batch_size: rows of that minibatch; None for as many as in all batches.
-        reference: where to expand, and near which chains start: constrained values by site. None finds the mode from
-            all rows, before sampling (unless ``init_params`` say where to start and there is no control variate).
-        variance_correction: whether the penalty allows for χ²'s being an estimate; False is the plain χ²/2.
-        step_size: step size, or where its adaptation starts. A Hamiltonian proposal's step is a random fraction of it,
-            from 2/3 to 1.
-        num_steps: leapfrog steps of a Hamiltonian proposal; None for 5.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows. Of a model with at most 2,000
-            parameters it is that of the normal approximation at the reference instead, if there is one, and nothing
-            adapts.
-        dense_mass: as NumPyro's.
-        target_accept_prob: acceptance that the step size is adapted to; None for 0.4, 0.6 or 0.65 by proposal.
-        target_noise: χ² that the number of batches is adapted to in warm-up, up to 16 times ``num_batches``; None
-            leaves it.
-        inverse_mass_matrix: inverse mass matrix to start from, as NumPyro's; a list is an array.
-        init_strategy: the host's initialisation strategy: where the search for the mode starts.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        forward_mode_differentiation: take derivatives forwards, for models with loops of unknown length
-            (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
-        regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
-            does.
-        num_subsets: in how many subsets passes over all the data are made, before sampling; at least 2 are used, for
-            the check that the model's rows are apart, so 1 counts as 2, and ``kernel.num_subsets`` says so.
+        batch_size: n, the number of rows in a batch, at most the number of rows in the data.
+        num_batches: K, the number of batches, at least 2; the variance of an estimate is itself estimated from K
+            numbers.
+        proposal: how a proposal is made: "random_walk"; "langevin", by one leapfrog step; or "hamiltonian", by
+            ``num_steps`` leapfrog steps.
+        target: distribution to sample: "posterior"; or "expected", the posterior with the expected log-likelihood of n
+            rows, that is with the likelihood to the power of n/N: there n sets how far predictions trust the data.
+        control_variate: "taylor1" or "taylor2", a Taylor expansion of first or second order about a reference, of which
+            only the remainder is estimated from rows; None for no expansion.
+        hessian_rank: number of directions in which "taylor2" is of second order, for models with thousands of
+            parameters; None for all.
+        gradient: gradient that moves a proposal: "surrogate", that of the expansion, which reads no row; or
+            "minibatch", from rows drawn for each iteration. None takes the surrogate where the expansion is of second
+            order, else a minibatch.
+        gradient_batch_size: number of rows in that minibatch; None for as many as in all batches together.
+        reference: point about which to expand, and near which chains start: a dict of constrained values by site. None
+            searches for the mode with all rows, before sampling (unless ``init_params`` are given and there is no
+            control variate).
+        variance_correction: whether the penalty accounts for χ² being an estimate; False takes the plain penalty χ²/2.
+        step_size: step size, or the value from which its adaptation starts. The steps of a Hamiltonian proposal are a
+            random fraction of it, from 2/3 to 1.
+        num_steps: number of leapfrog steps of a Hamiltonian proposal; None for 5.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in NumPyro's windows. For a model with at most
+            2,000 parameters and a reference, the mass matrix is that of the normal approximation at the reference
+            instead, and does not adapt.
+        dense_mass: form of the mass matrix, as for NumPyro's HMC.
+        target_accept_prob: acceptance probability that the step size is adapted to; None for 0.4 ("random_walk"), 0.6
+            ("langevin") or 0.65 ("hamiltonian").
+        target_noise: variance χ² of an estimate to which warm-up adapts the number of batches, up to 16 times
+            ``num_batches``; None keeps ``num_batches``.
+        inverse_mass_matrix: inverse mass matrix to start from, as for NumPyro's HMC; a list counts as an array.
+        init_strategy: NumPyro's initialisation strategy, from which the search for the mode starts.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        forward_mode_differentiation: whether to differentiate in forward mode, for models with loops of unknown length
+            (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
+        regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
+            NumPyro does.
+        num_subsets: number of subsets in which all rows are read before sampling; at least 2 are used, because whether
+            rows are independent given the parameters cannot be checked with one: 1 counts as 2, which
+            ``kernel.num_subsets`` shows.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
-            axis 0 has length N.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            array whose axis 0 has length N.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range; at ``run`` for a batch larger than the data, latent
-            sites inside the plate, more parameters than "taylor2" can take without ``hessian_rank``, and the faults
-            of model or data of :func:`~numpyro_split.split_model`.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range; at ``run``, for a batch larger than the data, latent
+            sites inside the plate, more parameters than "taylor2" allows without ``hessian_rank``, and the faults of
+            the model or the data that :func:`~numpyro_split.split_model` lists.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

@@ -1,4 +1,4 @@
-"""Auditing a run of :class:`~numpyro_split.PenaltyMH`: exact energies beside repeated estimates, at its draws."""
+"""Audit of a run of :class:`~numpyro_split.PenaltyMH`: exact changes of energy compared with repeated estimates."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from split_common.checks import check_positive_int
 def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0) -> Audit:
     """Compare a finished run's noisy decisions with exact ones.
 
-    From draws of the run, proposals are made at the adapted step size and metric; each pair's change of energy is
-    computed from all rows, and estimated afresh ``num_repeats`` times. It reads all rows twice for each pair.
+    Proposals are made from draws of the run, with the adapted step size and mass matrix. For each pair of a draw and
+    its proposal the change of energy is computed from all rows, and estimated ``num_repeats`` times with new rows.
+    Every pair costs two passes over all rows.
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with :class:`~numpyro_split.PenaltyMH`.
-        num_pairs: P, how many pairs to look at.
-        num_repeats: R, how many estimates of each.
-        seed: picks the draws, the proposals and the rows.
+        num_pairs: P, number of pairs of a draw and a proposal.
+        num_repeats: R, number of estimates for each pair.
+        seed: seed of the choice of draws, proposals and rows.
 
     Returns:
-        Normality of the noise, the share of χ² above K/4, acceptance with and without noise, and the error of the
-        log-density that the chain samples.
+        Tests of the noise for normality, the share of χ² above K/4, the acceptance with and without noise, and the
+        error of the log-density that the chain samples.
 
     Raises:
         TypeError: for a run of another kernel.

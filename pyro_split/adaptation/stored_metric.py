@@ -1,4 +1,4 @@
-"""What warm-up found, for a later run to start from: the metric, and where splitting was centred."""
+"""What warm-up found, for a later run to start from: mass matrix, step size and centring."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ MASS_MATRIX, CENTERS = "has a mass matrix", "centres"
 
 
 def metric_of(run: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
-    """The inverse mass matrix that a chain of a run ended with, as ``inverse_mass_matrix=`` takes it.
+    """The inverse mass matrix at the end of a chain, in the form that the argument ``inverse_mass_matrix`` takes.
 
     Args:
-        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
-        chain: the number of the chain.
+        run: Pyro's ``MCMC`` after its run; or the path of a store whose run has finished its warm-up.
+        chain: number of the chain, from 0.
 
     Returns:
-        From tuples of site names to blocks: of shape (D,) where diagonal, (D, D) where dense, and a
-        :class:`~split_common.low_rank_metric.LowRank` where of low rank.
+        A dict from tuples of site names to blocks: an array of shape (D,) for a diagonal block, (D, D) for a dense one,
+        and a :class:`~split_common.low_rank_metric.LowRank` for one of low rank.
 
     Raises:
-        ValueError: for a run that has not been made, or has no mass matrix, or no such chain.
+        ValueError: for an ``MCMC`` that has not been run, a kernel without a mass matrix, or a chain that does not
+            exist.
 
     Example:
         >>> from pyro_split import SplitNUTS, metric_of  # then:
@@ -41,14 +42,14 @@ def metric_of(run: Any, chain: int = 0) -> dict[tuple[str, ...], Any]:
 
 
 def step_size_of(run: Any, chain: int = 0) -> float:
-    """The step size that a chain of a run was warmed up to, as ``step_size=`` takes it.
+    """The step size that a chain adapted to in warm-up, in the form that the argument ``step_size`` takes.
 
     Args:
-        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
-        chain: the number of the chain.
+        run: Pyro's ``MCMC`` after its run; or the path of a store whose run has finished its warm-up.
+        chain: number of the chain, from 0.
 
     Raises:
-        ValueError: for a run that has not been made, or has no such chain.
+        ValueError: for an ``MCMC`` that has not been run, or a chain that does not exist.
 
     Example:
         >>> from pyro_split import SplitNUTS, step_size_of  # then:
@@ -60,17 +61,17 @@ def step_size_of(run: Any, chain: int = 0) -> float:
 
 
 def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
-    """The reference that a chain's splitting was centred about, as ``center=`` takes it.
+    """The reference about which a chain's subsets were centred, in the form that the argument ``center`` takes.
 
     Args:
-        run: the host's ``MCMC``, which has been run; or the path of a store, of a run whose warm-up is over.
-        chain: the number of the chain.
+        run: Pyro's ``MCMC`` after its run; or the path of a store whose run has finished its warm-up.
+        chain: number of the chain, from 0.
 
     Returns:
-        Unconstrained values by site; the sites that are not centred are where the chain ended.
+        A dict of unconstrained values by site. Sites that are not centred have the values at which the chain ended.
 
     Raises:
-        ValueError: for a run that has not been made, or is not of a kernel that centres, or has no such chain.
+        ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
     """
     if is_path(run):
         return {name: torch.from_numpy(x) for name, x in required(found_in(run, chain).center, CENTERS, run).items()}

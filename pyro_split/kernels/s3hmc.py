@@ -137,68 +137,73 @@ class SemiSeparable:
 
 
 class S3HMC(SplitKernel):
-    """Weights and their precisions, sampled jointly by explicit Riemannian dynamics.
+    """Semi-separable split HMC: weights and their precisions, sampled jointly by explicit Riemannian dynamics.
 
-    For hierarchical models as they are usually written, centred: weights ~ Normal(·, precision^-½) with a precision
-    that has a prior of its own. Which site scales which is found from the model's trace, and shown by ``repr(kernel)``
-    after ``run``. Supported is any site whose logarithm enters the log of the scale linearly: a precision, a variance
-    or a scale, of any prior, shared by several sites of weights or with an entry for each unit.
+    For hierarchical models in the usual, centred parametrisation: weights ~ Normal(·, precision^-½), where the
+    precision has a prior of its own. The kernel finds from the model's trace which site scales which, and
+    ``repr(kernel)`` shows it after ``run``. Any site will do whose logarithm enters the log of the scale linearly: a
+    precision, a variance or a scale with any prior, shared by several sites of weights or with an entry for each unit.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         precision_sites: names of the precision sites; None finds all.
-        output_precision: whether the precision of Normal observations is one of them, with the Fisher information
-            N/2 (and α - 1); each of its steps takes a data pass. False leaves it among the other sites, with an
-            adapted mass.
-        step_size: step size, or where its adaptation starts.
+        output_precision: whether the precision of Normal observations is one of the precision sites, with the Fisher
+            information N/2 (plus α - 1); each of its steps costs a data pass. False leaves it among the other sites,
+            with an adapted mass.
+        step_size: step size, or the value from which its adaptation starts.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory. Neither given: warm-up moves by trees that double until they
-            turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then drawn uniformly
-            between 0 and it (:mod:`split_common.exploration`).
-        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
-            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, else 0.
-        weight_steps: steps of the weights in each half of a step.
-        precision_steps: leapfrog steps of the precisions in a step.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt in warm-up, in the host's windows, what the data add to the mass of weights, and the
-            mass of every other site. The precisions keep theirs.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block; of the sites that are no precisions.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        inverse_mass_matrix: inverse mass matrix to start from, of the sites that are no precisions: shape (D,), or
-            (D, D) for a dense one, sites sorted by name; or a dict from tuples of site names. None for the prior
-            variance of weights and 1 for every other site; a list is an array.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        trajectory_length: fixed length of a trajectory. If neither is given, warm-up moves by trees that double until
+            they turn back, as in NUTS, and learns their mean length; the length of each trajectory after warm-up is
+            then drawn uniformly between 0 and that mean (:mod:`split_common.exploration`).
+        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
+            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
+            else for 0.
+        weight_steps: number of steps of the weights in each half of a step.
+        precision_steps: number of leapfrog steps of the precisions in a step.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether warm-up adapts, in Pyro's windows, what the data add to the mass of the weights, and
+            the mass of every other site. The mass of the precisions does not adapt.
+        full_mass: form of the mass matrix of the sites that are not precisions: False for diagonal, True for dense, or
+            a list of tuples of site names, each of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "auto" for one from
+            draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs a
+            gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        inverse_mass_matrix: inverse mass matrix to start from, for the sites that are not precisions: an array of shape
+            (D,), or (D, D) for a dense one, with sites sorted by name; or a dict from tuples of site names to arrays.
+            None for the prior variance of the weights and 1 for every other site.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        schedule: by which the weights move: "symmetric", "naive", "randomised", "single_visit", a
+        schedule: kicks and drifts of one step of the weights: "symmetric", "naive", "randomised" or "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
-            :func:`~pyro_split.split_model`), and naming the site for a model without weights and precisions, weights
-            with two precisions or of no supported form, a precision that scales nothing, a name in
-            ``precision_sites`` that is no site, and Q/2 + α - 1 not above 0.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range; at ``run``, for faults of the model or the data (see
+            :func:`~pyro_split.split_model`), and, naming the site, for a model without weights and precisions, weights
+            with two precisions or of an unsupported form, a precision that scales nothing, a name in
+            ``precision_sites`` that is not a site, and Q/2 + α - 1 not above 0.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -31,69 +31,76 @@ from split_common.schedule import ChosenSchedule, ScheduleChoice
 
 
 class SplitHMC(SplitKernel):
-    """Split HMC by the schedule, metric and drifts that are recommended, or by those of one's own.
+    """Split HMC with the recommended schedule, mass matrix and drifts, or with others that are given.
 
-    With nothing but ``num_subsets`` given: leapfrog whose gradient is summed subset by subset, a metric from draws and
-    gradients, and, where the posterior is measured to be nearly normal, drifts that follow its normal part exactly: a
-    draw then costs one gradient of all rows.
+    If only ``num_subsets`` is given, steps are leapfrog steps whose gradient is summed subset by subset, and the mass
+    matrix is estimated from draws and gradients. Where the posterior is measured to be nearly normal, drifts follow its
+    normal approximation exactly, so that a draw costs one gradient of all rows.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
-            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
-            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
-        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
-            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
-            period could be made otherwise, at which a chain stands still; else 0.
-        schedule: "auto" for the naive one, whose step costs a gradient of all rows, which brings the energy too;
-            "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
-            subsets, or a function from M to one. Of a schedule that is not palindromic an order is drawn for each
-            trajectory.
+        trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
+            is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
+            the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
+            (:mod:`split_common.exploration`).
+        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
+            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
+            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
+            back where it was.
+        schedule: kicks and drifts of one step: "auto" for the naive schedule, where a step costs one gradient of all
+            rows, which gives the energy too; "symmetric", "naive", "randomised" or "single_visit", a
+            :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one. For a schedule that is
+            not palindromic an order of the subsets is drawn for each trajectory.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
             trajectory, at the cost of its opening gradients.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "default" for "auto", but for None where the mass matrix is
-            asked to be of another form, or to stand still; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        drift: form of the drifts between kicks: None for straight lines; "default" for "auto" where the metric is and
-            lengths are left to warm-up, else None; "auto", with ``metric="auto"``, for turns about
-            a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior is
-            measured to be near enough to it (:mod:`split_common.harmonic`).
-        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
+        full_mass: form of the mass matrix: False for diagonal, True for dense, or a list of tuples of site names, each
+            of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "default" for
+            "auto", or for None where arguments ask for another form of mass matrix, or for one that does not adapt;
+            "auto" for one from draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few
+            draws, and costs a gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        drift: form of the drifts between kicks: None for straight lines; "default" for "auto" where the metric is
+            "auto" and lengths are left to warm-up, else for None; "auto", with ``metric="auto"``, for drifts that
+            follow a normal approximation of the posterior exactly, so that kicks have only the rest of the gradient to
+            follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to it
+            (:mod:`split_common.harmonic`).
+        inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
+            sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
-            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range, and if both lengths are given; at ``run``, for faults
+            of the model or the data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a
+            starting point where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
@@ -123,62 +130,69 @@ class SplitHMC(SplitKernel):
 
 
 class SymmetricSplitHMC(SplitKernel):
-    """Symmetric split HMC: up through the subsets and back down, with a drift between any two.
+    """Symmetric split HMC: a step visits the subsets in order and back again, with a drift between any two.
 
-    Second order, and the best acceptance of the three at one step size. A trajectory of L steps costs
-    L(2M - 2) subset gradients: two data passes a step for large M, one for M = 2. M = 1 is plain HMC.
+    Of second order. At the same step size its acceptance is the highest of the three schedules. A trajectory of L steps
+    costs L(2M - 2) subset gradients: about two data passes a step for large M, and one for M = 2. M = 1 is plain HMC.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
-            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
-            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
-        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
-            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
-            period could be made otherwise, at which a chain stands still; else 0.
+        trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
+            is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
+            the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
+            (:mod:`split_common.exploration`).
+        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
+            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
+            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
+            back where it was.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
             trajectory, at the cost of its opening gradients.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
-            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
-            is measured to be near enough to it (:mod:`split_common.harmonic`).
-        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
+        full_mass: form of the mass matrix: False for diagonal, True for dense, or a list of tuples of site names, each
+            of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "auto" for one from
+            draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs a
+            gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
+            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
+            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
+            enough to it (:mod:`split_common.harmonic`).
+        inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
+            sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
-            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range, and if both lengths are given; at ``run``, for faults
+            of the model or the data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a
+            starting point where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
@@ -215,60 +229,67 @@ class SymmetricSplitHMC(SplitKernel):
 
 
 class NaiveSplitHMC(SplitKernel):
-    """Plain HMC in the memory of one subset: leapfrog, its gradient summed subset by subset.
+    """Plain HMC in the memory of one subset: leapfrog steps whose gradient is summed subset by subset.
 
-    The same draws as plain HMC up to rounding. A trajectory of L steps costs LM subset gradients, L data
+    Its draws are those of plain HMC up to rounding. A trajectory of L steps costs LM subset gradients, that is L data
     passes.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
-            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
-            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
-        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
-            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
-            period could be made otherwise, at which a chain stands still; else 0.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
-            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
-            is measured to be near enough to it (:mod:`split_common.harmonic`).
-        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
+            is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
+            the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
+            (:mod:`split_common.exploration`).
+        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
+            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
+            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
+            back where it was.
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
+        full_mass: form of the mass matrix: False for diagonal, True for dense, or a list of tuples of site names, each
+            of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "auto" for one from
+            draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs a
+            gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
+            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
+            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
+            enough to it (:mod:`split_common.harmonic`).
+        inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
+            sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
-            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range, and if both lengths are given; at ``run``, for faults
+            of the model or the data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a
+            starting point where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
@@ -295,61 +316,68 @@ class NaiveSplitHMC(SplitKernel):
 
 
 class RandomisedSplitHMC(SplitKernel):
-    """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn per trajectory.
+    """Neal's randomised split HMC: a leapfrog step with each subset in turn, in an order drawn for each trajectory.
 
-    First order: at one step size its acceptance is the lowest of the three. A trajectory of L steps costs 2LM
-    subset gradients, two data passes a step. With a ``center`` the schedule is that of single visits, LM subset
-    gradients: ``SplitHMC(..., schedule="single_visit")``, which centring is made for.
+    Of first order: at the same step size its acceptance is the lowest of the three schedules. A trajectory of L steps
+    costs 2LM subset gradients, two data passes a step. With a ``center`` the schedule visits each subset once in a
+    step, which costs LM subset gradients, as in ``SplitHMC(..., schedule="single_visit")``.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
-        trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
-            double until they turn back, as NUTS's, and learns their mean length; that of each draw's trajectory is then
-            drawn uniformly between 0 and it (:mod:`split_common.exploration`).
-        step_size_jitter: steps of a trajectory are drawn anew to be up to this share longer or shorter than the
-            adapted step size, from 0 up to, but not including, 1. None for 0.5 with ``num_steps``, of which a whole
-            period could be made otherwise, at which a chain stands still; else 0.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block.
-        target_accept_prob: acceptance that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
-            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
-            is measured to be near enough to it (:mod:`split_common.harmonic`).
-        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
+            is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
+            the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
+            (:mod:`split_common.exploration`).
+        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
+            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
+            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
+            back where it was.
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
+        full_mass: form of the mass matrix: False for diagonal, True for dense, or a list of tuples of site names, each
+            of them a dense block.
+        target_accept_prob: acceptance probability that the step size is adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "auto" for one from
+            draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs a
+            gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
+            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
+            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
+            enough to it (:mod:`split_common.harmonic`).
+        inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
+            sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range, and for both lengths given; at ``run`` for
-            faults of model or data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape,
-            or a start where the density is not finite.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range, and if both lengths are given; at ``run``, for faults
+            of the model or the data (see :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a
+            starting point where the density is not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:

@@ -35,57 +35,64 @@ from split_common.termination import FixedRule
 class SplitNUTS(SplitKernel):
     """The No-U-Turn sampler over subsets of the data.
 
-    Trajectories double until they turn back (the generalised criterion with Stan's checks across subtrees); a state is
-    taken by its weight, with a bias towards the newest half. At M = 1 it has the same target as the host's NUTS, but
-    not the same stopping rule: the host makes no checks across subtrees, and leaves half of each end's momentum out of
-    the sum. A step costs what the schedule costs, and under the symmetric one with M > 1 a forward pass on all the data
-    besides.
+    Trajectories double until they turn back, by the generalised criterion with Stan's checks across subtrees; a state
+    of the trajectory is drawn by its weight, with a bias towards the newest half. With M = 1 the target is that of
+    Pyro's NUTS, but not the stopping rule: Pyro makes no checks across subtrees, and leaves half of the momentum at
+    either end out of the sum. A step costs what the schedule costs, and with the symmetric schedule and M > 1 a forward
+    pass on all the data in addition.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
-            One subset takes any model that the host's HMC takes, also where none divides it.
-        max_tree_depth: most doublings of a trajectory, from 1 to 30; at 10 it has up to 1,023 steps.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
+            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        max_tree_depth: largest number of doublings of a trajectory, from 1 to 30; with 10 a trajectory has up to 1,023
+            steps.
         schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
             subsets, or a function from M to one.
-        step_size: step size, or where its adaptation starts.
-        adapt_step_size: adapt the step size in warm-up, by dual averaging.
-        adapt_mass_matrix: adapt the mass matrix in warm-up, in the host's windows.
-        full_mass: False for a diagonal mass matrix, True for a dense one, or a list of tuples of site names,
-            each a dense block.
-        target_accept_prob: mean acceptance over a trajectory's states that the step size is adapted to.
-        metric: None for the host's, a covariance of draws; "auto" for one from draws and gradients, dense up to 500
-            parameters and of low rank beyond, which serves from a window of few draws and costs a gradient of
-            all rows for each of them (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
-        center: reference about which the kicks of the subsets are centred, which leaves target and decision as they
-            are: None for no centring, "auto" for one found in warm-up, used if it is measured to help, or a dict of
-            unconstrained values by site (:mod:`split_common.centering`).
-        center_order: 1, or 2 for curvature too, up to 100 parameters; None for what is measured to be best, with a
-            given center for 1.
-        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for turns
-            about a normal approximation that warm-up finds, of which the kicks make up the rest, used if the posterior
-            is measured to be near enough to it (:mod:`split_common.harmonic`).
-        inverse_mass_matrix: inverse mass matrix to start from: shape (D,), or (D, D) for a dense one, sites
-            sorted by name; or a dict from tuples of site names; a list is an array. None for the identity.
-        init_strategy: the host's initialisation strategy.
-        find_heuristic_step_size: look for a workable step size at the start and after each metric update.
-        jit_compile: trace the model once and keep its tensor operations (a model that cannot be traced is
-            replayed, with a warning); False replays it at every gradient, which is slower.
-        process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
-            group of ``torch.distributed``; None for this process alone, with all rows
+        step_size: step size, or the value from which its adaptation starts.
+        adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
+        adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
+        full_mass: form of the mass matrix: False for diagonal, True for dense, or a list of tuples of site names, each
+            of them a dense block.
+        target_accept_prob: acceptance probability, averaged over the states of a trajectory, that the step size is
+            adapted to.
+        metric: how the mass matrix is estimated: None for Pyro's way, from the covariance of draws; "auto" for one from
+            draws and gradients, dense up to 500 parameters and of low rank beyond. That needs few draws, and costs a
+            gradient of all rows for each draw of warm-up that it is estimated from
+            (:mod:`split_common.gradient_metric`). Not with ``full_mass``.
+        center: reference point about which the gradients of the subsets are centred, so that subsets differ less;
+            neither the target nor the accept-reject decision changes. None for no centring, "auto" for a point that
+            warm-up finds and uses if that is measured to help, or a dict of unconstrained values by site
+            (:mod:`split_common.centering`).
+        center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
+            by measurement with ``center="auto"``, and is 1 with a given center.
+        drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
+            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
+            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
+            enough to it (:mod:`split_common.harmonic`).
+        inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
+            sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
+        init_strategy: Pyro's initialisation strategy.
+        find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
+            mass matrix.
+        jit_compile: whether to trace the model once and keep its tensor operations (a model that cannot be traced is
+            run again for every gradient, with a warning); False runs it again for every gradient, which is slower.
+        process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
+            or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
-            axis 0 has length N.
-        subset_order: "sequential" cuts the rows as they stand; "shuffled" deals them by a fixed seed, for
-            sorted data.
+        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
+            tensor whose axis 0 has length N.
+        subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
+            a fixed seed, for sorted data.
 
     Raises:
-        TypeError: at construction for a flag that is no bool, or for what is no function or mapping and should be.
-        ValueError: at construction for an argument out of range; at ``run`` for faults of model or data (see
-            :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a start where the density is not
-            finite.
+        TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
+            mapping and is not.
+        ValueError: at construction, for an argument out of range; at ``run``, for faults of the model or the data (see
+            :func:`~pyro_split.split_model`), a mass matrix of the wrong shape, or a starting point where the density is
+            not finite.
         ModelNotSplittableError: at ``run``, when the subsets do not add up to the model's potential.
 
     Example:
