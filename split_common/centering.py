@@ -1,4 +1,4 @@
-r"""Centred splitting: the same potential, divided into subsets whose forces are nearly alike.
+r"""Centred splitting: the same potential, divided into subsets whose gradients are nearly alike.
 
 With a reference :math:`z^*`, and gradients and Hessians there, the potentials of the M subsets
 are changed to
@@ -6,22 +6,25 @@ are changed to
 .. math:: U'_m(z) = U_m(z) - c_m^\top (z - z^*) - \tfrac12 (z - z^*)^\top C_m (z - z^*), \qquad
     c_m = \nabla U_m(z^*) - \tfrac1M \nabla U(z^*), \quad C_m = \nabla^2 U_m(z^*) - \tfrac1M \nabla^2 U(z^*),
 
-of first order without the last term. The sums of :math:`c_m` and :math:`C_m` over m vanish, so :math:`\sum_m U'_m = U`
-for *every* reference: the target and the decision are what they were, and only the kicks change. These are still
-gradients, so that steps preserve volume and are undone as before (:mod:`split_common.schedule`). The reference must not
-depend on the state: it is found in warm-up and then stands still.
+where centring of first order leaves out the last term. The sums of :math:`c_m` and :math:`C_m` over m vanish, so
+:math:`\sum_m U'_m = U` for *every* reference: the target and the accept-reject decision do not change, and only the
+kicks do. These are still gradients, so that steps preserve volume and are reversible as before
+(:mod:`split_common.schedule`). The reference must not depend on the state: it is found in warm-up and then fixed.
 
-What limits the step of a split integrator is the commutator of the drift with the *differences* of the subsets' forces.
-At the reference they are noise of order √N, large beside the posterior's own force; centring takes away this constant
-part, the second order the linear one too. Then any schedule is nearly leapfrog in the steps between its kicks.
+The step size of a split integrator is limited by the commutator of the drift with the *differences* between the
+subsets' gradients. At the reference these differences are noise of order √N, large compared with the gradient of the
+log-posterior. Centring of first order removes this constant part, and centring of second order the linear part too. Then a
+step of any schedule is nearly a sequence of leapfrog steps, one for each of its kicks.
 
-It does not always help: far from a point whose gradients say nothing about those where the chain is, as on a neural
-network, the second order makes steps several times shorter. So with ``center="auto"`` warm-up compares the differences
-of the forces at a draw, squared, in the metric of the momenta: centring of the order that leaves least of them is kept,
-unless it leaves more than :data:`MOST_LEFT`; then it is off.
+Centring does not always help: where the gradients at the reference say nothing about those where the chain is, as in a
+neural network, centring of second order makes the step size several times smaller. So with ``center="auto"`` warm-up
+compares the squared differences between the gradients at a draw, in the metric of the momenta. It keeps centring of the
+order that leaves the smallest differences, or turns centring off if even that leaves more than the share
+:data:`MOST_LEFT`.
 
-Entries of rows of their own (latents in the data plate), which move with one subset alone, and precisions that a system
-moves or draws in its own way are left out: for them the two terms are 0, and the sums vanish as before.
+Two kinds of sites are not centred: latent sites in the data plate, whose entries belong to one row and so move with one
+subset alone, and precisions that a kernel moves or draws in its own way. For them the two correction terms are 0,
+and the sums vanish as before.
 """
 
 from __future__ import annotations
@@ -47,8 +50,9 @@ class CenterSettings(NamedTuple):
     """Whether and how splitting is centred.
 
     Attributes:
-        center: None for not, "auto" for a reference found in warm-up, or a dict of the unconstrained values by site.
-        order: 1 or 2; None for what is measured to be best, with a given reference for 1.
+        center: None for no centring, "auto" for a reference found in warm-up, or a dict of unconstrained values by
+            site.
+        order: 1 or 2; None for the order that is measured to be best, and with a given reference for 1.
     """
 
     center: Any = None
@@ -78,7 +82,7 @@ class CenterSettings(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a center, or will be."""
+        """Whether splitting is centred."""
         return self.center is not None
 
     @property
@@ -87,19 +91,19 @@ class CenterSettings(NamedTuple):
         return isinstance(self.center, str)
 
     def keeps_second_order(self, size: int) -> bool:
-        """Whether matrices of the second order are kept for ``size`` centred parameters."""
+        """Whether the matrices of second order are kept for ``size`` centred parameters."""
         if self.order is None:
             return self.is_found and size <= MAX_SECOND_ORDER_SIZE
         return self.order == 2
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless a given reference has a value for every entry of every site, and no order is too large.
+        """Raise unless a given reference has a value for every entry of every site, and the order is feasible.
 
         Args:
             sizes: number of unconstrained values of each latent site.
 
         Raises:
-            ValueError: for other sites or sizes, and for a second order of too many parameters.
+            ValueError: for other sites or sizes, and for second order with too many parameters.
         """
         size = sum(sizes.values())
         if self.order == 2 and size > MAX_SECOND_ORDER_SIZE:
@@ -117,7 +121,7 @@ class CenterSettings(NamedTuple):
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Text of the settings that a state's kept gradients depend on."""
+        """Text of the settings on which the gradients kept in a state depend."""
         given = self.center
         if isinstance(given, Mapping):
             given = {name: value.tolist() for name, value in sorted(given.items())}
@@ -125,11 +129,12 @@ class CenterSettings(NamedTuple):
 
 
 def choose_order(left: Any, allowed: int | None) -> int:
-    """Order of centring that leaves least of the differences of the forces; 0 for none.
+    """Order of centring that leaves the smallest differences between the gradients; 0 for no centring.
 
     Args:
-        left: squared differences of the forces without centring, of first and of second order, three numbers.
-        allowed: the only order to choose besides none; None for any.
+        left: squared differences between the gradients without centring, and with centring of first and of second
+            order.
+        allowed: the only order that may be chosen besides 0; None for any.
 
     Example:
         >>> choose_order([1.0, 0.1, 0.01], None), choose_order([1.0, 0.1, 0.01], 1), choose_order([1.0, 0.4, 9.0], None)

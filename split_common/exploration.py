@@ -1,21 +1,24 @@
-r"""Which iterations of warm-up are made by trees, where a kernel's own trajectories are of a length set beforehand.
+r"""Which iterations of warm-up move by trees, for kernels whose trajectories have a length that is set beforehand.
 
-Before a metric is there, no length suits: a quarter turn in units of a posterior's scale is nothing in units of 1, or
-thousands of steps. A tree on the same schedule ends where its path turns back, whatever the units, so early warm-up
-moves by trees until the last metric is estimated. What they need not be is exact: nothing of warm-up is a draw.
+Before a metric has been estimated, no length is suitable: without the scales of the posterior, a length may be much too
+short, or take thousands of steps. A tree with the same schedule ends where its path turns back, whatever the scales, so
+warm-up moves by trees until the last metric has been estimated. These transitions need not be exact, because no draw is
+taken from warm-up.
 
-Where the user gives no length, all of warm-up moves by trees, and those of the last window, which have the metric of
-the draws, tell how far the posterior reaches. The length of a draw's trajectory is then uniform between 0 and the mean
-length of those trees (of the states they visited, refused ones included): fixed by warm-up, and so resting on no state.
-A uniform length has no period, and half of a tree is what it takes on average: gradients a draw are half of NUTS's.
+If the user gives no length, all of warm-up moves by trees, and the trees of the last window, which have the metric of
+the draws, show how long trajectories should be. After warm-up the length of each trajectory is drawn uniformly between
+0 and the mean length of those trees (over the states they visited, refused ones included). That mean is fixed by
+warm-up, so it does not depend on the state. A uniform length has no period, and on average it is half that of a tree,
+so a draw costs half as many gradients as in NUTS.
 
-Where the metric fits, less will do. With draws z, gradients g and a metric X, let :math:`a = E[g^\top X g] / c` and
-:math:`b = E[(z - \mu)^\top X^{-1} (z - \mu)] / c`, with :math:`c = E[g^\top (z - \mu)]`. On a normal target they are
-the means of the squared frequencies of its oscillations, and of their inverses, each weighted by how far the draws went
-along it, so :math:`ab \geq 1`, and 1 only where all are equal, whichever draws there are. A quarter of such a turn
-makes a draw and its square nearly independent of where it started. So where gradients are known
-(:mod:`split_common.gradient_metric`), the last window, which the metric has not seen, measures both: up to
-:data:`MOST_SPREAD` lengths are drawn from :data:`QUARTERS` of a quarter turn instead. They do not hang on the state.
+Where the metric fits well, shorter trajectories suffice. With draws z, gradients g and a metric X, let
+:math:`a = E[g^\top X g] / c` and :math:`b = E[(z - \mu)^\top X^{-1} (z - \mu)] / c`, with
+:math:`c = E[g^\top (z - \mu)]`. On a normal target these are the mean of the squared frequencies of its oscillations and the mean of their inverses, each
+weighted by how far the draws spread along it. So :math:`ab \geq 1`, with equality only if all frequencies are equal,
+whichever draws there are. After a quarter of a period a draw and its square are nearly independent of the starting
+point. So where gradients are known (:mod:`split_common.gradient_metric`), the last window, which the metric was not
+estimated from, measures both. If ab is at most :data:`MOST_SPREAD`, lengths are drawn between the multiples
+:data:`QUARTERS` of a quarter period instead. They do not depend on the state either.
 
 Reference:
     Wu, Stoehr and Robert (2019), Faster Hamiltonian Monte Carlo by learning leapfrog scale, arXiv 1810.04449.
@@ -34,11 +37,12 @@ FIRST_LENGTH = math.pi  # the longest of trajectories before one is learned: hal
 
 
 class Exploration(NamedTuple):
-    """Which iterations are made by trees.
+    """Which iterations move by trees.
 
     Attributes:
-        num_trees: so many, the first ones of warm-up.
-        num_before: of these, those before the metric of the draws was there; lengths are learned from the others.
+        num_trees: number of iterations that move by trees, the first ones of warm-up.
+        num_before: how many of them come before the metric of the draws was estimated; lengths are learned from the
+            rest.
 
     Example:
         >>> Exploration.of([75, 100, 250, 300], 300, learns_length=True, adapts_metric=True)
@@ -52,7 +56,7 @@ class Exploration(NamedTuple):
 
     @property
     def before(self) -> Exploration:
-        """Without the trees that lengths are learned from."""
+        """The exploration without the trees that lengths are learned from."""
         return self._replace(num_trees=min(self))
 
     @classmethod
@@ -60,9 +64,9 @@ class Exploration(NamedTuple):
         """Exploration of a warm-up.
 
         Args:
-            window_ends: how many iterations are over at the end of each of the host's windows.
+            window_ends: number of iterations that have been made at the end of each of the host's windows.
             num_warmup: number of warm-up iterations.
-            learns_length: whether trajectories are as long as trees make them.
+            learns_length: whether the length of trajectories is learned from trees.
             adapts_metric: whether the metric adapts in the windows between the first and the last.
         """
         num_before = window_ends[-2] if len(window_ends) >= 3 else 0
@@ -70,7 +74,7 @@ class Exploration(NamedTuple):
 
 
 def quarter_turn(squared: Any, inverse: Any) -> Any:
-    """Length of a quarter turn, where all frequencies are nearly equal; 0 where they are not.
+    """Length of a quarter period, if all frequencies are nearly equal; 0 if they are not.
 
     Args:
         squared: mean of the squared frequencies, a float or a scalar array.

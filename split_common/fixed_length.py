@@ -1,4 +1,4 @@
-"""Trajectories whose length is set beforehand: arguments, and all of them that names no framework, and warnings."""
+"""Trajectories whose length is set beforehand: their arguments, the part that names no framework, and warnings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class LengthSettings(NamedTuple):
 
     Attributes:
         num_steps: a fixed number of steps, or None.
-        trajectory_length: shortest and longest length in time, drawn uniformly between them for each trajectory;
-            or None. Neither given: from 0 to a length that warm-up learns (:mod:`split_common.exploration`).
+        trajectory_length: shortest and longest length in time, between which a length is drawn uniformly for each
+            trajectory; or None. If both are None, lengths are between 0 and a length that warm-up learns
+            (:mod:`split_common.exploration`).
         step_size_jitter: j; the steps of a trajectory are u times as long, u drawn from U(1 - j, 1 + j) for each.
     """
 
@@ -59,7 +60,7 @@ class LengthSettings(NamedTuple):
         return math.inf if self.trajectory_length is None else self.trajectory_length[0]
 
     def is_cut_short(self, step_size: Any) -> Any:
-        """Whether steps of this size are too small for the longest length, or were for the trees that it is from."""
+        """Whether steps of this size are too small for the longest length, or were for the trees of warm-up."""
         if self.trajectory_length is None:
             return False
         shortest, longest = self.trajectory_length
@@ -164,7 +165,7 @@ class WindowedBase:
 def resolve_length(
     num_steps: int | None, trajectory_length: float | None
 ) -> tuple[int | None, tuple[float, float] | None]:
-    """Return ``num_steps`` and the shortest and longest length; one of the two is None, or both if neither is given.
+    """Return ``num_steps``, and the shortest and longest length; one of the two is None, or both if neither is given.
 
     Raises:
         ValueError: when both are given, or one is out of range.
@@ -183,7 +184,7 @@ def resolve_length(
 
 
 def resolve_step_size_jitter(step_size_jitter: Any, num_steps: int | None) -> float:
-    """Return by how much steps are longer or shorter from one trajectory to the next; None is the default.
+    """Return the share by which steps differ from one trajectory to the next, with the default for None.
 
     Raises:
         ValueError: unless it is a number from 0 up to, but not including, 1.
@@ -205,7 +206,7 @@ def check_window_size(window_size: Any, num_steps: int) -> int:
 
 
 def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> None:
-    """Warn that trajectories, or the trees of warm-up that their length is from, end before they should."""
+    """Warn that trajectories, or the trees of warm-up from which their length was learned, end too early."""
     shortest, longest = lengths
     if not shortest:
         warnings.warn(

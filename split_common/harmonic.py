@@ -1,50 +1,51 @@
-r"""Harmonic drifts: what is normal in the posterior is followed exactly, and kicks are made by the rest alone.
+r"""Harmonic drifts: a normal approximation of the posterior is followed exactly, and kicks are made by the rest alone.
 
 With a reference :math:`z^*`, a mass matrix M and K subsets, the Hamiltonian is divided as
 
 .. math:: H = \Bigl[\tfrac12 (z - z^*)^\top M (z - z^*) + \tfrac12 p^\top M^{-1} p\Bigr]
     + \sum_{m=1}^K \Bigl[U_m(z) - \tfrac{1}{2K} (z - z^*)^\top M (z - z^*)\Bigr] .
 
-The first bracket is a harmonic oscillator whose frequencies are all 1, for potential and kinetic energy have the same
-matrix: in a time t it turns position and momentum by the angle t,
+The first bracket is a harmonic oscillator whose frequencies are all 1, because the matrices of its potential and
+kinetic energy are inverse to each other: in a time t it rotates position and momentum by the angle t,
 
 .. math:: z \leftarrow z^* + (z - z^*) \cos t + M^{-1} p \sin t, \qquad p \leftarrow p \cos t - M (z - z^*) \sin t .
 
 This takes the place of the drift :math:`z \leftarrow z + t M^{-1} p` in any schedule, and the kicks of a subset are by
-:math:`\nabla U_m - M (z - z^*) / K`. The turn preserves volume and is undone by a flip of the momentum, and the
-brackets sum to H *whatever* z* and M are. So nothing else changes: the decision is on the same energies, and a bad
-reference costs acceptance, never exactness (:mod:`split_common.schedule`). Reference and mass matrix must not depend on
-the state: they are found in warm-up, and stand still while draws are made.
+:math:`\nabla U_m - M (z - z^*) / K`. The rotation preserves volume and is reversible by a flip of the momentum, and the
+brackets sum to H *whatever* z* and M are. So nothing else changes: the accept-reject decision compares the same
+energies, and a poor reference lowers the acceptance but never makes the draws inexact (:mod:`split_common.schedule`).
+Reference and mass matrix must not depend on the state: they are found in warm-up, and fixed while draws are made.
 
-The turn by t is made of shears, twice the turn by t/2,
+The rotation by t is composed of shears, as two rotations by t/2, each of which is
 
 .. math:: p \leftarrow p - M (z - z^*) \tan\tfrac t4, \quad z \leftarrow z + M^{-1} p \sin\tfrac t2, \quad
     p \leftarrow p - M (z - z^*) \tan\tfrac t4,
 
-so that rounding, of M against its inverse too, costs neither volume nor the way back.
+so that rounding, also of M against its inverse, affects neither the volume nor reversibility.
 
-On a normal posterior of covariance M⁻¹ and mean z* the kicks vanish, and one step of a quarter turn gives a draw that
-is independent of the last. Near a normal posterior they are small. With the naive schedule, which ends with a kick by
-every subset, such a draw costs one gradient of all rows, and no forward pass.
+On a normal posterior with covariance M⁻¹ and mean z* the kicks vanish, and one step of a quarter turn gives a draw that
+is independent of the last. On a posterior that is nearly normal they are small. With the naive schedule, which ends
+with a kick by every subset, such a draw costs one gradient of all rows, and no forward pass.
 
-The reference is that of the metric X from draws and gradients (:mod:`split_common.gradient_metric`), from the same
-window:
+The reference belongs to the metric X from draws and gradients (:mod:`split_common.gradient_metric`), and is computed
+from the same window:
 
 .. math:: z^* = \bar z - X \bar g,
 
-of the means of draws and gradients: on a normal target :math:`\bar g = \Sigma^{-1} (\bar z - \mu)`, so that z* is its
-mean *exactly*, whichever draws the window has. Whether it is used is measured there as well: the mean square of what is
-left of the gradients, :math:`r = (g - \bar g) - X^{-1} (z - \bar z)`, over that of the gradients, both in the metric,
+with the means of draws and gradients. On a normal target :math:`\bar g = \Sigma^{-1} (\bar z - \mu)`, so z* is its mean
+*exactly*, whichever draws the window has. The window also decides whether the reference is used: the mean square of the
+remainder of the gradients, :math:`r = (g - \bar g) - X^{-1} (z - \bar z)`, divided by that of the gradients, both in
+the metric,
 
 .. math:: \frac{E[r^\top X r]}{E[(g - \bar g)^\top X (g - \bar g)]} = \frac{a - 2 c + b}{a}, \qquad
     a = \tfrac1D \operatorname{tr} X G, \quad b = \tfrac1D \operatorname{tr} X^{-1} C, \quad
     c = \tfrac1D \operatorname{tr} \operatorname{cov}(g, z),
 
-must be at most :data:`MOST_LEFT`, and the window must have :data:`DRAWS_PER_PARAMETER` draws for each parameter, lest
-few draws fit by chance.
+must be at most :data:`MOST_LEFT`, and the window must have at least :data:`DRAWS_PER_PARAMETER` draws for each
+parameter, because a few draws could fit by chance.
 
-A turn has a period. Trajectories of one given length would come back to where they started after a whole one, and
-after half of one to the other side of the reference: a chain that is accepted always and goes nowhere. So lengths are
+A rotation has a period. Trajectories of one fixed length could return to where they started after a whole period, or to
+the other side of the reference after half of one: the chain would always accept, and not explore. So lengths must be
 learned in warm-up (:mod:`split_common.exploration`), or jittered.
 
 Reference:

@@ -5,8 +5,8 @@ them from top to bottom, each row a kick by one subset and then a drift:
 
 .. math:: p \leftarrow p - \epsilon\, k\, \nabla U_m(z), \qquad z \leftarrow z + \epsilon\, d\, M^{-1} p .
 
-A kick of weight 0 costs no gradient: its drift is joined to the one before it, so that a row with such a kick at the
-top makes a step that opens with a drift.
+A kick of weight 0 costs no gradient: its drift is joined to the drift before it. A step can open with a drift: its
+first row then has a kick of weight 0.
 
 Every kick is a shear in p and every drift a shear in z, so every schedule preserves volume exactly. It
 approximates the flow of :math:`\sum_m U_m + K` when the kicks of each subset sum to 1 and the drifts sum to 1.
@@ -14,17 +14,18 @@ It leaves the target invariant, after an accept-reject decision on the energy er
 a step that is proposed with the same probability:
 
 * ``PALINDROMIC``: the sequence of kicks and drifts reads the same backwards, so the step is its own reverse.
-* ``RANDOM_ORDER``: backwards, the rows are those of the subsets in the opposite order. One order is *not*
-  reversible; the kernel is, because it draws the order uniformly and an order is as likely as its reverse.
+* ``RANDOM_ORDER``: read backwards, the sequence is that of the subsets in the opposite order. A step with one order is
+  *not* its own reverse; the kernel is reversible nevertheless, because it draws the order uniformly, and an order is as
+  likely as its reverse.
 
-A trajectory that also runs backwards in time, a tree's, needs the inverse of a step. Of a palindrome that is a step of
-the opposite size. Else it is one of the opposite size *and* the opposite order: given the order, steps are a bijection
-that preserves volume, and the states that it leads to, forwards and back, are a set from which trees and windows choose
-as they do for a palindrome. The order is drawn before, without regard to the state, so what leaves the target invariant
-for each order does so for the mixture.
+A trajectory that also runs backwards in time, as a tree does, needs the inverse of a step. For a palindromic schedule
+that is a step of the opposite size, and otherwise a step of the opposite size *and* the opposite order. For a given
+order, steps are a bijection that preserves volume, and trees and windows choose from the states that it leads to,
+forwards and backwards, as they do for a palindromic schedule. The order is drawn beforehand, independently of the
+state; so a transition that leaves the target invariant for each order also does so for the mixture over orders.
 
-Weights are exact fractions and the conditions are checked when a schedule is built, so a new schedule is its
-rows and nothing else.
+Weights are exact fractions, and the conditions are checked when a schedule is built. To add a schedule one writes its
+rows, and nothing else.
 
 References:
     Cobb and Jalaian (2021), Scaling Hamiltonian Monte Carlo Inference for Bayesian Neural Networks with
@@ -53,7 +54,7 @@ Kicks = dict[int, Fraction]
 
 
 class Reversal(enum.Enum):
-    """Why reversing time proposes the same step with the same probability."""
+    """Condition by which a step reversed in time is proposed with the same probability."""
 
     PALINDROMIC = "palindromic"
     RANDOM_ORDER = "order drawn with its reverse"
@@ -75,21 +76,22 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The rows of one step, checked when built.
+    """The kicks and drifts of one step, checked when they are given.
 
-    Kicks of one subset that follow each other at one position are one gradient: they are merged. Kicks of weight 0 are
-    none.
+    Successive kicks by one subset at the same position need one gradient, so they are merged. Kicks of weight 0 are
+    left out.
 
     Args:
-        name: what messages call the schedule.
+        name: name of the schedule in messages.
         rows: the step, as :class:`Row` or plain ``(subset, kick, drift)`` triples of exact numbers.
-        reversal: which of the two conditions for invariance the rows meet.
+        reversal: which of the two conditions for invariance the rows satisfy.
 
     Attributes:
         leading_drift: weight of the drift that opens the step, before all rows; 0 for none.
 
     Raises:
-        ValueError: when the rows do not sum to one step, or are not what ``reversal`` says.
+        ValueError: if the kicks of a subset or the drifts do not sum to 1, or the rows do not satisfy the condition
+            that ``reversal`` names.
 
     Example:
         >>> from fractions import Fraction as F
@@ -189,7 +191,7 @@ class Schedule:
 
     @cached_property
     def divides_kicks(self) -> bool:
-        """Whether somewhere some subsets kick without the others, so that centring them changes anything."""
+        """Whether some subsets kick at a position where others do not, so that centring them has an effect."""
         groups = [group for group in _kicks_and_drifts(self.leading_drift, self.rows) if isinstance(group, dict)]
         together = [len(set(group.values())) == 1 and len(group) == self.num_subsets for group in groups if group]
         return not all(together)
@@ -233,17 +235,17 @@ class Schedule:
 
 
 def single_visit(num_subsets: int) -> Schedule:
-    """Each subset once, in a drawn order: a full kick, with drifts between and half of one at either end.
+    """Each subset once, in a random order, with a full kick; drifts between the kicks, and half a drift at either end.
 
-    First order, and M subset gradients a step, half of what the symmetric schedule takes. Where the forces of the
-    subsets are nearly alike, which centring makes them (:mod:`split_common.centering`), it is nearly leapfrog in steps
-    of size ε/M, and one step may be a whole trajectory.
+    Of first order. A step costs M subset gradients, about half of what the symmetric schedule costs. If the gradients
+    of the subsets are nearly alike, as centring makes them (:mod:`split_common.centering`), a step is nearly M leapfrog
+    steps of size ε/M, and may be a whole trajectory.
 
     Args:
         num_subsets: M.
 
     Returns:
-        The schedule; its subsets are positions in an order to be drawn for each trajectory.
+        The schedule; its subsets are positions in an order that is drawn for each trajectory.
     """
     check_positive_int("num_subsets", num_subsets)
     drift = Fraction(1, num_subsets)
@@ -252,9 +254,9 @@ def single_visit(num_subsets: int) -> Schedule:
 
 
 def symmetric(num_subsets: int) -> Schedule:
-    """Cobb and Jalaian's Algorithm 1: up through the subsets and back down, with equal drifts between.
+    """Cobb and Jalaian's Algorithm 1: through the subsets in order and back again, with equal drifts between.
 
-    Second order. Costs 2M - 2 subset gradients a step (one for M = 1, which is leapfrog).
+    Of second order. A step costs 2M - 2 subset gradients (one for M = 1, which is leapfrog).
 
     Args:
         num_subsets: M.
@@ -273,7 +275,7 @@ def symmetric(num_subsets: int) -> Schedule:
 
 
 def naive(num_subsets: int) -> Schedule:
-    """Leapfrog whose gradient is summed subset by subset: M subset gradients, one data pass, a step.
+    """Leapfrog whose gradient is summed subset by subset; a step costs M subset gradients, that is one data pass.
 
     Args:
         num_subsets: M.
@@ -289,15 +291,15 @@ def naive(num_subsets: int) -> Schedule:
 
 
 def randomised(num_subsets: int) -> Schedule:
-    """Neal's splitting (equation 7): a short leapfrog step with each subset in turn, in a drawn order.
+    """Neal's splitting (equation 7): a short leapfrog step with each subset in turn, in a random order.
 
-    First order, because one order is not its own reverse. Costs 2M subset gradients a step.
+    Of first order, because an order is not its own reverse. A step costs 2M subset gradients.
 
     Args:
         num_subsets: M.
 
     Returns:
-        The schedule; its subsets are positions in an order to be drawn for each trajectory.
+        The schedule; its subsets are positions in an order that is drawn for each trajectory.
     """
     check_positive_int("num_subsets", num_subsets)
     drift = Fraction(1, num_subsets)
@@ -364,10 +366,10 @@ def build_schedule(schedule: ScheduleChoice, num_subsets: int) -> Schedule:
 
 @dataclass(frozen=True)
 class ChosenSchedule:
-    """What a user gave as ``schedule``, checked; its rows are built when a run asks for them.
+    """The argument ``schedule`` of a kernel, checked; the rows are built when a run needs them.
 
-    Rows of the user's own, of few enough subsets, are built and so checked with it. Rows of a named schedule are not:
-    by the time a run asks for them, M was compared with the number of data rows.
+    The rows of a user's own schedule are built at once, and so checked, unless it has very many subsets. The rows of a
+    schedule given by name are built later, when M has been compared with the number of data rows.
 
     Args:
         choice: a name, a :class:`Schedule`, or a function from M to one.
@@ -409,7 +411,7 @@ class ChosenSchedule:
 
     @property
     def layout(self) -> str:
-        """Text that tells it from others, without building what is not built yet."""
+        """Text that distinguishes it from other schedules; it does not build rows that are not built yet."""
         return str((self.rows.leading_drift, self.rows.rows)) if self._is_built_first else repr(self.choice)
 
 

@@ -1,19 +1,20 @@
-r"""Values that warm-up settled on, and how far they still moved at its end.
+r"""Values that warm-up settled on, and how much they still changed at its end.
 
-What has settled comes out nearly the same when it is asked again. So what adapts is compared with itself in the last
-window of warm-up, on the scale of logarithms, and what is kept are a few numbers for each chain:
+A value that has settled comes out nearly the same when it is estimated again. So every value that adapts is compared
+with itself in the last window of warm-up, on the log scale, and a few numbers are kept for each chain:
 
-* The metric, with what the draws of the last window, which have it, would make of it: the root mean square over the
-  components of :math:`\log(v' / v)`, v the diagonal of the inverse mass matrix and v' the variances of those draws,
-  shrunk as v is. Of e and e' effective draws, each log has a standard error of about :math:`\sqrt{2/e + 2/e'}`, which
-  is 0.24 for windows of 100 and 50 independent draws; a steady drift through both makes it log 4. The estimator is the
-  host's, which has nothing else to do in that window. (The metric of the window before would not do: chains often
-  arrive in the last window but one, and then it is wrong by any factor where the one that is used is right.)
-* The averaged step size of the host's dual averaging, the length that trajectories have been learned to have, and the
-  averaged threshold of XHMC: at the end of warm-up, with what they were in the middle of the window.
+* The metric is compared with an estimate from the draws of the last window, which were made with it: the root mean
+  square over the components of :math:`\log(v' / v)`, with v the diagonal of the inverse mass matrix and v' the
+  variances of those draws, shrunk as v is. With e and e' effective draws, each log has a standard error of about
+  :math:`\sqrt{2/e + 2/e'}`, which is 0.24 for windows of 100 and 50 independent draws; a steady drift through both
+  windows makes it log 4. The estimator is the host's, which is otherwise idle in that window. (The metric of the window
+  before would not serve for comparison: chains often reach the posterior in the last window but one, and then that
+  metric may be wrong by any factor although the one in use is right.)
+* The averaged step size of the host's dual averaging, the learned length of trajectories and the averaged threshold of
+  XHMC are compared at the end of warm-up with their values in the middle of the last window.
 
-The last window has 50 iterations after a warm-up of 150 or more. Dual averaging begins it at ten times the step size
-that was found, which its average forgets in some ten iterations; a shorter window leaves nothing to compare.
+In a warm-up of 150 iterations or more the last window has 50. Dual averaging starts in it at ten times the step size
+that was found, and its average forgets that in about ten iterations; a shorter window leaves nothing to compare.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ PREFIX = "settled_"  # of the attributes that carry the numbers in ArviZ's forma
 
 
 class Settled(NamedTuple):
-    """Values that warm-up settled on, and how far they still moved; NaN for what does not adapt, or is not known.
+    """Values that warm-up settled on, and how much they still changed; NaN for what does not adapt or is not known.
 
-    Numbers of one chain, or of several, with a leading axis. In the last window of warm-up the first of each pair is
-    what it was in the middle.
+    Numbers of one chain, or of several chains along a leading axis. During the last window of warm-up each value is the
+    one that was noted in the middle of the window.
 
     Attributes:
-        metric_change: root mean square of the logs of variances in the last window over those of the metric.
+        metric_change: root mean square of the logs of the variances in the last window divided by those of the metric.
         step_size: averaged step size.
-        step_size_change: absolute log of its ratio to what it was in the middle of the last window.
-        trajectory_length: longest length of a trajectory, where it is learned.
-        trajectory_length_change: likewise.
-        threshold: of exhaustion, where it adapts.
-        threshold_change: likewise.
+        step_size_change: absolute log of the ratio of the step size to its value in the middle of the last window.
+        trajectory_length: longest length of trajectories, where it is learned.
+        trajectory_length_change: the same for the length.
+        threshold: threshold of XHMC, where it adapts.
+        threshold_change: the same for the threshold.
 
     Example:
         >>> Settled(step_size=0.2).step_size, Settled().step_size
@@ -65,7 +66,7 @@ class Settled(NamedTuple):
 
     @property
     def of_values(self) -> tuple[str, ...]:
-        """The fields that are no changes."""
+        """The fields that hold values, not changes."""
         return tuple(name for name in self._fields if not name.endswith("_change"))
 
     @property
@@ -76,13 +77,14 @@ class Settled(NamedTuple):
 
 
 class LastWindow(NamedTuple):
-    """The last window of warm-up, in iterations that are over.
+    """The last window of warm-up, in numbers of iterations that have been made.
 
     Attributes:
-        start: when it begins.
-        middle: when half of it is over; 0 where it is too short to tell what still moves.
-        end: when warm-up is over.
-        num_of_metric: how many draws the metric is made of; 0 where it does not adapt, or where nothing can be told.
+        start: number of iterations before it.
+        middle: number of iterations after half of it; 0 if it is too short to compare anything.
+        end: number of warm-up iterations.
+        num_of_metric: number of draws that the metric was estimated from; 0 if it does not adapt, or cannot be
+            compared.
 
     Example:
         >>> LastWindow.of([75, 100, 150, 250, 300], 300, adapts_metric=True)
@@ -98,10 +100,10 @@ class LastWindow(NamedTuple):
 
     @classmethod
     def of(cls, window_ends: Sequence[int], num_warmup: int, adapts_metric: bool) -> LastWindow:
-        """Last window of a warm-up.
+        """The last window of a warm-up.
 
         Args:
-            window_ends: how many iterations are over at the end of each of the host's windows.
+            window_ends: number of iterations that have been made at the end of each of the host's windows.
             num_warmup: number of warm-up iterations.
             adapts_metric: whether the metric adapts in the windows between the first and the last.
         """
@@ -125,7 +127,7 @@ def log_change(value: float, old: float) -> float:
 
 
 def shrunk(variances: Any, num_draws: int) -> Any:
-    """Variances as Stan and both hosts shrink those that are estimated from so many draws."""
+    """Variances that were estimated from ``num_draws`` draws, shrunk as Stan and both hosts do."""
     return (num_draws * variances + 5e-3) / (num_draws + 5)
 
 
@@ -138,7 +140,7 @@ def put_settled(statistics: Any, settled: Settled) -> None:
 
 
 def get_settled(statistics: Any) -> Settled:
-    """Read them; each field has an entry for each chain, or, where a run says nothing of it, is empty."""
+    """Read these numbers; each field has an entry for each chain, or is empty where the run has none."""
     found = {name: np.atleast_1d(statistics.attrs.get(PREFIX + name, [])) for name in Settled._fields}
     return Settled(**{name: values[~np.isnan(values.astype(float))] for name, values in found.items()})
 

@@ -342,7 +342,7 @@ class Penalty:
         settings = self.adaptation
         if self._has_laplace_metric:
             # in this metric the posterior is about a standard normal: no step size needs to be looked for
-            settings = settings._replace(dense_mass=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
+            settings = settings._replace(dense=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
 
         def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
             def energy_change(step_size: jax.Array, rng_key: jax.Array) -> jax.Array:

@@ -271,7 +271,7 @@ class Penalty:
             # in this metric the posterior is about a standard normal: no step size needs to be looked for
             adaptation = adaptation._replace(
                 inverse_mass_matrix=torch.as_tensor(self.reference.covariance),
-                full_mass=True,
+                dense=True,
                 adapt_mass_matrix=False,
                 find_heuristic_step_size=False,
             )
