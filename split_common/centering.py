@@ -13,8 +13,8 @@ kicks do. These are still gradients, so that steps preserve volume and are rever
 
 The step size of a split integrator is limited by the commutator of the drift with the *differences* between the
 subsets' gradients. At the reference these differences are noise of order √N, large compared with the gradient of the
-log-posterior. Centring of first order removes this constant part, and centring of second order the linear part too. Then a
-step of any schedule is nearly a sequence of leapfrog steps, one for each of its kicks.
+log-posterior. Centring of first order removes this constant part, and centring of second order the linear part too.
+Then a step of any schedule is nearly a sequence of leapfrog steps, one for each of its kicks.
 
 Centring does not always help: where the gradients at the reference say nothing about those where the chain is, as in a
 neural network, centring of second order makes the step size several times smaller. So with ``center="auto"`` warm-up

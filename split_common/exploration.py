@@ -13,12 +13,12 @@ so a draw costs half as many gradients as in NUTS.
 
 Where the metric fits well, shorter trajectories suffice. With draws z, gradients g and a metric X, let
 :math:`a = E[g^\top X g] / c` and :math:`b = E[(z - \mu)^\top X^{-1} (z - \mu)] / c`, with
-:math:`c = E[g^\top (z - \mu)]`. On a normal target these are the mean of the squared frequencies of its oscillations and the mean of their inverses, each
-weighted by how far the draws spread along it. So :math:`ab \geq 1`, with equality only if all frequencies are equal,
-whichever draws there are. After a quarter of a period a draw and its square are nearly independent of the starting
-point. So where gradients are known (:mod:`split_common.gradient_metric`), the last window, which the metric was not
-estimated from, measures both. If ab is at most :data:`MOST_SPREAD`, lengths are drawn between the multiples
-:data:`QUARTERS` of a quarter period instead. They do not depend on the state either.
+:math:`c = E[g^\top (z - \mu)]`. On a normal target these are the mean of the squared frequencies of its oscillations
+and the mean of their inverses, each weighted by how far the draws spread along it. So :math:`ab \geq 1`, with equality
+only if all frequencies are equal, whichever draws there are. After a quarter of a period a draw and its square are
+nearly independent of the starting point. So where gradients are known (:mod:`split_common.gradient_metric`), the last
+window, which the metric was not estimated from, measures both. If ab is at most :data:`MOST_SPREAD`, lengths are drawn
+between the multiples :data:`QUARTERS` of a quarter period instead. They do not depend on the state either.
 
 Reference:
     Wu, Stoehr and Robert (2019), Faster Hamiltonian Monte Carlo by learning leapfrog scale, arXiv 1810.04449.
