@@ -121,7 +121,7 @@ def _observations(
     except Exception as error:  # whatever a model raises whose data have changed or are gone
         reason = f"the model does not run on the data of the run any more: {error!r}"
         if log_likelihood:
-            raise ValueError(f"log_likelihood=True cannot be had, as {reason}") from error
+            raise ValueError(f"log_likelihood=True is not possible, as {reason}") from error
         warnings.warn(f"observed_data are left out, as {reason}", stacklevel=3)
         return {}, None
     if log_likelihood:

@@ -212,7 +212,7 @@ def warn_of_cut_trajectories(step_size: Any, lengths: tuple[float, float]) -> No
         warnings.warn(
             f"many trees of warm-up were cut off at depth {MAX_EXPLORATION_DEPTH} (a mean length of "
             f"{float(longest):.4g} at step size {float(step_size):.3g}), so that trajectories are too short and draws "
-            "correlated (they are still exact); let warm-up be longer, give inverse_mass_matrix, or reparametrise the "
+            "correlated (they are still exact); make warm-up longer, give inverse_mass_matrix, or reparametrise the "
             "model so that its scales differ less",
             stacklevel=2,
         )

@@ -99,8 +99,8 @@ def check_lengths_vary(varies: bool) -> None:
     """
     if not varies:
         raise ValueError(
-            "step_size_jitter must be above 0 where drift is 'auto' and a length is given, after which harmonic drifts "
-            "may come back to where they started, got 0"
+            "step_size_jitter must be above 0 where drift is 'auto' and a length is given, because harmonic drifts of "
+            "one length may return to where they started, got 0"
         )
 
 

@@ -15,9 +15,9 @@ STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_ste
 def warn_of_other_data() -> None:
     """Warn that a run goes on from a state that was left by other data, or by another model."""
     warnings.warn(
-        "the state that this run goes on from was left by other data or another model: what rests on them is computed "
-        "afresh and a step size that is now too long is shortened, but the chain starts where it was, with the mass "
-        "matrix that it had; for data that differ much, begin with a new warm-up",
+        "this run goes on from a state that was left by other data or another model: what depends on them is computed "
+        "again, and the step size is reduced if it is now too large, but the chain keeps its position and its mass "
+        "matrix; if the data differ much, start with a new warm-up",
         stacklevel=2,
     )
 

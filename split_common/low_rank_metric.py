@@ -192,7 +192,7 @@ def check_low_rank(value: Any, metric: str | None, adapt_mass_matrix: bool, site
         return
     if metric is None and adapt_mass_matrix:
         raise ValueError(
-            "inverse_mass_matrix of low rank asks for metric='auto', or for adapt_mass_matrix=False, "
+            "inverse_mass_matrix of low rank needs metric='auto' or adapt_mass_matrix=False, "
             f"got metric=None and adapt_mass_matrix=True with {shown(value)}"
         )
     if isinstance(value, Mapping) and list(value) != [tuple(sorted(sites))]:

@@ -357,9 +357,9 @@ def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
 def warn_of_tail(tail_error: Any) -> None:
     """Warn that single rows carry the noise."""
     warnings.warn(
-        f"the noise of PenaltyMH rests on single rows: those that are not drawn may put the log-density off by "
-        f"{float(tail_error):.2g}, so the draws may be biased; raise batch_size (as many of the most influential rows "
-        "are read in every iteration) or num_batches, or use an exact kernel; audit(mcmc) measures the bias",
+        f"the noise of PenaltyMH comes from single rows: rows that are not drawn may put the log-density off by "
+        f"{float(tail_error):.2g}, so the draws may be biased; raise batch_size (that many of the most influential "
+        "rows are read in every iteration) or num_batches, or use an exact kernel; audit(mcmc) measures the bias",
         stacklevel=2,
     )
 

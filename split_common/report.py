@@ -58,7 +58,7 @@ class Report(NamedTuple):
         title: kernel, chains and draws.
         verdict: how the model divides, and how that is known; empty for a run without a model.
         checks: everything that was looked at.
-        settled: the values that warm-up settled on; empty where nothing adapted, or where the run does not tell.
+        settled: the values that warm-up settled on; empty where nothing adapted, or where they are not known.
 
     Example:
         >>> fine = Check("divergences", 0.0, 0.0, True, "none of 400 draws diverged", "")
@@ -180,8 +180,9 @@ def _noise(share: float) -> Check:
 def _tail(error: float) -> Check:
     seen = f"rows that an iteration does not read may put the log-density off by {error:.2g}"
     advice = (
-        "Single rows carry the noise, and the draws may be biased; audit(mcmc) measures by how much. Raise batch_size "
-        "(as many of the most influential rows are read in every iteration) or num_batches, or use an exact kernel."
+        "The noise comes from single rows, so the draws may be biased; audit(mcmc) measures by how much. Raise "
+        "batch_size (that many of the most influential rows are read in every iteration) or num_batches, or use an "
+        "exact kernel."
     )
     return Check("influential rows", error, LARGEST_TAIL_ERROR, error <= LARGEST_TAIL_ERROR, seen, advice)
 
@@ -189,14 +190,14 @@ def _tail(error: float) -> Check:
 def _acceptance(by_chain: np.ndarray) -> Check:
     worst = float(by_chain.min())
     seen = f"the lowest mean acceptance of a chain is {worst:.2f}"
-    advice = "That chain hardly moves: let warm-up be longer, lower step_size, or start it elsewhere."
+    advice = "That chain hardly moves: make warm-up longer, lower step_size, or start it elsewhere."
     return Check("acceptance", worst, LEAST_ACCEPTANCE, worst >= LEAST_ACCEPTANCE, seen, advice)
 
 
 def _step_sizes(by_chain: np.ndarray) -> Check:
     ratio = float(by_chain.max() / by_chain.min()) if by_chain.min() > 0 else np.inf
     seen = f"the chains' step sizes differ by a factor of {ratio:.1f}"
-    advice = "The adaptation had not settled, or chains are in different places: let warm-up be longer."
+    advice = "The adaptation had not settled, or the chains are in different regions: make warm-up longer."
     return Check("step sizes", ratio, MOST_UNLIKE, ratio <= MOST_UNLIKE, seen, advice)
 
 
@@ -220,7 +221,7 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
         seen = f"variances of the last window of warm-up differ from the metric's by a factor of {factor:.2g}"
         advice = (
             "The metric had not settled: chains arrived late, or move slowly, so that draws correlate more than they "
-            "need to. Let warm-up be longer, or reparametrise the model so that its scales differ less."
+            "need to. Make warm-up longer, or reparametrise the model so that its scales differ less."
         )
         yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
     if settled.trajectory_length.size and settled.step_size.size:
@@ -228,7 +229,7 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
         seen = f"trees of warm-up took up to {steps:.0f} steps on average"
         advice = (
             f"Many were cut off at depth {MAX_EXPLORATION_DEPTH}, so that trajectories are too short, and draws "
-            "correlated. Let warm-up be longer, give inverse_mass_matrix, or reparametrise the model."
+            "correlated. Make warm-up longer, give inverse_mass_matrix, or reparametrise the model."
         )
         yield Check("cut warm-up", steps, MOST_MEAN_STEPS, steps <= MOST_MEAN_STEPS, seen, advice)
     for name in settled.of_values:
@@ -237,7 +238,7 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
             factor, words = float(np.exp(change.max())), name.replace("_", " ")
             limit = THRESHOLD_LIMIT if name == "threshold" else VALUE_LIMIT
             seen = f"the {words} moved by a factor of {factor:.2g} in the last window of warm-up"
-            advice = f"The {words} had not settled: let warm-up be longer."
+            advice = f"The {words} had not settled: make warm-up longer."
             yield Check(f"settled {words}", factor, limit, factor <= limit, seen, advice)
 
 
@@ -248,7 +249,7 @@ def _of_draws(draws: Any) -> Iterator[Check]:
         return
     if not np.all(np.isfinite(x)):
         name = names[int(np.argmin(np.isfinite(x).all(axis=(0, 1))))]
-        advice = "Draws that are no numbers come from the model's transformations or deterministic sites: look there."
+        advice = "Draws that are not finite come from the model's transformations or deterministic sites: look there."
         yield Check("finite draws", 0.0, 1.0, False, f"some draws of {name} are not finite", advice)
         return
     if x.shape[1] < 4:
@@ -289,13 +290,13 @@ def _evenly(number: int) -> np.ndarray:
 
 def _convergence(name: str, rhat: float) -> Check:
     advice = (
-        "The chains have not met: let warm-up and run be longer, look at the traces of that parameter for several "
+        "The chains have not met: make warm-up and run longer, look at the traces of that parameter for several "
         "modes or a chain that is stuck, and reparametrise the model."
     )
     return Check("R-hat", rhat, MOST_RHAT, rhat <= MOST_RHAT, f"the highest R-hat is {rhat:.3f}, of {name}", advice)
 
 
 def _knowledge(name: str, ess: float) -> Check:
-    advice = "Too few to trust means, intervals or their errors: draw more, or let warm-up be longer."
+    advice = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
     seen = f"there are {ess:.0f} effective draws of {name}"
     return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, advice)

@@ -199,7 +199,7 @@ class TestPyro:
         with pytest.warns(UserWarning, match="observed_data are left out, as the model does not run"):
             idata = lib.split.to_inference_data(mcmc)
         assert set(idata.groups()) == {"posterior", "sample_stats"}
-        with pytest.raises(ValueError, match="log_likelihood=True cannot be had, as the model does not run"):
+        with pytest.raises(ValueError, match="log_likelihood=True is not possible, as the model does not run"):
             lib.split.to_inference_data(mcmc, log_likelihood=True)
 
     def test_latent_sites_that_were_not_kept(self, lib):

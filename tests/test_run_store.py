@@ -187,7 +187,7 @@ def test_damage_is_told(whole, path):
     shutil.copytree(source, path)
     hurt = Path(path) / "posterior/x/c/1/0/0"
     hurt.write_bytes(hurt.read_bytes()[:-3])
-    with pytest.warns(UserWarning, match="damaged: of chain 1 everything is whole up to iteration 25 of warm-up"):
+    with pytest.warns(UserWarning, match="damaged: chain 1 is complete up to iteration 25 of warm-up"):
         sample(path, together)
 
 

@@ -170,7 +170,7 @@ def test_a_warmup_that_ended_on_the_way_has_not(lib):
     start = {"x": lib.array(np.array([0.0, 300.0, -300.0]))}
     report = kernel.report(lib.run(kernel, y, num_warmup=150, num_samples=100, init_params=start))
     assert "settled metric" in [check.name for check in report.trouble], str(report)
-    assert "let warm-up be longer" in str(report)
+    assert "make warm-up longer" in str(report)
 
 
 def warmed_up(lib, kernel, y, num_warmup):

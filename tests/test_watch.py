@@ -528,4 +528,4 @@ def test_store_that_is_only_just_being_made(tmp_path, capsys):
     zarr.open_group(tmp_path / "s", mode="w", zarr_format=3).attrs.update(format=FORMAT)
     with pytest.raises(SystemExit):
         main([str(tmp_path / "s")])
-    assert "which is only just being made, or damaged: it does not tell 'plan'" in capsys.readouterr().err
+    assert "which is still being created, or damaged: it has no 'plan'" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def log_likelihood(
     check_free(into, LOG_LIKELIHOOD)
     check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
     if mcmc.last_state is None:
-        raise ValueError("mcmc must have been run, or its run gone on with from its store, got one that has not")
+        raise ValueError("mcmc must have been run, or continued from its store, got one that has not")
     if draws is None and not has_draws(mcmc):
         raise ValueError("draws must be given for a run that holds none, got None")
     posterior = posterior_of_run(mcmc) if draws is None else Posterior.of(draws)

@@ -118,8 +118,8 @@ class ChainWriter:
             num_warmup = self._store.plan.num_warmup
             place = f"iteration {position} of warm-up" if position <= num_warmup else f"draw {position - num_warmup}"
             warnings.warn(
-                f"store {self._store.path!r} is damaged: of chain {self._chain} everything is whole up to {place}; "
-                "the run goes on from there, and comes to the same draws",
+                f"store {self._store.path!r} is damaged: chain {self._chain} is complete up to {place}; the run "
+                "goes on from there, and comes to the same draws",
                 stacklevel=4,
             )
 

@@ -27,7 +27,7 @@ def checked_progress(path: str) -> Progress:
         return progress_of(path)
     except KeyError as error:
         raise StoreError(
-            f"store must be whole, got {path!r}, which is only just being made, or damaged: it does not tell {error}"
+            f"store must be complete, got {path!r}, which is still being created, or damaged: it has no {error}"
         ) from error
 
 

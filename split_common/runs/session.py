@@ -216,6 +216,6 @@ def _observed(begun: Start) -> Mapping[str, np.ndarray]:
         return begun.observed()
     except Exception as error:  # whatever a model raises that is run in another way than it is sampled
         warnings.warn(
-            f"observed_data are left out of the store, as the model does not show them: {error!r}", stacklevel=2
+            f"observed_data are left out of the store, as the model cannot be run to read them: {error!r}", stacklevel=2
         )
         return {}
