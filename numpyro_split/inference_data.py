@@ -24,23 +24,23 @@ from split_common.settling import put_settled
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
-    Without log-likelihoods it is the same as ``az.from_numpyro(mcmc, log_likelihood=False)``, which is complete as it
-    comes, and says in one warning what ``kernel.report(mcmc)`` would say of trouble.
+    Without log-likelihoods it is ``az.from_numpyro(mcmc, log_likelihood=False)``, with one warning for all the problems
+    that ``kernel.report(mcmc)`` lists.
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with a kernel of this package.
         log_likelihood: whether to compute the log-likelihood of every observation at every draw, which ``az.loo``
-            needs: chains x draws x rows numbers. They are those of ``az.from_numpyro``, but computed in the memory of
-            one subset.
+            needs; it has chains x draws x rows numbers. These are the numbers of ``az.from_numpyro``, computed in the
+            memory of one subset.
         **options: passed on to ``arviz.from_numpyro``, such as ``coords``, ``dims`` and ``posterior_predictive``.
 
     Returns:
-        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x; without observed data where rows lie
-        in shards on several devices.
+        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x; without observed data if rows lie on
+        several devices.
 
     Raises:
         ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
-            has no model, and for a model of which discrete latent sites were summed out.
+            has no model, and for a model whose discrete latent sites were summed out.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

@@ -37,7 +37,7 @@ def to_inference_data(
 ) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
-    One warning says what ``kernel.report(mcmc)`` would say of trouble.
+    One warning names all the problems that ``kernel.report(mcmc)`` lists.
 
     The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
     The model is run for them on the rows of one subset at a time. The attribute ``split`` of the posterior says whether
@@ -46,7 +46,7 @@ def to_inference_data(
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with a kernel of this package.
         log_likelihood: whether to compute the log-likelihood of every observation at every draw, which ``az.loo``
-            needs: chains x draws x rows numbers, computed in the memory of one subset.
+            needs; it has chains x draws x rows numbers, computed in the memory of one subset.
         posterior_predictive: what Pyro's ``Predictive`` made of all the draws of the run, by site.
         **options: passed on to ``arviz.from_dict``, such as ``coords`` and ``dims``.
 

@@ -1,4 +1,4 @@
-"""Errors of models that do not divide over their rows, and of stores."""
+"""Errors of models that cannot be divided over their rows, and of stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the mode
 
 
 class ModelNotSplittableError(ValueError):
-    """The model does not divide: no plate can be divided, or the sum over subsets is not the model's own potential.
+    """The model cannot be divided: it has no plate for that, or the sum over subsets is not the model's own potential.
 
     Example:
         >>> issubclass(ModelNotSplittableError, ValueError)
@@ -15,7 +15,7 @@ class ModelNotSplittableError(ValueError):
 
 
 class RowsMeetError(ModelNotSplittableError):
-    """The likelihood of a row is known to rest on other rows."""
+    """The likelihood of a row is known to depend on other rows."""
 
 
 class NoDataPlateError(ModelNotSplittableError):
@@ -23,11 +23,11 @@ class NoDataPlateError(ModelNotSplittableError):
 
 
 class ReadingError(ModelNotSplittableError):
-    """Python reads a value of traced data that has no one value."""
+    """Python code in the model reads a value of traced data, which has no value yet."""
 
 
 class StoreError(ValueError):
-    """A store cannot be opened, or a run cannot go on from it: no store, another run's, in use, or damaged.
+    """A store cannot be opened, or a run cannot go on from it: absent, of another run, in use, or damaged.
 
     Example:
         >>> issubclass(StoreError, ValueError)

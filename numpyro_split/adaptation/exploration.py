@@ -17,12 +17,12 @@ from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
 
 
 def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
-    """One iteration: by a tree where warm-up explores, and then the length of trajectories is learned, or else a move.
+    """One iteration: a tree, from which lengths are learned, while warm-up explores; otherwise ``move``.
 
     Args:
         state: where the chain is, with a field ``trajectory_length``.
         integrator: the schedule on the target's potential, with the state's metric.
-        exploration: which iterations are made by trees.
+        exploration: which iterations move by trees.
         move: one iteration of the kernel's own.
     """
     if not exploration.num_trees:

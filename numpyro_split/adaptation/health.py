@@ -1,7 +1,7 @@
 """Warnings of a run's first draws, from sums in the state: divergences and slowly explored energies.
 
-The host calls nothing on a kernel when a run ends, so a word is said once, after the first draws; all of it is in the
-kernel's ``report``.
+The host does not tell a kernel when a run ends, so a warning comes once, after the first draws; the kernel's ``report``
+says everything.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Health(NamedTuple):
     """Sums over the draws of one chain.
 
     Attributes:
-        num_diverging: draws whose trajectory diverged.
-        mean: of the energies.
+        num_diverging: number of draws whose trajectory diverged.
+        mean: mean of the energies.
         squares: sum of their squared distances from the mean.
         changes: sum of their squared changes from draw to draw.
-        last: the last one.
+        last: the last energy.
     """
 
     num_diverging: jax.Array

@@ -24,7 +24,7 @@ from split_common.low_rank_metric import (
 
 
 class LowRankWindow(NamedTuple):
-    """What a window of warm-up has seen, in the place of the host's estimator: its last draws, and gradients there.
+    """The last draws of a window of warm-up and the gradients there, in the place of the host's estimator.
 
     Attributes:
         draws: of shape (n, D), the oldest one overwritten by the next.

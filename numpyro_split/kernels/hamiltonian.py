@@ -46,9 +46,9 @@ class Hamiltonian:
     """Hamiltonian Monte Carlo over subsets, a :class:`~numpyro_split.kernels.method.Method`.
 
     Attributes:
-        schedule: the kicks and drifts of one step.
-        trajectory: where a trajectory ends, and which state is taken.
-        adaptation: of step size and mass matrix.
+        schedule: kicks and drifts of one step.
+        trajectory: when a trajectory ends, and which of its states is taken.
+        adaptation: settings of the adaptation in warm-up.
         system: what moves, and its kinetic energy.
         num_warmup: number of warm-up iterations, once it is known.
         local_sites: sites with an entry for every row, which are not centred, once they are known.
@@ -78,14 +78,14 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's, the order of centring and the form of drifts."""
+        """The statistics of every kernel, trajectory and system, the order of centring and the form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
-        """Schedule and system."""
+        """Those of schedule and system."""
         return [*self.schedule.details, *self.system.details]
 
     @property
@@ -104,11 +104,11 @@ class Hamiltonian:
         return {}
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """None besides a subset's."""
+        """No number besides that of a subset."""
         return ()
 
     def check_warmup(self, num_warmup: int) -> None:
-        """Any number will do."""
+        """Every number is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
@@ -116,7 +116,7 @@ class Hamiltonian:
         self.adaptation.center.check_sizes(sizes)
 
     def prepare(self, setup: Setup) -> Hamiltonian:
-        """With the system of the model."""
+        """The method, with what its system has found in the model."""
         local_sites = () if setup.split is None else tuple(setup.split.local_sites)
         return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup, local_sites=local_sites)
 
@@ -125,7 +125,7 @@ class Hamiltonian:
         return self
 
     def find_start(self, rng_key: jax.Array) -> None:
-        """The host's strategy."""
+        """None: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
         """The state of a chain at its starting point, with a step size that was looked for there."""

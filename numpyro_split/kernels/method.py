@@ -47,7 +47,7 @@ class Method(Protocol):
 
     @property
     def details(self) -> list[str]:
-        """What the repr of a kernel says of it."""
+        """Its part of the repr of a kernel."""
         ...
 
     @property

@@ -176,7 +176,7 @@ def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) ->
 
 @dataclass(frozen=True)
 class StochasticGradient:
-    """Steps by noisy gradients that are never refused, a :class:`~numpyro_split.kernels.method.Method`.
+    """Steps by noisy gradients without an accept-reject decision, a :class:`~numpyro_split.kernels.method.Method`.
 
     Attributes:
         name: of the kernel, for messages.
@@ -245,7 +245,7 @@ class StochasticGradient:
         return self
 
     def find_start(self, rng_key: jax.Array) -> None:
-        """The host's strategy."""
+        """None: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
         """The state of a chain at its starting point."""

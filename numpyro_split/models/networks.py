@@ -1,4 +1,4 @@
-"""Networks in a model: any module with a prior of yours on each parameter, hierarchical ones included.
+"""Networks in a model: any module, with a prior of your choice on each parameter, which may be hierarchical.
 
 NumPyro's own ``random_eqx_module`` and ``random_nnx_module`` take distributions that are fixed. Here a prior is a
 function that makes sample statements (:mod:`numpyro_split.models.priors`), so that a layer's precision can be learnt.

@@ -1,4 +1,4 @@
-"""Predictions at new rows, and log-likelihoods of the data, of all draws in the memory of a few at some of the rows."""
+"""Predictions at new rows and log-likelihoods of the data for all draws, in the memory of a few draws and rows."""
 
 from __future__ import annotations
 
@@ -75,12 +75,13 @@ def log_likelihood(
         draws_per_batch: draws that are evaluated together.
 
     Returns:
-        ``xarray.Dataset`` with a variable for each observed site, of shape (chains, draws, rows, ...). Of a store, its
-        numbers are read when they are looked at. The attribute ``split`` says whether the rows were proved to be
-        independent of one another.
+        ``xarray.Dataset`` with a variable for each observed site, of shape (chains, draws, rows, ...). In a store,
+        numbers are read when they are used. The attribute ``split`` says whether the rows were proved to be independent
+        of one another.
 
     Raises:
-        TypeError: for a run of another package's kernel, draws that are not in ArviZ's format, or a path that is none.
+        TypeError: for a run of another package's kernel, draws that are not in ArviZ's format, or an ``into`` that is
+            not a path.
         ValueError: for an ``mcmc`` that was not run, a run without a model, draws that are not those of its model, and
             a number out of range; as :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods
             already.
@@ -129,11 +130,11 @@ def predict(
 ) -> Any:
     """Predict what a model observes at new rows, some draws and some rows at a time.
 
-    Every random site of the model that is neither observed nor among the draws is predicted, as by the host's
-    ``Predictive``. Predictions do not depend on ``draws_per_batch``, but for rounding; random draws do depend on
-    ``rows_per_batch``, since each block of rows has random numbers of its own. Rows must be independent of one another
-    given the parameters, as in training; what mixes rows but rests on no parameter, such as centring by a column mean,
-    is computed on all the rows that are given here, not on those of the training.
+    Every random site of the model that is neither observed nor among the draws is predicted, as by NumPyro's
+    ``Predictive``. Predictions do not depend on ``draws_per_batch``, except for rounding; random draws do depend on
+    ``rows_per_batch``, because each block of rows has random numbers of its own. Rows must be independent of one
+    another given the parameters, as in training; a value that mixes rows but does not depend on parameters, such as a
+    column mean for centring, is computed from all the rows that are given here, not from those of the training data.
 
     Args:
         model: a NumPyro model whose observations lie in a plate over the rows.
@@ -150,15 +151,16 @@ def predict(
         **kwargs: the model's keyword arguments.
 
     Returns:
-        For draws, ``xarray.Dataset`` with a variable for each predicted site, of shape (chains, draws, rows, ...); of a
-        store, its numbers are read when they are looked at. For summaries, a dict from each site to an
-        ``xarray.Dataset`` with a value for each row: of Bernoulli and categorical sites ``probabilities`` of the
-        classes, ``predictive_entropy``, ``expected_entropy`` and ``mutual_information``; of others ``mean``,
-        ``aleatoric`` and ``epistemic`` variance, all as :mod:`split_common.metrics` defines them. The attribute
-        ``split`` says whether the rows were proved to be independent of one another.
+        For draws, ``xarray.Dataset`` with a variable for each predicted site, of shape (chains, draws, rows, ...); in a
+        store, numbers are read when they are used. For summaries, a dict from each site to an ``xarray.Dataset`` with a
+        value for each row: of Bernoulli and categorical sites ``probabilities`` of the classes, ``predictive_entropy``,
+        ``expected_entropy`` and ``mutual_information``; of others ``mean``, ``aleatoric`` and ``epistemic`` variance,
+        all as :mod:`split_common.metrics` defines them. The attribute ``split`` says whether the rows were proved to be
+        independent of one another.
 
     Raises:
-        TypeError: for a model that is no function, draws that are not in ArviZ's format, or a path that is none.
+        TypeError: for a model that is not a function, draws that are not in ArviZ's format, or an ``into`` that is not
+            a path.
         ValueError: for a site with an entry for each row among the draws, a latent site that is not among them, one of
             another shape, rows that are not independent, a number out of range, and a distribution without mean or
             variance where summaries are asked for; as :class:`~split_common.errors.StoreError` for a store that holds
@@ -209,7 +211,7 @@ class Draw(NamedTuple):
 
 
 class Predicting:
-    """A model that is told by an argument of its own what its sites are.
+    """A model with one more argument, which gives it values of its sites.
 
     Args:
         model: the user's model, opened.

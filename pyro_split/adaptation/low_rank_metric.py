@@ -23,7 +23,7 @@ from split_common.low_rank_metric import (
 
 
 class LowRankWindow:
-    """What a window of warm-up has seen, in the place of the host's estimator: its last draws, and gradients there.
+    """The last draws of a window of warm-up and the gradients there, in the place of the host's estimator.
 
     Attributes:
         draws: the draws, of shape (D,) each; a new tuple for each, so that a state that was stored stays as it is.

@@ -40,9 +40,9 @@ class Hamiltonian:
     """Hamiltonian Monte Carlo over subsets, a :class:`~pyro_split.kernels.method.Method`.
 
     Attributes:
-        schedule: the kicks and drifts of one step.
-        trajectory: where a trajectory ends, and which state is taken.
-        adaptation: of step size and mass matrix.
+        schedule: kicks and drifts of one step.
+        trajectory: when a trajectory ends, and which of its states is taken.
+        adaptation: settings of the adaptation in warm-up.
         system: what moves, and its kinetic energy.
         warmup_steps: number of warm-up iterations, once it is known.
         local_sites: sites with an entry for every row, which are not centred, once they are known.
@@ -69,22 +69,22 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Those of every kernel, the trajectory's and the system's, the order of centring and the form of drifts."""
+        """The statistics of every kernel, trajectory and system, the order of centring and the form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
-        """Schedule and system."""
+        """Those of schedule and system."""
         return [*self.schedule.details, *self.system.details]
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """None besides a subset's."""
+        """No number besides that of a subset."""
         return ()
 
     def check_warmup(self, warmup_steps: int) -> None:
-        """Any number will do."""
+        """Every number is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
@@ -92,12 +92,12 @@ class Hamiltonian:
         self.adaptation.center.check_sizes(sizes)
 
     def prepare(self, setup: Setup) -> Hamiltonian:
-        """With the system of the model."""
+        """The method, with what its system has found in the model."""
         local_sites = () if setup.split is None else tuple(setup.split.local_sites)
         return replace(self, system=self.system.find(setup), warmup_steps=setup.warmup_steps, local_sites=local_sites)
 
     def find_start(self) -> None:
-        """The host's strategy."""
+        """None: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
         """The state of a chain at its starting point, with a step size that was looked for there."""

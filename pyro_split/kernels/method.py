@@ -45,7 +45,7 @@ class Method(Protocol):
 
     @property
     def details(self) -> list[str]:
-        """What the repr of a kernel says of it."""
+        """Its part of the repr of a kernel."""
         ...
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:

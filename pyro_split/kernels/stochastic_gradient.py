@@ -145,7 +145,7 @@ def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) ->
 
 @dataclass(frozen=True)
 class StochasticGradient:
-    """Steps by noisy gradients that are never refused, a :class:`~pyro_split.kernels.method.Method`.
+    """Steps by noisy gradients without an accept-reject decision, a :class:`~pyro_split.kernels.method.Method`.
 
     Attributes:
         name: of the kernel, for messages.
@@ -200,7 +200,7 @@ class StochasticGradient:
         return replace(self, warmup_steps=setup.warmup_steps)
 
     def find_start(self) -> None:
-        """The host's strategy."""
+        """None: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
         """The state of the chain at its starting point."""

@@ -1,4 +1,4 @@
-"""What moves: coordinates, kinetic energy and the integrator that belongs to them.
+"""Systems: which coordinates move, with which kinetic energy, and the integrator that goes with them.
 
 A system is a frozen value. Most models are :class:`Euclidean`: every site moves, with the momentum of a constant mass
 matrix. Systems of hierarchical models find in the model which precision scales which weights (:class:`PrecisionSites`).
@@ -36,7 +36,7 @@ class System(Protocol):
 
     @property
     def details(self) -> list[str]:
-        """What the repr of a kernel says of it."""
+        """Its part of the repr of a kernel."""
         ...
 
     @property
@@ -45,11 +45,11 @@ class System(Protocol):
         ...
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
-        """Raise unless it can move by such trajectories."""
+        """Raise unless the system can move by such trajectories."""
         ...
 
     def find(self, setup: Setup) -> System:
-        """The system that knows the model."""
+        """The system, with what it has found in the model."""
         ...
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class System(Protocol):
         ...
 
     def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
-        """Inverse mass matrix of a chain that starts at ``z``; None for the identity."""
+        """First inverse mass matrix of a chain that starts at ``z``; None for the identity."""
         ...
 
     def first_fields(self, z: Position) -> dict[str, Any]:
@@ -77,11 +77,11 @@ class System(Protocol):
         ...
 
     def early_integrator(self, integrator: IntegratorBase) -> IntegratorBase | None:
-        """What warm-up moves by before there is a metric; None for the same."""
+        """The integrator that warm-up uses before there is a metric; None for the same integrator."""
         ...
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
-        """What is done before a trajectory, leaving the target invariant."""
+        """A transition before the trajectory that leaves the target invariant."""
         ...
 
     def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
@@ -89,7 +89,7 @@ class System(Protocol):
         ...
 
     def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
-        """The state ``moved``, which came after ``state``, with what the system adapts beside the mass matrix."""
+        """The state ``moved``, which came after ``state``, with what the system adapts besides the mass matrix."""
         ...
 
 
@@ -98,7 +98,8 @@ class Euclidean:
     """Every site moves, with the momentum of a constant mass matrix.
 
     Attributes:
-        kinetic_energy: from the kinetic energy of the adapted mass matrix to that of the momenta; None for the same.
+        kinetic_energy: function from the kinetic energy of the adapted mass matrix to that of the momenta; None for the
+            same.
     """
 
     kinetic_energy: Callable[[EuclideanKinetic], Kinetic] | None = None
@@ -111,22 +112,22 @@ class Euclidean:
 
     @property
     def has_constant_mass(self) -> bool:
-        """Unless another kinetic energy was given."""
+        """Whether no other kinetic energy was given."""
         return self.kinetic_energy is None
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
-        """Any will do."""
+        """Every trajectory is allowed."""
 
     def find(self, setup: Setup) -> Euclidean:
-        """The same: there is nothing to be found."""
+        """The system itself: it has nothing to find."""
         return self
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
-        """All of them."""
+        """All entries."""
         return dict(z)
 
     def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
-        """What was given."""
+        """The inverse mass matrix that was given."""
         return adaptation.inverse_mass_matrix
 
     def first_fields(self, z: Position) -> dict[str, Any]:
@@ -134,30 +135,30 @@ class Euclidean:
         return {}
 
     def potential(self, potential: FollowedPotential) -> Potential:
-        """The target's."""
+        """The potential of the target."""
         return potential
 
     def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> Kinetic:
-        """That of the adapted mass matrix."""
+        """The kinetic energy of the adapted mass matrix, or one made from it."""
         return adapted if self.kinetic_energy is None else self.kinetic_energy(adapted)
 
     def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Kinetic) -> IntegratorBase:
-        """Kicks and drifts, as the schedule has them."""
+        """Kicks and drifts of the schedule."""
         return Integrator(schedule, potential, kinetic)
 
     def early_integrator(self, integrator: IntegratorBase) -> None:
-        """The same."""
+        """The same integrator."""
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
         """Nothing."""
         return state
 
     def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
-        """No statistics."""
+        """The state as it is: there are no statistics of the system."""
         return state
 
     def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
-        """Nothing besides."""
+        """The state as it is: nothing else adapts."""
         return moved
 
 
@@ -177,7 +178,7 @@ class PrecisionSites:
 
     @classmethod
     def checked(cls, model: Any, precision_sites: Any, output_precision: Any) -> PrecisionSites:
-        """The sites that a kernel's arguments ask for.
+        """The precision sites that a kernel's arguments ask for.
 
         Raises:
             TypeError: for a flag that is no bool.

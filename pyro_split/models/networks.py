@@ -1,4 +1,4 @@
-"""Networks in a model: any module with a prior of yours on each parameter, hierarchical ones included.
+"""Networks in a model: any module, with a prior of your choice on each parameter, which may be hierarchical.
 
 Here a prior is a function that makes sample statements (:mod:`pyro_split.models.priors`), so that a layer's precision
 can be learnt and shared, without rewriting the module. A module is any ``torch.nn.Module``; it is called with drawn

@@ -1,4 +1,4 @@
-"""Opens a store: what has been drawn so far, in ArviZ's format, read from disk when it is looked at."""
+"""Opens a store: the draws made so far, in ArviZ's format, read from disk when they are used."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ class Progress(NamedTuple):
 
 
 def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
-    """What a run has drawn so far, of a run that goes on as of one that has ended.
+    """The draws that a store holds so far, while its run goes on or after it has ended.
 
-    Numbers are read from disk when they are looked at, so that a store of any size can be opened. Where chains have
-    come differently far, as many chains and draws are taken as make the largest rectangle; the attribute
-    ``draws_by_chain`` of the posterior says how many each chain has. Nothing that is read is executed.
+    Numbers are read from disk when they are used, so a store of any size can be opened. If chains have different
+    numbers of draws, the chains and draws are chosen that make the largest rectangle; the attribute ``draws_by_chain``
+    of the posterior has the number of draws of each chain. Nothing that is read is executed.
 
     Args:
         store: path of a store, or an address that fsspec knows.
-        warmup: whether to open what was kept of warm-up too.
+        warmup: whether to open the draws of warm-up too, where the run keeps them.
 
     Returns:
-        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x, as ``to_inference_data`` makes them of
-        a run in memory; in a tree, where names have no slash, one is ``%2F``. Of a run that keeps summaries alone there
-        are statistics; see :func:`summary_of`.
+        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x, as ``to_inference_data`` makes them
+        from a run in memory; in a tree, whose names cannot have a slash, a slash is written ``%2F``. For a run that
+        keeps summaries only, there are statistics but no draws; see :func:`summary_of`.
 
     Raises:
-        TypeError: for something that is no path.
-        StoreError: for a path of nothing, or of something else.
+        TypeError: for a store that is not a path.
+        StoreError: for a path where there is nothing, or something that is not a store.
 
     Example:
         >>> open_store("nothing.zarr")
@@ -86,7 +86,7 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
 
 
 def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
-    """Summaries of the draws of a run that keeps them, by variable.
+    """Summaries of the draws by variable, from the store of a run that keeps them.
 
     Args:
         store: path of a store that was written with ``keep="summaries"``, or with a criterion that needs them.
@@ -115,7 +115,7 @@ def progress_of(store: str | os.PathLike[str]) -> Progress:
         store: path of a store.
 
     Raises:
-        StoreError: for a path of nothing, or of something else.
+        StoreError: for a path where there is nothing, or something that is not a store.
 
     Example:
         >>> progress_of("nothing.zarr")

@@ -1,18 +1,19 @@
-r"""When a run has drawn enough: by what its draws are worth, or by the clock.
+r"""When a run has drawn enough: by effective sample size or R-hat, or by the clock.
 
-What is looked at is the coordinate that is worst of all those of all variables; a coordinate that never changes is
-none, and one with a draw that is not finite is never good enough.
+The criterion is that of the worst coordinate of all variables. A coordinate that never changes is left out, and one
+with a draw that is not finite never meets the criterion.
 
-**What stopping by a statistic does.** A run that stops when its own draws say that they are enough is more likely to
-stop where they say too much. Each look is another chance to, so looks are few: the first at 100 draws a chain, as an
-effective sample size rests on autocovariances that fewer draws do not show, and then each time there are 10 % more,
-which makes 48 of 10,000 draws. The number of draws decides when, by one grid for all runs, so a run that was
-interrupted looks where one that never stopped does.
+**The bias of stopping by a statistic.** A run that stops when a statistic of its own draws is good enough is more
+likely to stop when the statistic happens to be too good. Each look at the statistic is another chance for that, so
+there are few looks: the first at 100 draws of each chain, because an effective sample size needs autocovariances that
+fewer draws do not show, and then one whenever there are 10 % more draws, which makes 48 looks in 10,000 draws. The
+looks are at fixed numbers of draws, the same for all runs, so a run that was interrupted looks where an uninterrupted
+run does.
 
-What is left of the effect was measured by ``benchmarks/stopping_bias``, on four autoregressive chains of correlation
-0.9 against as many draws decided beforehand. (z² is the squared error of the mean over its claimed squared standard
-error, ± 0.02; coverage is that of 1.96 standard errors, ± 0.3 %; size is the claimed effective sample size over the
-true one, ± 0.004.)
+The remaining effect was measured by ``benchmarks/stopping_bias``, on four autoregressive chains with correlation 0.9,
+compared with runs of as many draws decided beforehand. (z² is the squared error of the mean over its claimed squared
+standard error, ± 0.02; coverage is that of 1.96 standard errors, ± 0.3 %; size is the claimed effective sample size
+over the true one, ± 0.004.)
 
 ===============================================  ===================  =======================
 stopped when                                     z², coverage, size   decided beforehand
@@ -24,19 +25,19 @@ stopped when                                     z², coverage, size   decided b
 the last, with a look every 20 draws             1.13, 93.7 %, 1.095  1.03, 94.7 %, 1.011
 ===============================================  ===================  =======================
 
-So with many coordinates nothing is seen of it (nor on independent draws), and the smallest size, picked as the least of
-20 claims that scatter by 12 %, is 22 % below its true value: the rule errs to the safe side. R-hat of one coordinate
-stops anywhere, here after 100 to 6,247 draws, since it says that chains agree and not how precise a mean is: give
-``ess`` with it.
+So with many coordinates the effect is not visible (nor with independent draws), and the smallest claimed size, the
+least of 20 claims that scatter by 12 %, is 22 % below its true value: the rule is conservative. With one coordinate,
+R-hat stops anywhere, here after 100 to 6,247 draws, because it measures whether chains agree and not how precise a mean
+is: give ``ess`` with it.
 
-An effective sample size is as blind as the chains are: what none of them has found is missing from it. The clock does
-not look at the draws and biases nothing.
+An effective sample size cannot show what none of the chains has found. Stopping by the clock does not depend on the
+draws, and causes no bias.
 
 References:
     Flegal, Haran and Jones (2008), Markov chain Monte Carlo: can we trust the third significant figure?, Statistical
     Science 23.
     Glynn and Whitt (1992), The asymptotic validity of sequential stopping rules for stochastic simulations, Annals of
-    Applied Probability 2: what stopping does vanishes as the wanted precision grows.
+    Applied Probability 2: the effect of stopping vanishes as the required precision grows.
 """
 
 from __future__ import annotations
@@ -59,22 +60,23 @@ MOST_EFFECTIVE = 3.0  # effective draws that one draw of chains that go to and f
 
 @dataclass(frozen=True, kw_only=True)
 class StopWhen:
-    """What is enough; where several are given, whichever comes first, except that ``ess`` and ``rhat`` go together.
+    """When a run ends early: at the first of the given criteria, except that ``ess`` and ``rhat`` must both be met.
 
-    After warm-up ``ess`` and ``rhat`` are looked at from 100 draws of each chain on, each time there are 10 % more. A
-    run that stops by them may be a little too sure of itself: see this module.
+    After warm-up ``ess`` and ``rhat`` are computed at 100 draws of each chain, and then whenever there are 10 % more.
+    The standard errors of a run that stops by them may be a little too small: see this module.
 
     Args:
-        ess: effective sample size of the mean, all chains together, that every coordinate must have.
-        rhat: split R-hat, not rank-normalised, that no coordinate may be above. Where ``ess`` is given too, both must
-            hold at one look.
-        seconds: how long this call may take, warm-up and compilation included. A run that is resumed has as long again.
-        deadline: when to stop; without a time zone it is local time.
+        ess: effective sample size of the mean, over all chains together, that every coordinate must reach.
+        rhat: split R-hat, not rank-normalised, that no coordinate may exceed. If ``ess`` is given too, both must hold
+            at the same time.
+        seconds: how long this call may take, including warm-up and compilation. A run that is resumed may take as long
+            again.
+        deadline: time at which to stop; without a time zone it is local time.
 
     Raises:
-        ValueError: where nothing is given; for an ``ess`` or ``seconds`` that is not a finite number above 0, an
-            ``rhat`` that is not one above 1, a deadline that has passed.
-        TypeError: for a deadline that is no datetime.
+        ValueError: if no criterion is given; for an ``ess`` or ``seconds`` that is not a finite number above 0, an
+            ``rhat`` that is not a finite number above 1, and a deadline that has passed.
+        TypeError: for a deadline that is not a ``datetime``.
 
     Example:
         >>> stop = StopWhen(rhat=1.01)
