@@ -121,14 +121,7 @@ class Adapter:
             settings = settings._replace(
                 dense=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)
             )
-        host_adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
-        self._host = host_adapter(
-            settings.step_size,
-            adapt_step_size=settings.adapt_step_size,
-            adapt_mass_matrix=settings.adapt_mass_matrix,
-            target_accept_prob=settings.target_accept_prob,
-            dense_mass=settings.dense,
-        )
+        self._host = _host_adapter(settings)
         if is_dense:
             self._host.mass_matrix_adapter = GradientMassMatrix()
         elif is_low_rank or has_low_rank(given):
@@ -270,6 +263,18 @@ class Adapter:
         for sites, matrix in blocks.items():
             matrices[tuple(sites)] = torch.as_tensor(matrix).to(like)
         adapter.inverse_mass_matrix = matrices
+
+
+def _host_adapter(settings: AdaptationSettings) -> Any:
+    """The host's window adapter."""
+    adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
+    return adapter(
+        settings.step_size,
+        adapt_step_size=settings.adapt_step_size,
+        adapt_mass_matrix=settings.adapt_mass_matrix,
+        target_accept_prob=settings.target_accept_prob,
+        dense_mass=settings.dense,
+    )
 
 
 def _block_shapes(
