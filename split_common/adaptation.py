@@ -85,10 +85,6 @@ class AdaptationSettings(NamedTuple):
             drift=check_drift(drift, checked_metric),
         )
 
-    def follows_normal(self, size: int) -> bool:
-        """Whether drifts may follow a normal approximation, for this number of parameters."""
-        return self.drift is not None and uses_gradients(self.metric, size)
-
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the mass matrix that was given fits sites of these sizes."""
         check_mass_blocks(self.dense_name, self.dense, sizes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from split_common.checks import MAX_COUNT, check_choice, check_fraction, check_positive_float, check_positive_int
@@ -86,7 +85,7 @@ class FixedLengthBase:
     def __post_init__(self) -> None:
         check_choice("subset_permutation", self.subset_permutation, SUBSET_PERMUTATIONS)
 
-    @cached_property
+    @property
     def learns_length(self) -> bool:
         """Whether lengths are learned in warm-up."""
         return self.lengths.learns_length

@@ -158,7 +158,7 @@ class Adapter:
         is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
         self._uses_gradients = is_dense or is_low_rank
         self._is_low_rank = is_low_rank or (has_low_rank(settings.inverse_mass_matrix) and not is_dense)
-        self._follows_normal = settings.follows_normal(size)
+        self._follows_normal = settings.drift is not None and is_dense
         dense = True if is_dense else settings.dense
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0

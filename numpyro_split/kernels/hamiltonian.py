@@ -35,6 +35,7 @@ from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.adaptation import AdaptationSettings
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
+from split_common.gradient_metric import uses_gradients
 from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
@@ -302,7 +303,8 @@ class Hamiltonian:
 
     def _followed(self, state: ChainState) -> GradientWindow | None:
         """The window of warm-up whose normal approximation drifts may follow; None for straight drifts."""
-        if not self.adaptation.follows_normal(sum(u.size for u in state.z.values())):
+        size = sum(u.size for u in state.z.values())
+        if self.adaptation.drift is None or not uses_gradients(self.adaptation.metric, size):
             return None
         assert state.adapt_state is not None
         return state.adapt_state.mm_state

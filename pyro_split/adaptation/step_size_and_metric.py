@@ -116,7 +116,7 @@ class Adapter:
         size, given = sum(u.numel() for u in adapted.values()), settings.inverse_mass_matrix
         is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
         self._uses_gradients = is_dense or is_low_rank
-        self._follows_normal, self._learns_length = settings.follows_normal(size), measures_fit
+        self._follows_normal, self._learns_length = settings.drift is not None and is_dense, measures_fit
         if is_dense:
             settings = settings._replace(
                 dense=True, inverse_mass_matrix=None if given is None else dense_start(given, adapted)

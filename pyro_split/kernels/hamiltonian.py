@@ -28,6 +28,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.adaptation import AdaptationSettings
 from split_common.exploration import QUARTERS, Exploration, quarter_turn
+from split_common.gradient_metric import uses_gradients
 from split_common.harmonic import check_lengths_vary
 from split_common.health import STATISTICS
 from split_common.schedule import ChosenSchedule
@@ -266,7 +267,8 @@ class Hamiltonian:
     def _integrator(self, potential: SplitPotential, state: ChainState, adapted: EuclideanKinetic) -> IntegratorBase:
         """The schedule on the potential that trajectories follow, with drifts along what warm-up has found."""
         followed = _centered(potential, state)
-        if self.adaptation.follows_normal(sum(u.numel() for u in state.z.values())):
+        size = sum(u.numel() for u in state.z.values())
+        if self.adaptation.drift is not None and uses_gradients(self.adaptation.metric, size):
             return Integrator(self.schedule.rows, followed, adapted, harmonic_drift(adapted, state.z))
         return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(adapted, state))
 
