@@ -47,10 +47,10 @@ class SplitHMC(SplitKernel):
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
-            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
-            back where it was.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
+            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
+            chain is back where it was.
         schedule: kicks and drifts of one step: "auto" for the naive schedule, where a step costs one gradient of all
             rows, which gives the energy too; "symmetric", "naive", "randomised" or "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one. For a schedule that is
@@ -144,10 +144,10 @@ class SymmetricSplitHMC(SplitKernel):
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
-            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
-            back where it was.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
+            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
+            chain is back where it was.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
             trajectory, at the cost of its opening gradients.
         step_size: step size, or the value from which its adaptation starts.
@@ -242,10 +242,10 @@ class NaiveSplitHMC(SplitKernel):
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
-            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
-            back where it was.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
+            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
+            chain is back where it was.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in NumPyro's windows.
@@ -329,10 +329,10 @@ class RandomisedSplitHMC(SplitKernel):
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
-            else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a chain is
-            back where it was.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
+            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
+            chain is back where it was.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in NumPyro's windows.

@@ -42,10 +42,10 @@ class WindowedHMC(SplitKernel):
             With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: L, the number of steps of a trajectory.
         window_size: W, the number of states in a window, from 1 to L + 1.
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory.
-        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
-            subsets, or a function from M to one.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory.
+        schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
+            :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in NumPyro's windows.

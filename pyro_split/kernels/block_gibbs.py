@@ -195,8 +195,8 @@ class BlockGibbsHMC(SplitKernel):
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, for "hmc". If neither is given, it is learned in warm-up, as by
             :class:`~pyro_split.SplitHMC`.
-        step_size_jitter: for "hmc", the share, from 0 up to but not including 1, by which the steps of a trajectory are
-            at most longer or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with
+        step_size_jitter: for "hmc", the share, from 0 up to but not including 1, by which a step is at most longer or
+            shorter than the adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with
             ``num_steps``, and else for 0.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
@@ -231,8 +231,8 @@ class BlockGibbsHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
-            subsets, or a function from M to one.
+        schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
+            :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
 
     Raises:
         TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a

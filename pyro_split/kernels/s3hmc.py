@@ -157,9 +157,9 @@ class S3HMC(SplitKernel):
         trajectory_length: fixed length of a trajectory. If neither is given, warm-up moves by trees that double until
             they turn back, as in NUTS, and learns their mean length; the length of each trajectory after warm-up is
             then drawn uniformly between 0 and that mean (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which the steps of a trajectory are at most longer
-            or shorter than the adapted step size; it is drawn for each trajectory. None for 0.5 with ``num_steps``, and
-            else for 0.
+        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
+            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
+            and else for 0.
         weight_steps: number of steps of the weights in each half of a step.
         precision_steps: number of leapfrog steps of the precisions in a step.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.

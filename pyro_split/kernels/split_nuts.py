@@ -48,8 +48,8 @@ class SplitNUTS(SplitKernel):
             With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
         max_tree_depth: largest number of doublings of a trajectory, from 1 to 30; with 10 a trajectory has up to 1,023
             steps.
-        schedule: "symmetric", "naive", "randomised" or "single_visit", a :class:`~split_common.schedule.Schedule` of M
-            subsets, or a function from M to one.
+        schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
+            :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.

@@ -267,7 +267,7 @@ class SGLD(SplitKernel):
         step_size: ε, or a function of the iteration number, counted from 0 through warm-up and sampling, such as
             :func:`~split_common.stochastic_gradient.polynomial_decay` makes. It has no default, because without
             accepted and refused proposals nothing shows which step size is good.
-        temperature: T; the target is p(z|y)^(1/T).
+        temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; a tensor over all sites (sorted by name), shape (D,); a
             dict of tensors by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
             gradients of U/N. V adapts in warm-up only. Li et al. adapt it throughout, and leave out the term Γ(z) that
@@ -346,13 +346,13 @@ class SGHMC(SplitKernel):
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         batch_size: n, the number of rows that a gradient reads; None for all rows.
         step_size: η, the square of a leapfrog step size, or a function of the iteration number.
-        friction: α, above 0 and at most 1.
-        noise_estimate: β̂, at least 0 and below α.
-        num_steps: L.
+        friction: α, the friction, above 0 and at most 1.
+        noise_estimate: β̂, an estimate of the noise of the gradients, at least 0 and below α.
+        num_steps: L, the number of steps of an iteration.
         resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then a leapfrog
             step, with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size.
             False carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
-        temperature: T; the target is p(z|y)^(1/T).
+        temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; a tensor over all sites (sorted by name), shape (D,); a
             dict of tensors by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
             gradients of U/N. V adapts in warm-up only. Li et al. adapt it throughout, and leave out the term Γ(z) that
