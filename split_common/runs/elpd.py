@@ -258,8 +258,9 @@ def _in_arviz(kind: str, found: Pointwise, num_draws: int, warning: bool, good_k
     if not _is_old(arviz):
         from arviz_stats.utils import ELPDData
 
-        numbers = (elpd, error, found.penalty, num_draws, values.size, "log", warning, good_k)
-        return ELPDData(kind, *numbers, elpd_i=found.elpd, pareto_k=shapes)
+        fields = {"kind": kind, "elpd": elpd, "se": error, "p": found.penalty, "n_samples": num_draws, "scale": "log"}
+        fields |= {"n_data_points": values.size, "warning": warning, "good_k": good_k, "elpd_i": found.elpd}
+        return ELPDData(**fields, pareto_k=shapes)
     fields = {f"elpd_{kind}": elpd, "se": error, f"p_{kind}": found.penalty, "n_samples": num_draws}
     fields |= {"n_data_points": values.size, "warning": warning, f"{kind}_i": found.elpd.rename(f"{kind}_i")}
     fields |= {"pareto_k": shapes, "scale": "log", "good_k": good_k} if kind == "loo" else {"scale": "log"}
