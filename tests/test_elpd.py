@@ -84,7 +84,7 @@ def test_waic_is_its_formula():
     np.testing.assert_allclose(found["waic_i" if OLD else "elpd_i"], by_row, rtol=1e-10)
     np.testing.assert_allclose(found["elpd_waic" if OLD else "elpd"], by_row.sum(), rtol=1e-10)
     np.testing.assert_allclose(found["p_waic" if OLD else "p"], x.var(axis=0).sum(), rtol=1e-10)
-    np.testing.assert_allclose(found["se"], np.sqrt(ROWS) * by_row.std(), rtol=1e-10)
+    np.testing.assert_allclose(found["se"], np.sqrt(ROWS) * by_row.std(ddof=0 if OLD else 1), rtol=1e-10)
 
 
 @pytest.mark.usefixtures("few_rows")

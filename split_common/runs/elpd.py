@@ -24,6 +24,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterator
@@ -249,22 +250,28 @@ def _joined(blocks: list[Pointwise], dim: str | None) -> Pointwise:
 
 
 def _in_arviz(kind: str, found: Pointwise, num_draws: int, warning: bool, good_k: float) -> Any:
-    """The result as the installed ArviZ has it."""
+    """The result as the installed ArviZ has it; one that is 1.x has leave-one-out alone, and no name for WAIC."""
     import arviz
 
-    values = found.elpd.values
-    elpd, error = float(values.sum()), float(np.sqrt(values.size * values.var()))
-    shapes = found.doubt if kind == "loo" else None
-    if not _is_old(arviz):
-        from arviz_stats.utils import ELPDData
+    values, is_loo, is_old = found.elpd.values, kind == "loo", _is_old(arviz)
+    variance = values.var(ddof=0 if is_old or values.size == 1 else 1)
+    numbers = {"se": float(np.sqrt(values.size * variance)), "n_samples": num_draws, "n_data_points": values.size}
+    numbers |= {"warning": warning, "scale": "log"} | ({"good_k": good_k} if is_loo else {})
+    elpd, by_row = float(values.sum()), found.elpd
+    if is_old:
+        fields = {f"elpd_{kind}": elpd, "se": numbers["se"], f"p_{kind}": found.penalty, **numbers}
+        fields |= {f"{kind}_i": by_row.rename(f"{kind}_i")} | ({"pareto_k": found.doubt} if is_loo else {})
+        return arviz.ELPDData(data=list(fields.values()), index=list(fields))
+    from arviz_stats import utils
 
-        fields = {"kind": kind, "elpd": elpd, "se": error, "p": found.penalty, "n_samples": num_draws, "scale": "log"}
-        fields |= {"n_data_points": values.size, "warning": warning, "good_k": good_k, "elpd_i": found.elpd}
-        return ELPDData(**fields, pareto_k=shapes)
-    fields = {f"elpd_{kind}": elpd, "se": error, f"p_{kind}": found.penalty, "n_samples": num_draws}
-    fields |= {"n_data_points": values.size, "warning": warning, f"{kind}_i": found.elpd.rename(f"{kind}_i")}
-    fields |= {"pareto_k": shapes, "scale": "log", "good_k": good_k} if kind == "loo" else {"scale": "log"}
-    return arviz.ELPDData(data=list(fields.values()), index=list(fields))
+    fields = {"elpd": elpd, "p": found.penalty, "good_k": None, **numbers, "elpd_i": by_row}
+    if is_loo:
+        made = getattr(utils, "ELPDDataLOO", utils.ELPDData)  # since 1.3
+        fields["pareto_k"] = found.doubt
+    else:
+        made = utils.ELPDData
+    named = {"kind": kind} if "kind" in {field.name for field in dataclasses.fields(made)} else {}
+    return made(**named, **fields)
 
 
 def _is_old(arviz: Any) -> bool:
