@@ -1,0 +1,31 @@
+"""Axes, colours, and arrays of users as the figures take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+RIGHT_COLOUR, WRONG_COLOUR = "#2b6cb0", "#c05621"
+COLOURS = (RIGHT_COLOUR, WRONG_COLOUR, "#2f855a", "#6b46c1")
+DATA_COLOUR, PRIOR_COLOUR = "#1a202c", "#4a5568"
+
+
+def axes_or_new(ax: Any) -> Any:
+    """The axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(layout="constrained").add_subplot()
+
+
+def vector(name: str, values: np.ndarray, signed: bool = False) -> np.ndarray:
+    """The values in float64, if they are finite, along one axis and, unless signed, not below 0."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one axis, got shape {array.shape}")
+    allowed = np.isfinite(array) & (signed | (array >= 0))
+    if not np.all(allowed):
+        raise ValueError(f"{name} must be finite{'' if signed else ' and at least 0'}, got {array[~allowed][0]}")
+    return array
