@@ -46,7 +46,8 @@ class SplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: warm-up moves by trees that
@@ -88,6 +89,8 @@ class SplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
         regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
             does.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -110,7 +113,7 @@ class SplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -136,7 +139,8 @@ class SymmetricSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: warm-up moves by trees that
@@ -172,6 +176,8 @@ class SymmetricSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
         regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
             does.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -202,7 +208,7 @@ class SymmetricSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -227,7 +233,8 @@ class NaiveSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: warm-up moves by trees that
@@ -261,6 +268,8 @@ class NaiveSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
         regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
             does.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -284,7 +293,7 @@ class NaiveSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -307,7 +316,8 @@ class RandomisedSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as NumPyro's. Neither given: warm-up moves by trees that
@@ -341,6 +351,8 @@ class RandomisedSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
         regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
             does.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -364,7 +376,7 @@ class RandomisedSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,

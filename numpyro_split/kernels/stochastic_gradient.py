@@ -26,7 +26,7 @@ from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.settings import Splitting
 from numpyro_split.subsampling.rows import draw_from_shard, draw_minibatch
 from split_common.checks import MAX_COUNT, check_flag, check_positive_float, check_positive_int
-from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.minibatches import LEAST_SUBSETS, check_no_local_latents
 from split_common.stochastic_gradient import (
     STATISTICS,
     Dynamics,
@@ -231,6 +231,10 @@ class StochasticGradient:
         """Raise unless the given preconditioner fits."""
         check_preconditioner_sizes(self.preconditioner, sizes)
 
+    def for_subsets(self, num_subsets: int) -> StochasticGradient:
+        """The same: no step goes by subsets."""
+        return self
+
     def prepare(self, setup: Setup) -> StochasticGradient:
         """With the length of warm-up.
 
@@ -325,6 +329,8 @@ class SGLD(SplitKernel):
         num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
             a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
             make: 1 counts as 2, and ``kernel.num_subsets`` says so.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -358,7 +364,8 @@ class SGLD(SplitKernel):
         step_size: float | StepSizes,
         temperature: float = 1.0,
         preconditioner: Any = None,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
+        memory: int | str | None = None,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
         subset_order: str = "sequential",
@@ -366,7 +373,9 @@ class SGLD(SplitKernel):
     ):
         splitting = Splitting.checked(
             model,
-            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            num_subsets,
+            memory=memory,
+            least_subsets=1 if batch_size is None else LEAST_SUBSETS,
             plate=plate,
             data_axes=data_axes,
             subset_order=subset_order,
@@ -418,6 +427,8 @@ class SGHMC(SplitKernel):
         num_subsets: M, in which all rows are read: at the start, and in every iteration for ``batch_size=None``. With
             a ``batch_size`` at least 2 are used, for the check that the model's rows are apart, which one subset cannot
             make: 1 counts as 2, and ``kernel.num_subsets`` says so.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -448,7 +459,8 @@ class SGHMC(SplitKernel):
         resample_momentum: bool = True,
         temperature: float = 1.0,
         preconditioner: Any = None,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
+        memory: int | str | None = None,
         plate: str | None = None,
         data_axes: dict[str, int | None] | None = None,
         subset_order: str = "sequential",
@@ -456,7 +468,9 @@ class SGHMC(SplitKernel):
     ):
         splitting = Splitting.checked(
             model,
-            num_subsets if batch_size is None else resolve_num_subsets(num_subsets),
+            num_subsets,
+            memory=memory,
+            least_subsets=1 if batch_size is None else LEAST_SUBSETS,
             plate=plate,
             data_axes=data_axes,
             subset_order=subset_order,

@@ -38,7 +38,8 @@ class WindowedHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: L, steps of a trajectory.
         window_size: W, from 1 to L + 1.
@@ -71,6 +72,8 @@ class WindowedHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations), at the cost of a pass for each parameter.
         regularize_mass_matrix: shrink the estimated mass matrix towards a small multiple of the identity, as the host
             does.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every array whose
             axis 0 has length N.
@@ -94,7 +97,7 @@ class WindowedHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int = 16,
         window_size: int = 4,

@@ -185,7 +185,8 @@ class BlockGibbsHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts", trajectories that double until they turn back; or "hmc", of a length given or drawn.
@@ -214,6 +215,8 @@ class BlockGibbsHMC(SplitKernel):
             None for the identity.
         init_strategy: the host's initialisation strategy.
         find_heuristic_step_size: look for a workable step size at the start and after each metric update.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -243,7 +246,7 @@ class BlockGibbsHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any],
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         precision_sites: list[str] | None = None,
         trajectory: str = "nuts",

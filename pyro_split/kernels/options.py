@@ -11,7 +11,7 @@ from pyro_split.adaptation.step_size_and_metric import AdaptationSettings
 from pyro_split.splitting.settings import Splitting
 from split_common.options import is_default
 
-OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile", "process_group")
+OF_SPLITTING = ("memory", "plate", "data_axes", "subset_order", "init_strategy", "jit_compile", "process_group")
 
 
 class CommonOptions(TypedDict, total=False):
@@ -25,6 +25,7 @@ class CommonOptions(TypedDict, total=False):
     init_strategy: Callable[..., Any]
     find_heuristic_step_size: bool
     jit_compile: bool
+    memory: int | str | None
     plate: str | None
     data_axes: dict[str, int | None] | None
     process_group: Any
@@ -55,6 +56,7 @@ COMMON_DEFAULTS: CommonOptions = {
     "init_strategy": init_to_uniform,
     "find_heuristic_step_size": True,
     "jit_compile": True,
+    "memory": None,
     "plate": None,
     "data_axes": None,
     "process_group": None,
@@ -87,13 +89,16 @@ def with_recommended(options: EuclideanOptions, learns_length: bool) -> Euclidea
     return chosen
 
 
-def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
+def resolve_options(
+    model: Any, num_subsets: int | str, options: Options, least_subsets: int = 1
+) -> tuple[Splitting, AdaptationSettings]:
     """How a kernel divides its model, and what it adapts in warm-up.
 
     Args:
         model: the model, or a potential, which brings its own number of subsets.
-        num_subsets: M.
+        num_subsets: M, or "auto".
         options: as the constructor was given them, with defaults.
+        least_subsets: a smaller number counts as this one.
 
     Raises:
         TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
@@ -101,4 +106,5 @@ def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Spl
     """
     of_splitting: dict[str, Any] = {name: x for name, x in options.items() if name in OF_SPLITTING}
     adapted: dict[str, Any] = {name: x for name, x in options.items() if name not in OF_SPLITTING}
-    return Splitting.checked(model, num_subsets, **of_splitting), AdaptationSettings.checked(**adapted)
+    splitting = Splitting.checked(model, num_subsets, least_subsets=least_subsets, **of_splitting)
+    return splitting, AdaptationSettings.checked(**adapted)

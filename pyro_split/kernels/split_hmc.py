@@ -46,7 +46,8 @@ class SplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
@@ -89,6 +90,8 @@ class SplitHMC(SplitKernel):
         process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
             group of ``torch.distributed``; None for this process alone, with all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -111,7 +114,7 @@ class SplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -137,7 +140,8 @@ class SymmetricSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
@@ -174,6 +178,8 @@ class SymmetricSplitHMC(SplitKernel):
         process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
             group of ``torch.distributed``; None for this process alone, with all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -204,7 +210,7 @@ class SymmetricSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -229,7 +235,8 @@ class NaiveSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
@@ -264,6 +271,8 @@ class NaiveSplitHMC(SplitKernel):
         process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
             group of ``torch.distributed``; None for this process alone, with all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -287,7 +296,7 @@ class NaiveSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -310,7 +319,8 @@ class RandomisedSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, as Pyro's. Neither given: warm-up moves by trees that
@@ -345,6 +355,8 @@ class RandomisedSplitHMC(SplitKernel):
         process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
             group of ``torch.distributed``; None for this process alone, with all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -368,7 +380,7 @@ class RandomisedSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,

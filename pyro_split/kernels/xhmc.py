@@ -31,7 +31,8 @@ class XHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, from 1 to the number of rows. Memory of a gradient is that of N/M rows.
+        num_subsets: M, from 1 to the number of rows, or "auto" for the smallest whose gradient takes at most
+            ``memory``. Memory of a gradient is that of N/M rows.
             One subset takes any model that the host's HMC takes, also where none divides it.
         threshold: below which the criterion stops a trajectory. What is best depends on the target and its dimension;
             "adapt" sets it in warm-up (:mod:`pyro_split.adaptation.threshold`).
@@ -67,6 +68,8 @@ class XHMC(SplitKernel):
         process_group: processes that hold some of the rows each and make one chain together: "world" for all, or a
             group of ``torch.distributed``; None for this process alone, with all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None takes every tensor whose
             axis 0 has length N.
@@ -90,7 +93,7 @@ class XHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         threshold: float | str = 0.1,
         criterion: str = "per_length",
