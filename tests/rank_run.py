@@ -80,7 +80,7 @@ def in_two_shards():
             first, second = (shard._hessian_products(z, m, directions) for shard in self.shards)
             return {name: first[name] + second[name] for name in first}
 
-    def bind(kernel, args, kwargs):
+    def bind(kernel, args, kwargs, num_subsets=None):
         assert not kwargs
         by_shard = [tuple(x[list(rows)] for x in args) for rows in SHARDS]
         splits = [kernel._divide(by_shard[0], {})]

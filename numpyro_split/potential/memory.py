@@ -5,8 +5,8 @@ its temporary buffers, rows that are cut out of the data and intermediate values
 gradient and two energies. The data and the position are there before and are not counted. Where rows lie in shards on
 several devices, the program is that of one device, and so are the bytes.
 
-A run makes its gradients inside a larger program, whose own buffers (positions and gradients that it keeps, some vectors
-of D numbers) come on top, and do not fall with the number of subsets.
+A run makes its gradients inside a larger program, whose own buffers (positions and gradients that it keeps, some
+vectors of D numbers) come on top, and do not fall with the number of subsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def bytes_of_gradient(potential: SplitPotential, z: Position, num_chains: int = 
     analysis = jax.jit(gradient).lower(potential, z, jnp.zeros((), jnp.int32)).compile().memory_analysis()
     if analysis is None:
         raise ValueError(
-            f"num_subsets must be a number on {jax.default_backend()!r}, for whose programs XLA does not say what memory "
-            "they take, got 'auto'"
+            f"num_subsets must be a number on {jax.default_backend()!r}, for whose programs XLA does not say what "
+            "memory they take, got 'auto'"
         )
     return int(analysis.temp_size_in_bytes) + int(analysis.output_size_in_bytes)

@@ -227,7 +227,7 @@ class SplitKernel(MCMCKernel):
         bound = self._over_ranks(warmup_steps, args, kwargs, lambda num: self._bind(args, kwargs, num))
         return self._learn(warmup_steps, bound, initial_params)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None) -> Bound:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> Bound:
         """The model, divided (into so many subsets, where that is not the kernel's) and checked, bound to our rows."""
         if self._potential is not None:
             return Bound(args, kwargs, None, self._potential)
@@ -283,7 +283,7 @@ class SplitKernel(MCMCKernel):
         """The arguments of a run that has begun, as tensors."""
         return FORMS.open(self.model, tuple(model_args), dict(model_kwargs), self._form)[:2]
 
-    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None) -> ModelSplit:
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> ModelSplit:
         """How the model divides over these arguments, checked."""
         assert self.model is not None
         splitting = self._splitting if num_subsets is None else self._splitting.for_subsets(num_subsets)

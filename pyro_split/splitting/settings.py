@@ -86,7 +86,9 @@ class Splitting:
     @property
     def details(self) -> list[str]:
         """What the repr of a kernel says of it besides the number of subsets."""
-        return [f"memory={text_of_bytes(self.num_subsets.memory)!r}"] if isinstance(self.num_subsets, AutoSubsets) else []
+        return (
+            [f"memory={text_of_bytes(self.num_subsets.memory)!r}"] if isinstance(self.num_subsets, AutoSubsets) else []
+        )
 
     def for_subsets(self, num_subsets: int) -> Splitting:
         """The same for a number of subsets that was chosen."""
