@@ -375,8 +375,8 @@ class ChosenSchedule:
         num_subsets: M; or how it is to be chosen, before there are rows.
 
     Raises:
-        ValueError: as of :func:`check_schedule` and :func:`build_schedule`; for a schedule of so many subsets where their
-            number is to be chosen.
+        ValueError: as of :func:`check_schedule` and :func:`build_schedule`; for a schedule of so many subsets where
+            their number is to be chosen.
 
     Example:
         >>> ChosenSchedule("naive", num_subsets=4).rows.grads_per_step

@@ -86,9 +86,8 @@ class Splitting:
     @property
     def details(self) -> list[str]:
         """What the repr of a kernel says of it besides the number of subsets."""
-        return (
-            [f"memory={text_of_bytes(self.num_subsets.memory)!r}"] if isinstance(self.num_subsets, AutoSubsets) else []
-        )
+        auto = self.num_subsets
+        return [f"memory={text_of_bytes(auto.memory)!r}"] if isinstance(auto, AutoSubsets) else []
 
     def for_subsets(self, num_subsets: int) -> Splitting:
         """The same for a number of subsets that was chosen."""

@@ -1,10 +1,10 @@
 """How much memory one gradient of a subset takes, measured while it is made.
 
-On a GPU PyTorch's allocator keeps count, and its peak less what was there before is the answer. On other devices it keeps
-none, so the storages that operations make are counted from when they are made until they are gone. That counts results
-and intermediate values, rows that are copied out of the data, and the gradient; the data and the position are there
-before and are not counted, and rows that follow one another are cut out without a copy. What a library keeps inside one
-operation, such as the workspace of a convolution, is not seen there.
+On a GPU PyTorch's allocator keeps count, and its peak less what was there before is the answer. On other devices it
+keeps none, so the storages that operations make are counted from when they are made until they are gone. That counts
+results and intermediate values, rows that are copied out of the data, and the gradient; the data and the position are
+there before and are not counted, and rows that follow one another are cut out without a copy. What a library keeps
+inside one operation, such as the workspace of a convolution, is not seen there.
 
 A gradient is made once before it is measured, which leaves the trace that every later one runs.
 """

@@ -1,7 +1,8 @@
 """The split of a model into as few subsets as memory allows: the number is chosen before chains start, from the data.
 
 A model is first divided in two, to learn how it divides; then gradients of few rows are made and measured, and of more
-rows as long as these are expected to fit. The number that is chosen is then divided and checked like one that was given.
+rows as long as these are expected to fit. The number that is chosen is then divided and checked like one that was
+given.
 """
 
 from __future__ import annotations
