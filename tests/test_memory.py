@@ -11,10 +11,12 @@ from split_common.errors import ModelNotSplittableError, StoreError
 from split_common.memory import AutoSubsets, check_memory, check_subsets, choose_num_subsets
 from split_common.schedule import naive
 from tests.backends import NumPyroBackend, PyroBackend
-from tests.kernels import TABLE
+from tests.kernels import NUM_ROWS as NUM_SMALL
+from tests.kernels import TABLE, mixed
 from tests.stored_run import Run, draws_in
 
 NUM_ROWS, WIDTH, HIDDEN = 3000, 10, 40
+AT_ONCE = {"num_steps": 1, "find_heuristic_step_size": False}
 only_numpyro = pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
 only_pyro = pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
 
@@ -35,6 +37,17 @@ def network(lib, hidden=HIDDEN):
 def rows(lib, num_rows=NUM_ROWS):
     rng = np.random.default_rng(0)
     return lib.array(rng.normal(size=(num_rows, WIDTH))), lib.array(rng.normal(size=num_rows))
+
+
+def begin(lib, kernel, args, num_chains=1):
+    """What the host does first; no chain moves."""
+    if lib.name == "pyro":
+        kernel.setup(1, *args)
+        return kernel.cleanup()
+    import jax
+
+    key = jax.random.key(0)
+    return kernel.init(key if num_chains == 1 else jax.random.split(key, num_chains), 1, model_args=args)
 
 
 def taken(lib, model, args, num_subsets, num_chains=1):
@@ -144,17 +157,15 @@ def test_a_kernel_chooses_when_it_runs_and_draws_as_if_it_was_told(lib):
 def test_other_data_are_divided_anew(lib):
     """The same object on four times the rows; and on the first again."""
     model, few, many = network(lib), rows(lib, 400), rows(lib, 1600)
-    kernel = lib.split.NaiveSplitHMC(
-        model, "auto", memory=taken(lib, model, few, 1), num_steps=1, adapt_step_size=False
-    )
+    kernel = lib.split.NaiveSplitHMC(model, "auto", memory=taken(lib, model, few, 1), **AT_ONCE)
     for args, least in ((few, 1), (many, 4), (few, 1)):
-        lib.run(kernel, *args, num_warmup=0, num_samples=1)
+        begin(lib, kernel, args)
         assert least <= kernel.num_subsets <= least + 1
 
 
 def test_kernels_that_read_few_rows_have_at_least_two(lib):
     kernel = lib.split.SGLD(network(lib), 12, step_size=1e-6, num_subsets="auto", memory="1GB")
-    lib.run(kernel, *rows(lib, 100), num_warmup=0, num_samples=2)
+    begin(lib, kernel, rows(lib, 100))
     assert kernel.num_subsets == 2
 
 
@@ -162,14 +173,38 @@ def test_kernels_that_read_few_rows_have_at_least_two(lib):
 def test_vectorised_chains_share_the_memory(lib):
     model, args = network(lib), rows(lib)
     memory = taken(lib, model, args, 2)
-    kernel = lib.split.NaiveSplitHMC(model, "auto", memory=memory, num_steps=1, find_heuristic_step_size=False)
-    one = lib.run(kernel, *args, num_warmup=0, num_samples=1)
+    kernel = lib.split.NaiveSplitHMC(model, "auto", memory=memory, **AT_ONCE)
+    begin(lib, kernel, args)
     assert kernel.num_subsets == 2
-    three = lib.run(kernel, *args, num_warmup=0, num_samples=1, num_chains=3)
+    begin(lib, kernel, args, num_chains=3)
     assert kernel.num_subsets >= 5
     assert taken(lib, model, args, kernel.num_subsets, 3) <= memory
+
+
+@pytest.mark.slow
+@only_numpyro
+def test_each_run_is_reported_with_its_own_number(lib):
+    model, args = network(lib), rows(lib)
+    kernel = lib.split.NaiveSplitHMC(model, "auto", memory=taken(lib, model, args, 2), **AT_ONCE)
+    one, three = (lib.run(kernel, *args, num_warmup=0, num_samples=4, num_chains=n) for n in (1, 3))
+    number = kernel.num_subsets
+    assert number >= 5
     assert "num_subsets=2 chosen" in kernel.report(one).verdict
-    assert f"num_subsets={kernel.num_subsets} chosen" in kernel.report(three).verdict
+    assert f"num_subsets={number} chosen" in kernel.report(three).verdict
+    assert kernel.num_subsets == number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE)
+def test_every_kernel_takes_it(lib, name):
+    """And draws as if it was told the number."""
+    problem, entry = mixed(lib), TABLE[name]
+    kernel = entry.make(lib, problem.model, "auto", memory="1kB" if lib.name == "numpyro" else "2kB")
+    chose = lib.run(kernel, *problem.args, num_warmup=4, num_samples=4)
+    told = lib.run(entry.make(lib, problem.model, kernel.num_subsets), *problem.args, num_warmup=4, num_samples=4)
+    assert 1 < kernel.num_subsets <= NUM_SMALL
+    for site, x in told.get_samples().items():
+        np.testing.assert_array_equal(lib.to_numpy(chose.get_samples()[site]), lib.to_numpy(x))
 
 
 @only_numpyro
@@ -244,7 +279,7 @@ def test_traced_data_are_refused_and_jit_model_args_are_not(lib):
     import jax
 
     model, args = network(lib), rows(lib, 200)
-    kernel = lib.split.NaiveSplitHMC(model, "auto", memory="1GB", num_steps=1, find_heuristic_step_size=False)
+    kernel = lib.split.NaiveSplitHMC(model, "auto", memory="1GB", **AT_ONCE)
     lib.run(kernel, *args, num_warmup=0, num_samples=1, jit_model_args=True)
     assert kernel.num_subsets == 1
     with pytest.raises(ValueError, match="num_subsets must be a number where the data are traced"):

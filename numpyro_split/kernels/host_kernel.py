@@ -82,10 +82,8 @@ class SplitKernel(MCMCKernel):
     @property
     def num_subsets(self) -> int | str:
         """M; where it is chosen from the data, that of the last run, and "auto" before there is one."""
-        if isinstance(self._splitting.num_subsets, int):
-            return self._splitting.num_subsets
-        latest = self._runs.latest()
-        return AUTO if latest is None else latest.num_subsets
+        given = self._splitting.num_subsets
+        return given if isinstance(given, int) else self._runs.num_subsets or AUTO
 
     @property
     def sample_field(self) -> str:
@@ -123,6 +121,7 @@ class SplitKernel(MCMCKernel):
                 self._begin(num_warmup, latest.state_like.z, *given)
             return NoStart()  # a run that goes on from a given state needs none
         args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
+        self._runs.num_subsets = prepared.num_subsets
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         if init_params is None:
             z = self._find_start(prepared, keys[0], potential, args, kwargs)

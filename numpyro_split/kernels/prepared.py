@@ -76,11 +76,13 @@ class PreparedRuns:
     Attributes:
         form: in what form the model of the last run takes its arguments; None before there is one.
         num_chains: how many chains of the last run are evaluated at once.
+        num_subsets: M of the last run; None before there is one.
     """
 
     def __init__(self) -> None:
         self.form: Form | None = None
         self.num_chains = 1
+        self.num_subsets: int | None = None
         self._lock = threading.RLock()
         self._prepared: OrderedDict[tuple[str, str, int], Prepared] = OrderedDict()
         self._programs: OrderedDict[Hashable, str] = OrderedDict()
