@@ -26,6 +26,8 @@ from split_common.subsets import SubsetLayout
 if TYPE_CHECKING:
     from numpyro_split.splitting.model_split import ModelSplit
 
+WORD = 2**24
+
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +63,8 @@ def find_fitting(
         try:
             split = find(2)
         except ModelNotSplittableError as error:
+            if auto.least > 1:
+                raise
             split, refusal = find(1), first_line(error)
         except ValueError:  # of one row
             split = find(1)
@@ -98,4 +102,6 @@ def _chosen(
 
 def _largest_of_processes(taken: int) -> int:
     """The most that any process needs; all of them divide alike, and compile the same programs to find out."""
-    return int(np.max(multihost_utils.process_allgather(np.asarray(taken, np.float64))))
+    words = np.array(divmod(taken, WORD), np.int32)  # in single precision a number of bytes would be rounded
+    by_process = np.reshape(multihost_utils.process_allgather(words), (-1, 2)).astype(np.int64)
+    return int(np.max(by_process @ np.array([WORD, 1])))

@@ -48,6 +48,8 @@ def find_fitting(
         try:
             split = find(2)
         except ModelNotSplittableError as error:
+            if auto.least > 1:
+                raise
             split, refusal = find(1), first_line(error)
         except ValueError:  # of one row
             split = find(1)
