@@ -10,7 +10,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jax.core import Tracer
@@ -23,21 +23,20 @@ from split_common.errors import ModelNotSplittableError, first_line
 from split_common.memory import AutoSubsets, ChosenSubsets, choose_num_subsets, does_not_fit
 from split_common.subsets import SubsetLayout
 
-if TYPE_CHECKING:
-    from numpyro_split.splitting.model_split import ModelSplit
-
 WORD = 2**24
+
+Split = TypeVar("Split", bound=Any)  # a ModelSplit, whose file imports this one
 
 logger = logging.getLogger(__name__)
 
 
 def find_fitting(
-    find: Callable[[int], ModelSplit],
+    find: Callable[[int], Split],
     auto: AutoSubsets,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     num_chains: int = 1,
-) -> ModelSplit:
+) -> Split:
     """The split into the fewest subsets whose gradient fits into a memory.
 
     Args:
@@ -76,7 +75,7 @@ def find_fitting(
 
 
 def _chosen(
-    split: ModelSplit,
+    split: Any,
     auto: AutoSubsets,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

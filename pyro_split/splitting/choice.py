@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,18 +18,17 @@ from pyro_split.potential.memory import bytes_of_gradient
 from split_common.errors import ModelNotSplittableError, first_line
 from split_common.memory import AutoSubsets, ChosenSubsets, choose_num_subsets, does_not_fit
 
-if TYPE_CHECKING:
-    from pyro_split.splitting.model_split import ModelSplit
+Split = TypeVar("Split", bound=Any)  # a ModelSplit, whose file imports this one
 
 logger = logging.getLogger(__name__)
 
 
 def find_fitting(
-    find: Callable[[int], ModelSplit],
+    find: Callable[[int], Split],
     auto: AutoSubsets,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> ModelSplit:
+) -> Split:
     """The split into the fewest subsets whose gradient fits into a memory; leaves torch's generator as it is.
 
     Args:
@@ -61,7 +60,7 @@ def find_fitting(
 
 
 def _chosen(
-    split: ModelSplit, auto: AutoSubsets, args: tuple[Any, ...], kwargs: dict[str, Any], refusal: str
+    split: Any, auto: AutoSubsets, args: tuple[Any, ...], kwargs: dict[str, Any], refusal: str
 ) -> ChosenSubsets:
     """How many subsets; of a model that does not divide, and why is in ``refusal``, one."""
     potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
