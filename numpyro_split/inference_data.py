@@ -166,6 +166,7 @@ def _few_rows(mcmc: MCMC) -> Arguments | None:
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
     kernel: Any = mcmc.sampler
+    kernel._runs.num_chains = mcmc.num_chains if mcmc.chain_method == "vectorized" else 1
     return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[0].known_split
 
 

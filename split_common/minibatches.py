@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from split_common.checks import check_positive_int
-
 PERMUTE_BELOW = 4  # number of all rows over those that are drawn, below which all are permuted
+LEAST_SUBSETS = 2  # of one subset, the check of a split cannot tell whether rows are apart
 REPLACE_FROM = 20  # the same ratio, from which on rows are drawn with replacement
 
 
@@ -28,11 +27,6 @@ def share_of_shard(size: int, num_shards: int) -> int:
         13
     """
     return -(-size // num_shards)
-
-
-def resolve_num_subsets(num_subsets: int) -> int:
-    """Return ``num_subsets``, at least 2: of one subset, the check of a split cannot tell whether rows are apart."""
-    return max(2, check_positive_int("num_subsets", num_subsets))
 
 
 def check_no_local_latents(kernel: str, local: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ Constructor = TypeVar("Constructor", bound=Callable[..., None])
 class DivisionOptions(TypedDict, total=False):
     """Options of every kernel: how its model is divided. What each option means is in the docstring of a kernel."""
 
+    memory: int | str | None
     plate: str | None
     data_axes: dict[str, int | None] | None
     init_strategy: Callable[..., Any]

@@ -97,6 +97,7 @@ class Verdict(NamedTuple):
         why: what stands against a proof, with the line of the user's model; "" where there is one.
         held: what mixes rows but rests on no parameter, so that it is computed once on all rows and held.
         compared: on what rows numbers were compared besides; "" where they were not.
+        chosen: how many subsets were chosen, and why; "" where their number was given.
 
     Example:
         >>> str(Verdict("refuted", "model.py:12: max over the data rows"))
@@ -109,11 +110,14 @@ class Verdict(NamedTuple):
     why: str = ""
     held: tuple[str, ...] = ()
     compared: str = ""
+    chosen: str = ""
 
     def __str__(self) -> str:
         held = f"; computed once on all rows and held: {', '.join(self.held)}" if self.held else ""
         compared = f"; compared in numbers on {self.compared}" if self.compared else ""
-        return f"{self.kind}: {self.why}{compared}" if self.why else f"{self.kind}{held}{compared}"
+        chosen = f"; {self.chosen}" if self.chosen else ""
+        said = f": {self.why}" if self.why else held
+        return f"{self.kind}{said}{compared}{chosen}"
 
 
 def verdict_of(terms: list[tuple[Value, int]]) -> Verdict:

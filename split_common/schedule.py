@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 
 from split_common.checks import check_positive_int
 from split_common.errors import first_line
+from split_common.memory import AutoSubsets
 from split_common.values import name_of, shown
 
 HALF = Fraction(1, 2)
@@ -373,10 +374,11 @@ class ChosenSchedule:
 
     Args:
         choice: a name, a :class:`Schedule`, or a function from M to one.
-        num_subsets: M.
+        num_subsets: M; or how it is to be chosen, before there are rows.
 
     Raises:
-        ValueError: as of :func:`check_schedule` and :func:`build_schedule`.
+        ValueError: as of :func:`check_schedule` and :func:`build_schedule`; for a schedule of so many subsets where
+            their number is to be chosen.
 
     Example:
         >>> ChosenSchedule("naive", num_subsets=4).rows.grads_per_step
@@ -384,21 +386,32 @@ class ChosenSchedule:
     """
 
     choice: ScheduleChoice
-    num_subsets: int
+    num_subsets: int | AutoSubsets
 
     def __post_init__(self) -> None:
         check_schedule(self.choice)
+        if isinstance(self.choice, Schedule) and isinstance(self.num_subsets, AutoSubsets):
+            raise ValueError(
+                "schedule must be a name or a function from num_subsets where that is 'auto', got "
+                f"{shown(self.choice)} of num_subsets={self.choice.num_subsets}"
+            )
         if self._is_built_first:
             _ = self.rows
 
     @property
     def _is_built_first(self) -> bool:
-        return not isinstance(self.choice, str) and self.num_subsets <= MAX_CHECKED_SUBSETS
+        is_known = isinstance(self.num_subsets, int)
+        return not isinstance(self.choice, str) and is_known and self.num_subsets <= MAX_CHECKED_SUBSETS
 
     @cached_property
     def rows(self) -> Schedule:
         """The schedule of M subsets."""
+        assert isinstance(self.num_subsets, int)  # it is chosen before a run asks
         return build_schedule(self.choice, self.num_subsets)
+
+    def for_subsets(self, num_subsets: int) -> ChosenSchedule:
+        """The same of a number of subsets that was chosen."""
+        return self if self.num_subsets == num_subsets else ChosenSchedule(self.choice, num_subsets)
 
     @property
     def details(self) -> list[str]:

@@ -100,13 +100,13 @@ def name_of(value: Any) -> str:
     return name if isinstance(name, str) else type(value).__name__
 
 
-def describe_kernel(kernel: object, model: Any, num_subsets: int, plate: str | None, details: list[str]) -> str:
+def describe_kernel(kernel: object, model: Any, num_subsets: int | str, plate: str | None, details: list[str]) -> str:
     """The repr of a kernel, in one line.
 
     Args:
         kernel: whose class it names.
         model: a function, or what stands for one.
-        num_subsets: M.
+        num_subsets: M, or "auto" before it is chosen.
         plate: what was asked for.
         details: what only some kernels have.
     """

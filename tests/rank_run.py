@@ -80,7 +80,7 @@ def in_two_shards():
             first, second = (shard._hessian_products(z, m, directions) for shard in self.shards)
             return {name: first[name] + second[name] for name in first}
 
-    def bind(kernel, args, kwargs):
+    def bind(kernel, args, kwargs, num_subsets=None):
         assert not kwargs
         by_shard = [tuple(x[list(rows)] for x in args) for rows in SHARDS]
         splits = [kernel._divide(by_shard[0], {})]
@@ -276,6 +276,18 @@ def dies(lib, rank):
     return said(lambda: lib.run(kernel, *all_rows(lib, SHARDS[rank]), num_warmup=10, num_samples=10, hook_fn=kill))
 
 
+def chosen(lib, rank):
+    """How many subsets are chosen where a gradient takes 10 bytes a row, and a rank has more rows than the other."""
+    from pyro_split.splitting import choice
+
+    lib.ppl.set_rng_seed(0)
+    options = {"memory": 50, "process_group": "world"}
+    kernel = kernels.TABLE["NaiveSplitHMC"].make(lib, kernels.small(lib).model, "auto", **options)
+    with mock.patch.object(choice, "bytes_of_gradient", lambda potential, z, num_rows: 10 * num_rows):
+        kernel.setup(0, *all_rows(lib, SHARDS[rank]))
+    return kernel.num_subsets, str(kernel._prepared.split.verdict), kernel._prepared.potential.subset_sizes
+
+
 def stored(lib, rank, folder):
     """A run with a store that dies on both ranks, and goes on; and runs that the first rank cannot begin."""
     small, split = kernels.small(lib).model, lib.split
@@ -306,7 +318,7 @@ def stored(lib, rank, folder):
     return found
 
 
-JOBS = {job.__name__: job for job in (draws, influential, counts, faults, parted, dies, stored)}
+JOBS = {job.__name__: job for job in (draws, influential, counts, chosen, faults, parted, dies, stored)}
 
 
 def main():

@@ -57,7 +57,7 @@ MAX_SECONDS, MAX_BYTES = 1.0, 50e6
 OF_SEVERAL = {
     *("num_steps", "trajectory_length", "window_size", "friction", "noise_estimate"),
     *("center_order", "metric", "drift", "dense_mass", "full_mass", "adapt_mass_matrix"),
-    *("proposal", "control_variate", "hessian_rank", "gradient"),
+    *("proposal", "control_variate", "hessian_rank", "gradient", "memory"),
 }
 
 
@@ -203,6 +203,12 @@ def constant(t):
     return 0.1
 
 
+def memory(value):
+    if isinstance(value, str):
+        return str(value) in ("2GiB", "500MB", "1.5 GB")
+    return count()(value)
+
+
 def one(*args):
     return 1
 
@@ -217,6 +223,7 @@ SENSE = {
     "model": callable,
     "init_strategy": callable,
     "num_subsets": count(),
+    "memory": memory,
     "batch_size": count(),
     "gradient_batch_size": count(),
     "hessian_rank": count(),
@@ -276,9 +283,12 @@ def makes_sense(package, kernel, argument, value, given):
         return argument == "model" and kernel not in ("S3HMC", "BlockGibbsHMC")
     if argument == "schedule":
         num_subsets = given.get("num_subsets", 1)
-        is_deferred = callable(value) and count()(num_subsets) and number(num_subsets) > 1000
+        is_large = count()(num_subsets) and number(num_subsets) > 1000
+        is_deferred = callable(value) and (is_large or choice("auto")(num_subsets))
         is_named = choice("auto", "symmetric", "naive", "randomised", "single_visit")(value)
         return is_named or any(value is known for known in (symmetric, naive, randomised)) or is_deferred
+    if argument == "num_subsets" and choice("auto")(value):
+        return memory(given.get("memory"))
     if argument in ("metric", "drift") and kernel == "SplitHMC" and choice("default")(value):
         return True
     if argument == "step_size" and kernel in ("SGLD", "SGHMC"):
@@ -389,6 +399,8 @@ GOOD = {
     "preconditioner": ["rmsprop", [1.0, 2.0], {"w": np.ones((2, 2))}],
     "noise_estimate": [0.0, 0.005, Fraction(1, 1000)],
     "window_size": [1, 4],
+    "num_subsets": ["auto", 3],
+    "memory": ["2GiB", "500MB", "1.5 GB", 10**9],
     "plate": ["data"],
 }
 NAMES = ["sequential", "shuffled", "fixed", "per_trajectory", "per_length", "mean", "boundary", "nuts", "hmc"]

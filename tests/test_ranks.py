@@ -60,7 +60,7 @@ def lib():
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What two ranks find in the jobs of all quick tests."""
-    jobs = ("draws", "influential", "counts", "faults", "parted", "stored")
+    jobs = ("draws", "influential", "counts", "chosen", "faults", "parted", "stored")
     of_draws = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
     return launch(tmp_path_factory.mktemp("ranks"), *jobs, *of_draws)
 
@@ -110,6 +110,15 @@ def test_influential_rows_are_found_among_all_and_read_by_who_holds_them(lib, fo
     for own_rows, own_draws in (each["influential"] for each in found):
         np.testing.assert_array_equal(own_rows, rows)
         np.testing.assert_allclose(own_draws, draws, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_the_rank_that_needs_most_subsets_says_how_many(found):
+    needed = max(-(-len(rows) // 5) for rows in rank_run.SHARDS)
+    assert min(-(-len(rows) // 5) for rows in rank_run.SHARDS) < needed
+    for num_subsets, verdict, sizes in (each["chosen"] for each in found):
+        assert num_subsets == len(sizes) == needed
+        assert sum(sizes) == rank_run.NUM_ROWS
+        assert f"num_subsets={needed} chosen, which is the most that a rank needs" in verdict
 
 
 def test_a_kick_is_one_message(found):

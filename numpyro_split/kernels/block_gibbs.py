@@ -198,8 +198,9 @@ class BlockGibbsHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts" for trajectories that double until they turn back; "hmc" for trajectories of a length that is
             given or drawn.
@@ -237,6 +238,8 @@ class BlockGibbsHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -263,7 +266,7 @@ class BlockGibbsHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any],
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         precision_sites: list[str] | None = None,
         trajectory: str = "nuts",

@@ -40,6 +40,7 @@ from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
 from split_common.containers import Form
 from split_common.health import warn_of_other_data
+from split_common.memory import AUTO
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.runs.identity import code_of
@@ -70,7 +71,8 @@ class SplitKernel(MCMCKernel):
         model = self._potential if self._model is None else self._model
         latest = self._runs.latest()
         method = self._method if latest is None else latest.method
-        return describe_kernel(self, model, self.num_subsets, self._splitting.plate, method.details)
+        details = [*self._splitting.details, *method.details]
+        return describe_kernel(self, model, self.num_subsets, self._splitting.plate, details)
 
     @property
     def model(self) -> Callable[..., Any] | None:
@@ -78,9 +80,10 @@ class SplitKernel(MCMCKernel):
         return self._model
 
     @property
-    def num_subsets(self) -> int:
-        """M."""
-        return self._splitting.num_subsets
+    def num_subsets(self) -> int | str:
+        """M; where it is chosen from the data, that of the last run, and "auto" before there is one."""
+        given = self._splitting.num_subsets
+        return given if isinstance(given, int) else self._runs.num_subsets or AUTO
 
     @property
     def sample_field(self) -> str:
@@ -110,6 +113,7 @@ class SplitKernel(MCMCKernel):
         """
         self._method.check_warmup(num_warmup)
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
+        self._runs.num_chains = 1 if single else rng_key.shape[0]
         self._check_processes(rng_key, num_warmup, init_params, *given)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
         if self._potential is not None and first is None and self._method.given_start is None:
@@ -117,6 +121,7 @@ class SplitKernel(MCMCKernel):
                 self._begin(num_warmup, latest.state_like.z, *given)
             return NoStart()  # a run that goes on from a given state needs none
         args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
+        self._runs.num_subsets = prepared.num_subsets
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         if init_params is None:
             z = self._find_start(prepared, keys[0], potential, args, kwargs)
@@ -264,6 +269,7 @@ class SplitKernel(MCMCKernel):
         self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> tuple[Prepared, SplitPotential, Content]:
         """As :meth:`_prepare`, for a state; the model is not looked at anew, since every run begins with ``init``."""
+        self._runs.num_chains = jnp.shape(state.i)[0] if jnp.ndim(state.i) else 1
         with eagerly():
             args, kwargs = self._open(model_args, model_kwargs)
             arguments, num_warmup = self._arguments(args, kwargs), state.warmup.num_warmup
@@ -311,7 +317,8 @@ class SplitKernel(MCMCKernel):
             split = self._divide(args, kwargs, content.program)
         known = Prepared(split, potential, self._method, None)
         bound = self._bind(known, args, kwargs)
-        method = self._method.prepare(Setup(num_warmup, bound, split, args, kwargs, init_params))
+        method = self._method.for_subsets(bound.num_subsets)
+        method = method.prepare(Setup(num_warmup, bound, split, args, kwargs, init_params))
         return Prepared(split, potential, method, jax.jit(method.start))
 
     def _begin(
@@ -363,7 +370,8 @@ class SplitKernel(MCMCKernel):
 
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
         """How the model divides over these arguments, checked."""
-        return self._splitting.find(self._running_model, args, kwargs, program, self._method.batch_sizes)
+        batch_sizes, num_chains = self._method.batch_sizes, self._runs.num_chains
+        return self._splitting.find(self._running_model, args, kwargs, program, batch_sizes, num_chains)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run; of a potential, which is bound to its own, its data."""
@@ -380,6 +388,8 @@ class SplitKernel(MCMCKernel):
             shards: in which the rows lie, where arguments that are traced do not say it.
         """
         layout = (*self._splitting.layout, type(self).__name__, *self._method.layout)
+        if self._splitting.is_chosen:
+            layout += (str(self._runs.num_chains),)
         if shards is None:
             known = self._potential
             shards = arguments.shards(self._splitting.data_axes) if known is None else known.shards

@@ -18,7 +18,7 @@ from split_common.options import (
 )
 
 DENSE = "dense_mass"  # the host's name of the argument for a dense mass matrix
-OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "forward_mode_differentiation")
+OF_SPLITTING = ("memory", "plate", "data_axes", "subset_order", "init_strategy", "forward_mode_differentiation")
 
 
 class SplittingOptions(DivisionOptions, total=False):
@@ -46,6 +46,7 @@ class EuclideanOptions(Options, total=False):
 
 
 SPLITTING_DEFAULTS: SplittingOptions = {
+    "memory": None,
     "plate": None,
     "data_axes": None,
     "subset_order": "sequential",
@@ -57,6 +58,7 @@ COMMON_DEFAULTS: CommonOptions = {
     "init_strategy": init_to_uniform,
     "forward_mode_differentiation": False,
     "regularize_mass_matrix": True,
+    "memory": None,
     "plate": None,
     "data_axes": None,
 }
@@ -65,13 +67,16 @@ EUCLIDEAN_DEFAULTS: EuclideanOptions = {**DEFAULTS, "drift": None}
 RECOMMENDED: EuclideanOptions = {**DEFAULTS, "metric": "default", "drift": "default"}
 
 
-def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
+def resolve_options(
+    model: Any, num_subsets: int | str, options: Options, least_subsets: int = 1
+) -> tuple[Splitting, AdaptationSettings]:
     """How a kernel divides its model, and what it adapts in warm-up.
 
     Args:
         model: the model, or a potential, which brings its own number of subsets.
-        num_subsets: M.
+        num_subsets: M, or "auto".
         options: as the constructor was given them, with defaults.
+        least_subsets: a smaller number counts as this one.
 
     Raises:
         TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
@@ -79,5 +84,5 @@ def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Spl
     """
     adapted: dict[str, Any] = {**options}
     of_splitting = {name: adapted.pop(name) for name in OF_SPLITTING if name in adapted}
-    splitting = Splitting.checked(model, num_subsets, **of_splitting)
+    splitting = Splitting.checked(model, num_subsets, least_subsets=least_subsets, **of_splitting)
     return splitting, AdaptationSettings.checked(adapted.pop(DENSE), DENSE, jax.Array, **adapted)

@@ -53,7 +53,7 @@ from split_common.audit import Audit
 from split_common.certainty import as_many
 from split_common.digest import digest_of_arrays
 from split_common.health import STATISTICS
-from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.minibatches import LEAST_SUBSETS, check_no_local_latents
 from split_common.options import with_options
 from split_common.penalty import (
     PENALTY_STATISTICS,
@@ -155,6 +155,10 @@ class Penalty:
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise unless the given mass matrix fits."""
         self.adaptation.check_sizes(sizes)
+
+    def for_subsets(self, num_subsets: int) -> Penalty:
+        """The same: no step goes by subsets."""
+        return self
 
     def prepare(self, setup: Setup) -> Penalty:
         """With reference and expansion found: the only passes over all the data, once for the same data."""
@@ -424,6 +428,8 @@ class PenaltyMH(SplitKernel):
         num_subsets: number of subsets in which all rows are read before sampling; at least 2 are used, because whether
             rows are independent given the parameters cannot be checked with one: 1 counts as 2, which
             ``kernel.num_subsets`` shows.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -469,7 +475,7 @@ class PenaltyMH(SplitKernel):
         num_steps: int | None = None,
         target_accept_prob: float | None = None,
         target_noise: float | None = None,
-        num_subsets: int = 2,
+        num_subsets: int | str = 2,
         **options: Unpack[CommonOptions],
     ):
         settings = PenaltySettings.checked(
@@ -488,7 +494,7 @@ class PenaltyMH(SplitKernel):
         )
         start = check_given_reference(reference, jax.Array)
         whole: Options = {**options, "target_accept_prob": settings.target_accept_prob}
-        splitting, adaptation = resolve_options(model, resolve_num_subsets(num_subsets), whole)
+        splitting, adaptation = resolve_options(model, num_subsets, whole, LEAST_SUBSETS)
         super().__init__(model, splitting, Penalty(settings, adaptation, start))
 
     def audit(self, mcmc: MCMC, **options: int) -> Audit:

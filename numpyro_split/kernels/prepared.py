@@ -56,6 +56,11 @@ class Prepared:
         return self.split
 
     @property
+    def num_subsets(self) -> int:
+        """M."""
+        return self.known_split.layout.num_subsets if self.potential is None else self.potential.num_subsets
+
+    @property
     def plan(self) -> str:
         """How the model divides and what the method found; equal where one compiled program may serve."""
         return "" if self.split is None else self.split.plan + self.method.plan
@@ -70,10 +75,14 @@ class PreparedRuns:
 
     Attributes:
         form: in what form the model of the last run takes its arguments; None before there is one.
+        num_chains: how many chains of the last run are evaluated at once.
+        num_subsets: M of the last run; None before there is one.
     """
 
     def __init__(self) -> None:
         self.form: Form | None = None
+        self.num_chains = 1
+        self.num_subsets: int | None = None
         self._lock = threading.RLock()
         self._prepared: OrderedDict[tuple[str, str, int], Prepared] = OrderedDict()
         self._programs: OrderedDict[Hashable, str] = OrderedDict()

@@ -153,8 +153,9 @@ class S3HMC(SplitKernel):
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         precision_sites: names of the precision sites; None finds all.
         output_precision: whether the precision of Normal observations is one of the precision sites, with the Fisher
             information N/2 (plus α - 1); each of its steps costs a data pass. False leaves it among the other sites,
@@ -195,6 +196,8 @@ class S3HMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -231,7 +234,7 @@ class S3HMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any],
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         precision_sites: list[str] | None = None,
         output_precision: bool = True,

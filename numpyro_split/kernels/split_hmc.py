@@ -40,8 +40,9 @@ class SplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
@@ -88,6 +89,8 @@ class SplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -111,7 +114,7 @@ class SplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -137,8 +140,9 @@ class SymmetricSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
@@ -179,6 +183,8 @@ class SymmetricSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -210,7 +216,7 @@ class SymmetricSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -235,8 +241,9 @@ class NaiveSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
@@ -275,6 +282,8 @@ class NaiveSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -299,7 +308,7 @@ class NaiveSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -322,8 +331,9 @@ class RandomisedSplitHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
@@ -362,6 +372,8 @@ class RandomisedSplitHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -386,7 +398,7 @@ class RandomisedSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,

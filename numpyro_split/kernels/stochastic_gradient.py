@@ -25,7 +25,7 @@ from numpyro_split.potential.position import Position, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.settings import Splitting
 from numpyro_split.subsampling.rows import draw_from_shard, draw_minibatch
-from split_common.minibatches import check_no_local_latents, resolve_num_subsets
+from split_common.minibatches import LEAST_SUBSETS, check_no_local_latents
 from split_common.options import with_options
 from split_common.stochastic_gradient import (
     STATISTICS,
@@ -230,6 +230,10 @@ class StochasticGradient:
         """Raise unless the given preconditioner fits."""
         check_preconditioner_sizes(self.preconditioner, sizes)
 
+    def for_subsets(self, num_subsets: int) -> StochasticGradient:
+        """The same: no step goes by subsets."""
+        return self
+
     def prepare(self, setup: Setup) -> StochasticGradient:
         """With the length of warm-up.
 
@@ -324,6 +328,8 @@ class SGLD(SplitKernel):
         num_subsets: M, the number of subsets in which all rows are read: at the start, and in every iteration for
             ``batch_size=None``. With a ``batch_size`` at least 2 are used, because whether rows are independent given
             the parameters cannot be checked with one: 1 counts as 2, which ``kernel.num_subsets`` shows.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -361,11 +367,11 @@ class SGLD(SplitKernel):
         step_size: float | StepSizes,
         temperature: float = 1.0,
         preconditioner: Any = None,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         **options: Unpack[SplittingOptions],
     ):
-        num_subsets = num_subsets if batch_size is None else resolve_num_subsets(num_subsets)
-        splitting = Splitting.checked(model, num_subsets, **options)
+        least_subsets = 1 if batch_size is None else LEAST_SUBSETS
+        splitting = Splitting.checked(model, num_subsets, least_subsets=least_subsets, **options)
         dynamics = Dynamics.langevin(batch_size, temperature)
         super().__init__(model, splitting, StochasticGradient.checked("SGLD", dynamics, step_size, preconditioner))
 
@@ -404,6 +410,8 @@ class SGHMC(SplitKernel):
         num_subsets: M, the number of subsets in which all rows are read: at the start, and in every iteration for
             ``batch_size=None``. With a ``batch_size`` at least 2 are used, because whether rows are independent given
             the parameters cannot be checked with one: 1 counts as 2, which ``kernel.num_subsets`` shows.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -438,11 +446,11 @@ class SGHMC(SplitKernel):
         resample_momentum: bool = True,
         temperature: float = 1.0,
         preconditioner: Any = None,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         **options: Unpack[SplittingOptions],
     ):
-        num_subsets = num_subsets if batch_size is None else resolve_num_subsets(num_subsets)
-        splitting = Splitting.checked(model, num_subsets, **options)
+        least_subsets = 1 if batch_size is None else LEAST_SUBSETS
+        splitting = Splitting.checked(model, num_subsets, least_subsets=least_subsets, **options)
         dynamics = Dynamics.hamiltonian(
             batch_size,
             num_steps=num_steps,

@@ -38,8 +38,9 @@ class WindowedHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         num_steps: L, the number of steps of a trajectory.
         window_size: W, the number of states in a window, from 1 to L + 1.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
@@ -75,6 +76,8 @@ class WindowedHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -99,7 +102,7 @@ class WindowedHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int = 16,
         window_size: int = 4,

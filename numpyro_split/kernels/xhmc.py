@@ -31,8 +31,9 @@ class XHMC(SplitKernel):
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that NumPyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that NumPyro's HMC takes, also one that cannot be divided.
         threshold: value of the criterion below which a trajectory stops. Which is best depends on the target and its
             dimension; "adapt" adapts it in warm-up (:mod:`numpyro_split.adaptation.threshold`).
         criterion: what is compared with the threshold: "per_length", the absolute weighted mean of dG/dt divided by the
@@ -73,6 +74,8 @@ class XHMC(SplitKernel):
             (``lax.while_loop``, adaptive solvers of differential equations); it costs one pass for each parameter.
         regularize_mass_matrix: whether to shrink the estimated mass matrix towards a small multiple of the identity, as
             NumPyro does.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             array whose axis 0 has length N.
@@ -97,7 +100,7 @@ class XHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         threshold: float | str = 0.1,
         criterion: str = "per_length",

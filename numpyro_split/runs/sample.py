@@ -177,7 +177,8 @@ class NumPyroStart:
     def identity(self) -> dict[str, str]:
         """Kernel, model, data, key and versions."""
         mcmc, kernel = self._mcmc, self._kernel
-        _, potential, content = self._known
+        prepared, potential, content = self._known
+        num_subsets = prepared.num_subsets  # a store knows how many, not how they were chosen
         arguments, owner = kernel._arguments(*self._opened), code_of(kernel.model or kernel._potential)
         if kernel.model is None:
             model = program_of_potential(potential, self._position(), owner)
@@ -187,8 +188,8 @@ class NumPyroStart:
             "model": model,
             "data": digest_of_arrays(map(numbers_of, content.data)).key,
             "kernel": type(kernel).__qualname__,
-            **texts_of(kernel._splitting, "kernel argument splitting"),
-            **texts_of(kernel._method, "kernel argument"),
+            **texts_of(kernel._splitting.for_subsets(num_subsets), "kernel argument splitting"),
+            **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
             "rng_key": str(numbers_of(self._rng_key).tolist()),
             **texts_of(self._init_params, "init_params"),
             **texts_of(self._extra_fields, "extra_fields"),

@@ -42,6 +42,7 @@ from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
+from numpyro_split.splitting.choice import find_fitting
 from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
 from numpyro_split.splitting.over_shards import (
@@ -65,6 +66,7 @@ from split_common.errors import (
     first_line,
 )
 from split_common.held import HeldValue, reasons
+from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
@@ -79,7 +81,8 @@ def split_model(
     model_args: tuple[Any, ...] = (),
     model_kwargs: dict[str, Any] | None = None,
     *,
-    num_subsets: int,
+    num_subsets: int | str,
+    memory: int | str | None = None,
     plate: str | None = None,
     data_axes: dict[str, int | None] | None = None,
     subset_order: str = "sequential",
@@ -91,7 +94,10 @@ def split_model(
         model: a NumPyro model whose likelihood sits in a plate over the data rows.
         model_args: its positional arguments.
         model_kwargs: its keyword arguments.
-        num_subsets: M, from 1 to N. One subset takes any model that the host's HMC takes.
+        num_subsets: M, from 1 to N, or "auto" for the smallest whose gradient takes at most ``memory``. One subset
+            takes any model that the host's HMC takes.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
             array whose axis 0 has length N.
@@ -118,13 +124,14 @@ def split_model(
         ('data', (4, 3, 3))
     """
     check_callable("model", model)
+    subsets = check_subsets(num_subsets, memory)
 
     def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
         split = ModelSplit.find(
             OpenModel(model),
             args,
             kwargs,
-            num_subsets=num_subsets,
+            num_subsets=subsets,
             plate=plate,
             data_axes=data_axes,
             subset_order=subset_order,
@@ -186,7 +193,7 @@ class ModelSplit:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        num_subsets: int,
+        num_subsets: int | AutoSubsets,
         plate: str | None,
         data_axes: dict[str, int | None] | None,
         subset_order: str,
@@ -194,18 +201,22 @@ class ModelSplit:
         program: str | None,
         batch_sizes: Callable[[int], Iterable[int]] = lambda num_rows: (),
         forward_mode: bool = False,
+        num_chains: int = 1,
     ) -> ModelSplit:
-        """Find the split of a model, and check it; the arguments but the last two are those of :func:`split_model`.
+        """Find the split of a model, and check it; the arguments but the last few are those of :func:`split_model`.
 
         One subset is all of the model, which then need not divide.
 
         ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
         numbers of rows that are evaluated at a time besides a subset's; ``forward_mode`` says whether gradients are
-        taken forwards.
+        taken forwards, and ``num_chains`` of how many chains they are evaluated at once.
         """
-        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
+        options: dict[str, Any] = {"data_axes": data_axes, "subset_order": subset_order, "forward_mode": forward_mode}
         options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
-        options |= {"forward_mode": forward_mode}
+        if isinstance(num_subsets, AutoSubsets):
+            find = partial(cls.find, model, args, kwargs, plate=plate, **options)
+            return find_fitting(lambda number: find(num_subsets=number), num_subsets, args, kwargs, num_chains)
+        options["num_subsets"] = num_subsets
         if (shards := Arguments(args, kwargs, model=model).shards(data_axes)) is not None:
             return cls._over_shards(shards, model, args, kwargs, plate=plate, **options)
         try:

@@ -66,13 +66,14 @@ class Settings(NamedTuple):
     initial_params: Position | None
 
 
-def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable[[], Bound]) -> Bound:
+def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable[[int | None], Bound]) -> Bound:
     """A model bound to the rows of all ranks, once these agree; with the first one's random numbers.
 
     Args:
         settings: of the kernel.
         given: the model's arguments by name, as the user has them.
-        bind: binds the model to this process's rows, and waits for no other.
+        bind: binds the model to this process's rows, and waits for no other; given the number of subsets, or None for
+            the kernel's.
 
     Raises:
         RanksError: on every rank, where one of them fails, or they differ.
@@ -80,17 +81,21 @@ def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable
     group, own = group_of(settings.splitting.process_group), []
     check_alike(together(group, lambda: _facts_before(settings, given)))
 
-    def find() -> tuple[dict[str, str], int, list[torch.Tensor]]:
-        bound = bind()
-        _check_over_ranks(bound, settings.splitting.num_subsets)
+    def find(num_subsets: int | None) -> tuple[dict[str, str], int, int, list[torch.Tensor]]:
+        bound = bind(num_subsets)
+        _check_over_ranks(bound)
         own.append(bound)
-        return _facts(bound), bound.potential.plate_size, random_state()
+        return _facts(bound), bound.potential.plate_size, bound.potential.num_subsets, random_state()
 
-    by_rank = together(group, find)
-    check_alike([facts for facts, _, _ in by_rank])
-    set_random_state(by_rank[0][2])
-    [bound] = own
-    ranks = Ranks(tuple(num_rows for _, num_rows, _ in by_rank), torch.distributed.get_rank(group), group)
+    by_rank = together(group, lambda: find(None))
+    check_alike([facts for facts, *_ in by_rank])
+    numbers = {num_subsets for _, _, num_subsets, _ in by_rank}
+    if len(numbers) > 1:  # where each chooses by its own rows, who needs most says it for all
+        together(group, lambda: find(max(numbers)))
+        _note_choice(own[-1], max(numbers))
+    set_random_state(by_rank[0][3])
+    bound = own[-1]
+    ranks = Ranks(tuple(num_rows for _, num_rows, *_ in by_rank), torch.distributed.get_rank(group), group)
     return bound._replace(potential=bound.potential.over(ranks))
 
 
@@ -120,9 +125,16 @@ def check_alike(by_rank: Sequence[Mapping[str, str]]) -> None:
     )
 
 
-def _check_over_ranks(bound: Bound, num_subsets: int) -> None:
+def _note_choice(bound: Bound, num_subsets: int) -> None:
+    """Say on every rank that it is divided as the one that needs most subsets."""
+    if bound.split is not None:
+        chosen = f"num_subsets={num_subsets} chosen, which is the most that a rank needs"
+        bound.split.verdict = bound.split.verdict._replace(chosen=chosen)
+
+
+def _check_over_ranks(bound: Bound) -> None:
     """Raise unless a rank's rows may be some among others."""
-    split, num_rows = bound.split, bound.potential.plate_size
+    split, num_rows, num_subsets = bound.split, bound.potential.plate_size, bound.potential.num_subsets
     if split is None:
         if not isinstance(bound.potential._density, FunctionDensity):
             raise ValueError(

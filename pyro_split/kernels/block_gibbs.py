@@ -186,8 +186,9 @@ class BlockGibbsHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts" for trajectories that double until they turn back; "hmc" for trajectories of a length that is
             given or drawn.
@@ -221,6 +222,8 @@ class BlockGibbsHMC(SplitKernel):
         init_strategy: Pyro's initialisation strategy.
         find_heuristic_step_size: whether to search for a workable step size at the start and after each update of the
             mass matrix.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -252,7 +255,7 @@ class BlockGibbsHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any],
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         precision_sites: list[str] | None = None,
         trajectory: str = "nuts",

@@ -92,6 +92,10 @@ class Hamiltonian:
         self.adaptation.check_sizes(self.system.coordinates(sizes))
         self.adaptation.center.check_sizes(sizes)
 
+    def for_subsets(self, num_subsets: int) -> Hamiltonian:
+        """With the schedule of a number of subsets that was chosen."""
+        return replace(self, schedule=self.schedule.for_subsets(num_subsets))
+
     def prepare(self, setup: Setup) -> Hamiltonian:
         """The method, with what its system has found in the model."""
         local_sites = () if setup.split is None else tuple(setup.split.local_sites)

@@ -30,6 +30,7 @@ from pyro_split.splitting.settings import Splitting
 from split_common.containers import Form
 from split_common.data_axes import argument_names
 from split_common.errors import RanksError
+from split_common.memory import AUTO
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.runs.reading import report_of
@@ -94,12 +95,15 @@ class SplitKernel(MCMCKernel):
         """Class, model, number of subsets and plate, and what the method adds."""
         model = self._potential if self.model is None else self.model
         method = self._method if self._prepared is None else self._prepared.method
-        return describe_kernel(self, model, self.num_subsets, self._splitting.plate, method.details)
+        details = [*self._splitting.details, *method.details]
+        return describe_kernel(self, model, self.num_subsets, self._splitting.plate, details)
 
     @property
-    def num_subsets(self) -> int:
-        """M."""
-        return self._splitting.num_subsets
+    def num_subsets(self) -> int | str:
+        """M; where it is chosen from the data, that of the last run, and "auto" before there is one."""
+        if isinstance(self._splitting.num_subsets, int):
+            return self._splitting.num_subsets
+        return AUTO if self._prepared is None else self._prepared.potential.num_subsets
 
     @property
     def initial_params(self) -> Position | None:
@@ -220,22 +224,22 @@ class SplitKernel(MCMCKernel):
         initial_params: Position | None = None,
     ) -> Prepared:
         """Divide and check the model, and learn from it and the data what the method needs to know of them."""
-        bound = self._over_ranks(warmup_steps, args, kwargs, lambda: self._bind(args, kwargs))
+        bound = self._over_ranks(warmup_steps, args, kwargs, lambda num: self._bind(args, kwargs, num))
         return self._learn(warmup_steps, bound, initial_params)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        """The model, divided and checked, bound to this process's rows."""
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> Bound:
+        """The model, divided (into so many subsets, where that is not the kernel's) and checked, bound to our rows."""
         if self._potential is not None:
             return Bound(args, kwargs, None, self._potential)
-        split = self._divide(args, kwargs)
+        split = self._divide(args, kwargs, num_subsets)
         return Bound(args, kwargs, split, split.bind(args, kwargs))
 
     def _over_ranks(
-        self, warmup_steps: int, args: tuple[Any, ...], kwargs: dict[str, Any], bind: Callable[[], Bound]
+        self, warmup_steps: int, args: tuple[Any, ...], kwargs: dict[str, Any], bind: Callable[[int | None], Bound]
     ) -> Bound:
         """What ``bind`` binds to this process's rows, bound to the rows of all ranks."""
         if self._splitting.process_group is None:
-            return bind()
+            return bind(None)
         if self._pid not in (None, os.getpid()):
             raise ValueError(
                 "process_group needs chains in the process that made the kernel, got one in a process of its own; run "
@@ -249,7 +253,8 @@ class SplitKernel(MCMCKernel):
     def _learn(self, warmup_steps: int, bound: Bound, initial_params: Position | None) -> Prepared:
         """With what the method needs to know of a model bound to a run's arguments."""
         args, kwargs, split, potential = bound
-        method = self._method.prepare(Setup(warmup_steps, potential, split, args, kwargs, initial_params))
+        method = self._method.for_subsets(potential.num_subsets)
+        method = method.prepare(Setup(warmup_steps, potential, split, args, kwargs, initial_params))
         return Prepared(split, potential, method)
 
     def _begin(
@@ -258,12 +263,12 @@ class SplitKernel(MCMCKernel):
         """A run's arguments as tensors, in a form in which the model divides, and what is known of them."""
         generator = torch.get_rng_state()
 
-        def bind(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Bound:
-            torch.set_rng_state(generator)  # an attempt that failed leaves no trace
-            self._form = form
-            return self._bind(args, kwargs)
+        def divide(num_subsets: int | None) -> Bound:
+            def bind(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Bound:
+                torch.set_rng_state(generator)  # an attempt that failed leaves no trace
+                self._form = form
+                return self._bind(args, kwargs, num_subsets)
 
-        def divide() -> Bound:
             return FORMS.divide(self.model, model_args, model_kwargs, bind, self._form)
 
         bound = self._over_ranks(warmup_steps, model_args, model_kwargs, divide)
@@ -278,11 +283,12 @@ class SplitKernel(MCMCKernel):
         """The arguments of a run that has begun, as tensors."""
         return FORMS.open(self.model, tuple(model_args), dict(model_kwargs), self._form)[:2]
 
-    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSplit:
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> ModelSplit:
         """How the model divides over these arguments, checked."""
         assert self.model is not None
+        splitting = self._splitting if num_subsets is None else self._splitting.for_subsets(num_subsets)
         batch_sizes = self._method.batch_sizes if self._splitting.process_group is None else _some_rows
-        return self._splitting.find(OpenModel(self.model), args, kwargs, batch_sizes)
+        return splitting.find(OpenModel(self.model), args, kwargs, batch_sizes)
 
     def _find_start(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""

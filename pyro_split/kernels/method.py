@@ -60,6 +60,10 @@ class Method(Protocol):
         """Raise unless what was given for sites, such as a mass matrix, fits sites of these sizes."""
         ...
 
+    def for_subsets(self, num_subsets: int) -> Method:
+        """This method, for a number of subsets that was chosen."""
+        ...
+
     def prepare(self, setup: Setup) -> Method:
         """The method that knows model, data and length of warm-up."""
         ...

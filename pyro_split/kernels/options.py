@@ -18,7 +18,7 @@ from split_common.options import (
 )
 
 DENSE = "full_mass"  # the host's name of the argument for a dense mass matrix
-OF_SPLITTING = ("plate", "data_axes", "subset_order", "init_strategy", "jit_compile", "process_group")
+OF_SPLITTING = ("memory", "plate", "data_axes", "subset_order", "init_strategy", "jit_compile", "process_group")
 
 
 class SplittingOptions(DivisionOptions, total=False):
@@ -48,6 +48,7 @@ class EuclideanOptions(Options, total=False):
 
 
 SPLITTING_DEFAULTS: SplittingOptions = {
+    "memory": None,
     "plate": None,
     "data_axes": None,
     "subset_order": "sequential",
@@ -61,6 +62,7 @@ COMMON_DEFAULTS: CommonOptions = {
     "init_strategy": init_to_uniform,
     "jit_compile": True,
     "process_group": None,
+    "memory": None,
     "plate": None,
     "data_axes": None,
 }
@@ -69,13 +71,16 @@ EUCLIDEAN_DEFAULTS: EuclideanOptions = {**DEFAULTS, "drift": None}
 RECOMMENDED: EuclideanOptions = {**DEFAULTS, "metric": "default", "drift": "default"}
 
 
-def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Splitting, AdaptationSettings]:
+def resolve_options(
+    model: Any, num_subsets: int | str, options: Options, least_subsets: int = 1
+) -> tuple[Splitting, AdaptationSettings]:
     """How a kernel divides its model, and what it adapts in warm-up.
 
     Args:
         model: the model, or a potential, which brings its own number of subsets.
-        num_subsets: M.
+        num_subsets: M, or "auto".
         options: as the constructor was given them, with defaults.
+        least_subsets: a smaller number counts as this one.
 
     Raises:
         TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
@@ -83,5 +88,5 @@ def resolve_options(model: Any, num_subsets: int, options: Options) -> tuple[Spl
     """
     adapted: dict[str, Any] = {**options}
     of_splitting = {name: adapted.pop(name) for name in OF_SPLITTING if name in adapted}
-    splitting = Splitting.checked(model, num_subsets, **of_splitting)
+    splitting = Splitting.checked(model, num_subsets, least_subsets=least_subsets, **of_splitting)
     return splitting, AdaptationSettings.checked(adapted.pop(DENSE), DENSE, Tensor, **adapted)

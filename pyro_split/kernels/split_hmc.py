@@ -40,8 +40,9 @@ class SplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
@@ -89,6 +90,8 @@ class SplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -112,7 +115,7 @@ class SplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -138,8 +141,9 @@ class SymmetricSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
@@ -181,6 +185,8 @@ class SymmetricSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -212,7 +218,7 @@ class SymmetricSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -237,8 +243,9 @@ class NaiveSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
@@ -278,6 +285,8 @@ class NaiveSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -302,7 +311,7 @@ class NaiveSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
@@ -325,8 +334,9 @@ class RandomisedSplitHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
@@ -366,6 +376,8 @@ class RandomisedSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -390,7 +402,7 @@ class RandomisedSplitHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int | None = None,
         trajectory_length: float | None = None,

@@ -44,8 +44,9 @@ class SplitNUTS(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         max_tree_depth: largest number of doublings of a trajectory, from 1 to 30; with 10 a trajectory has up to 1,023
             steps.
         schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
@@ -81,6 +82,8 @@ class SplitNUTS(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -112,7 +115,7 @@ class SplitNUTS(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         max_tree_depth: int = 10,
         schedule: ScheduleChoice = "symmetric",

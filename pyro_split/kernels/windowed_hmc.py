@@ -38,8 +38,9 @@ class WindowedHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         num_steps: L, the number of steps of a trajectory.
         window_size: W, the number of states in a window, from 1 to L + 1.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
@@ -76,6 +77,8 @@ class WindowedHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -100,7 +103,7 @@ class WindowedHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         num_steps: int = 16,
         window_size: int = 4,

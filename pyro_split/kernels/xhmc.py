@@ -31,8 +31,9 @@ class XHMC(SplitKernel):
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
-        num_subsets: M, the number of subsets, from 1 to the number of rows N. A gradient takes the memory of N/M rows.
-            With one subset any model will do that Pyro's HMC takes, also one that cannot be divided.
+        num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
+            that Pyro's HMC takes, also one that cannot be divided.
         threshold: value of the criterion below which a trajectory stops. Which is best depends on the target and its
             dimension; "adapt" adapts it in warm-up (:mod:`pyro_split.adaptation.threshold`).
         criterion: what is compared with the threshold: "per_length", the absolute weighted mean of dG/dt divided by the
@@ -74,6 +75,8 @@ class XHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -98,7 +101,7 @@ class XHMC(SplitKernel):
     def __init__(
         self,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int = 1,
+        num_subsets: int | str = 1,
         *,
         threshold: float | str = 0.1,
         criterion: str = "per_length",

@@ -203,12 +203,15 @@ class PyroStart:
     def identity(self) -> dict[str, str]:
         """Kernel, model, data and versions."""
         kernel = self._task.kernel
+        assert kernel._prepared is not None
+        num_subsets = kernel._prepared.potential.num_subsets  # a store knows how many, not how they were chosen
+        splitting = kernel._splitting.for_subsets(num_subsets)
         return {
             "model": code_of(kernel.model or kernel._potential),
             **self._data,
             "kernel": type(kernel).__qualname__,
-            **texts_of(replace(kernel._splitting, process_group=None), "kernel argument splitting"),
-            **texts_of(kernel._method, "kernel argument"),
+            **texts_of(replace(splitting, process_group=None), "kernel argument splitting"),
+            **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
             **texts_of(self._mcmc.sampler.initial_params, "initial_params"),
             **versions_of("pyro-ppl", "torch"),
         }

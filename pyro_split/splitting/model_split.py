@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pyro
@@ -31,6 +32,7 @@ from pyro_split.potential.readings import Readings, Watch, find_readings
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
 from pyro_split.potential.split_potential import SplitPotential
+from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.exactness import check_exact
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
@@ -45,6 +47,7 @@ from split_common.errors import (
     first_line,
 )
 from split_common.held import HeldValue, reasons
+from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
@@ -61,7 +64,8 @@ def split_model(
     model_args: tuple[Any, ...] = (),
     model_kwargs: dict[str, Any] | None = None,
     *,
-    num_subsets: int,
+    num_subsets: int | str,
+    memory: int | str | None = None,
     plate: str | None = None,
     data_axes: dict[str, int | None] | None = None,
     subset_order: str = "sequential",
@@ -74,7 +78,10 @@ def split_model(
         model: a Pyro model whose likelihood sits in a plate over the data rows.
         model_args: its positional arguments.
         model_kwargs: its keyword arguments.
-        num_subsets: M, from 1 to N. One subset takes any model that the host's HMC takes.
+        num_subsets: M, from 1 to N, or "auto" for the smallest whose gradient takes at most ``memory``. One subset
+            takes any model that the host's HMC takes.
+        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
+            (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
             tensor whose axis 0 has length N.
@@ -101,13 +108,14 @@ def split_model(
         >>> potential.plate, potential.subset_sizes
         ('data', (4, 3, 3))
     """
+    subsets = check_subsets(num_subsets, memory)
 
     def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
         split = ModelSplit.find(
             OpenModel(model),
             args,
             kwargs,
-            num_subsets=num_subsets,
+            num_subsets=subsets,
             plate=plate,
             data_axes=data_axes,
             subset_order=subset_order,
@@ -161,7 +169,7 @@ class ModelSplit:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        num_subsets: int,
+        num_subsets: int | AutoSubsets,
         plate: str | None,
         data_axes: dict[str, int | None] | None,
         subset_order: str,
@@ -175,8 +183,12 @@ class ModelSplit:
 
         ``batch_sizes`` gives, for N rows, the numbers of rows that are evaluated at a time besides a subset's.
         """
-        options = {"num_subsets": num_subsets, "data_axes": data_axes, "subset_order": subset_order}
-        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile, "batch_sizes": batch_sizes}
+        options: dict[str, Any] = {"data_axes": data_axes, "subset_order": subset_order, "batch_sizes": batch_sizes}
+        options |= {"init_strategy": init_strategy, "jit_compile": jit_compile}
+        if isinstance(num_subsets, AutoSubsets):
+            find = partial(cls.find, model, args, kwargs, plate=plate, **options)
+            return find_fitting(lambda number: find(num_subsets=number), num_subsets, args, kwargs)
+        options["num_subsets"] = num_subsets
         try:
             try:
                 return cls._divide(model, args, kwargs, plate=plate, **options)

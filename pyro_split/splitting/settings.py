@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyro.infer.autoguide.initialization import init_to_uniform
@@ -11,8 +11,9 @@ from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro_split.potential.ranks import check_process_group
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
-from split_common.checks import check_callable, check_choice, check_flag, check_positive_int
+from split_common.checks import check_callable, check_choice, check_flag
 from split_common.data_axes import check_data_axes
+from split_common.memory import AUTO, AutoSubsets, check_subsets, text_of_bytes
 from split_common.open_model import OpenModel
 from split_common.plates import check_plate
 from split_common.subsets import SUBSET_ORDERS
@@ -23,7 +24,7 @@ class Splitting:
     """How a model is divided over subsets of the rows, before there are any.
 
     Attributes:
-        num_subsets: M.
+        num_subsets: M, or how it is to be chosen.
         plate: name of the data plate; None for the only plate with observations.
         data_axes: for each argument that holds rows, the axis they lie along; None for every array whose axis 0 has
             length N.
@@ -33,7 +34,7 @@ class Splitting:
         process_group: processes that hold rows each, "world" for all there are; None for this one alone.
     """
 
-    num_subsets: int = 1
+    num_subsets: int | AutoSubsets = 1
     plate: str | None = None
     data_axes: dict[str, int | None] | None = None
     subset_order: str = "sequential"
@@ -45,8 +46,10 @@ class Splitting:
     def checked(
         cls,
         model: Callable[..., Any] | SplitPotential,
-        num_subsets: int,
+        num_subsets: int | str,
         *,
+        memory: int | str | None,
+        least_subsets: int = 1,
         plate: str | None,
         data_axes: dict[str, int | None] | None,
         subset_order: str = "sequential",
@@ -60,11 +63,13 @@ class Splitting:
             TypeError: for a model that is no function, a flag that is no bool, or axes that are no mapping.
             ValueError: for an argument out of range.
         """
+        checked = check_subsets(num_subsets, memory, least_subsets)
         if not isinstance(model, SplitPotential):
             check_callable("model", model)
-        num_subsets = check_positive_int("num_subsets", num_subsets)
+        elif isinstance(checked, AutoSubsets):
+            raise ValueError(f"num_subsets must be a number for a SplitPotential, which brings its own, got {AUTO!r}")
         return cls(
-            num_subsets=model.num_subsets if isinstance(model, SplitPotential) else num_subsets,
+            num_subsets=model.num_subsets if isinstance(model, SplitPotential) else checked,
             plate=check_plate(plate),
             data_axes=check_data_axes(data_axes),
             subset_order=check_choice("subset_order", subset_order, SUBSET_ORDERS),
@@ -72,6 +77,21 @@ class Splitting:
             jit_compile=check_flag("jit_compile", jit_compile),
             process_group=check_process_group(process_group),
         )
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the number of subsets is chosen from the data."""
+        return isinstance(self.num_subsets, AutoSubsets)
+
+    @property
+    def details(self) -> list[str]:
+        """What the repr of a kernel says of it besides the number of subsets."""
+        auto = self.num_subsets
+        return [f"memory={text_of_bytes(auto.memory)!r}"] if isinstance(auto, AutoSubsets) else []
+
+    def for_subsets(self, num_subsets: int) -> Splitting:
+        """The same for a number of subsets that was chosen."""
+        return replace(self, num_subsets=num_subsets)
 
     def find(
         self,

@@ -24,6 +24,7 @@ from split_common.values import shown
 OfArray = Callable[[Any], str]
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 12  # of values one in the other
+NUM_SUBSETS = "kernel argument splitting.num_subsets"  # its place
 MOST_SHOWN = 3  # differences in a message
 ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
 
@@ -72,9 +73,11 @@ def check_same(stored: Mapping[str, str], now: Mapping[str, str], path: Any) -> 
         return
     listed = [f"{p}: {stored.get(p, 'nothing')} in the store, got {now.get(p, 'nothing')}" for p in places[:MOST_SHOWN]]
     more = f"; and {len(places) - MOST_SHOWN} more" if len(places) > MOST_SHOWN else ""
+    num_subsets = stored.get(NUM_SUBSETS, "")
+    advice = f", with num_subsets={num_subsets}" if NUM_SUBSETS in places and num_subsets else ""
     raise StoreError(
         f"store must be of the same model, data, kernel and versions to go on from, got {str(path)!r} with another "
-        f"{'; another '.join(listed)}{more}. Repeat the call that began it, or give another path"
+        f"{'; another '.join(listed)}{more}. Repeat the call that began it{advice}, or give another path"
     )
 
 
