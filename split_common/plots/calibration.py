@@ -81,7 +81,9 @@ def plot_coverage(coverages: Mapping[str, Coverage], ax: Any = None) -> Any:
     for (name, found), colour in zip(coverages.items(), cycle(COLOURS), strict=False):
         order = np.argsort(found.level)
         label = f"{name}: {found.error:.3f}"
-        ax.plot(found.level[order], found.share[order], color=colour, marker=".", linewidth=1.2, label=label, clip_on=False)
+        ax.plot(
+            found.level[order], found.share[order], color=colour, marker=".", linewidth=1.2, label=label, clip_on=False
+        )
     _finish(ax, "level of the central interval", "share of observations inside", "mean distance")
     return ax
 
