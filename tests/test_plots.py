@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
+import xarray
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from split_common import plots
-from split_common.metrics import variance_decomposition
+from split_common.metrics import (
+    Calibration,
+    ClassMatrix,
+    Coverage,
+    expected_calibration_error,
+    normal_interval_coverage,
+    variance_decomposition,
+)
 
 POINTS = 9
 
@@ -189,3 +197,166 @@ def test_precisions_that_never_moved_are_drawn():
 def test_precisions_refuse(draws, prior, message):
     with pytest.raises(ValueError, match=message):
         plots.plot_precisions(draws, prior=prior)
+
+
+def calibration():
+    rng = np.random.default_rng(0)
+    return expected_calibration_error(rng.dirichlet(np.ones(3), size=60), rng.integers(3, size=60))
+
+
+def test_reliability_shows_the_bins_that_hold_predictions():
+    found = calibration()
+    own = Figure().add_subplot()
+    ax = plots.plot_reliability({"a": found, "b": found}, ax=own)
+    assert ax is own
+    kept = found.count > 0
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), np.stack([found.confidence, found.accuracy], 1)[kept])
+    sizes = ax.collections[0].get_sizes()
+    assert np.argmax(sizes) == np.argmax(found.count[kept])
+    assert legend(ax) == [f"a: {found.error:.3f}", f"b: {found.error:.3f}"]
+    np.testing.assert_array_equal(ax.lines[-1].get_xydata(), [[0, 0], [1, 1]])
+
+
+def test_coverage_is_drawn_in_the_order_of_the_levels():
+    found = normal_interval_coverage(np.zeros(9), np.ones(9), np.linspace(-2, 2, 9), (0.9, 0.5, 0.7))
+    ax = plots.plot_coverage({"a": found})
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0.5, 0.7, 0.9])
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), found.share[[1, 2, 0]])
+
+
+@pytest.mark.parametrize("plot", [plots.plot_reliability, plots.plot_coverage])
+def test_diagrams_refuse(plot):
+    with pytest.raises(ValueError, match="at least one model, got none"):
+        plot({})
+    with pytest.raises(TypeError, match="must be a mapping from names to"):
+        plot(calibration())
+    other = Coverage(np.ones(1), np.ones(1)) if plot is plots.plot_reliability else calibration()
+    with pytest.raises(TypeError, match=r"\['a'\] must be a (Calibration|Coverage), got (Coverage|Calibration)"):
+        plot({"a": other})
+    assert isinstance(calibration(), Calibration)
+
+
+def test_entropies_of_errors_are_their_empirical_distribution():
+    ax = plots.plot_error_entropies({"a": np.array([2.0, 1.0, 1.0]), "none": np.zeros(0)})
+    x, share = ax.lines[0].get_data()
+    np.testing.assert_allclose(x, [0, 1, 1, 2, 2.1])
+    np.testing.assert_allclose(share, [0, 1 / 3, 2 / 3, 1, 1])
+    assert legend(ax) == ["a: 3 errors", "none: no errors"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({}, r"at least one value, got none in the models \[\]"),
+        ({"a": np.zeros(0)}, r"got none in the models \['a'\]"),
+        ({"a": np.array([np.nan])}, r"entropies\['a'\] must be finite and at least 0, got nan"),
+    ],
+)
+def test_entropies_of_errors_refuse(groups, message):
+    with pytest.raises(ValueError, match=message):
+        plots.plot_error_entropies(groups)
+
+
+def test_matrix_writes_the_cells_that_hold_predictions():
+    matrix = ClassMatrix(np.array([[0.1, 0.7], [np.nan, 0.05]]), np.array([[8, 1], [0, 9]]))
+    ax = plots.plot_mutual_information(matrix)
+    assert sorted(text.get_text() for text in ax.texts) == ["0.05", "0.10", "0.70"]
+    np.testing.assert_array_equal(ax.images[0].get_array().mask, [[False, False], [True, False]])
+    assert not plots.plot_mutual_information(ClassMatrix(np.zeros((20, 20)), np.ones((20, 20)))).texts
+
+
+@pytest.mark.parametrize(
+    ("matrix", "names", "message"),
+    [
+        (ClassMatrix(np.zeros((2, 3)), np.ones((2, 3))), None, r"two square arrays of one shape, got shapes \(2, 3\)"),
+        (ClassMatrix(np.zeros((2, 2)), np.ones((3, 3))), None, r"got shapes \(2, 2\), \(3, 3\)"),
+        (ClassMatrix(np.full((2, 2), np.nan), np.ones((2, 2))), None, "finite and at least 0 where there are"),
+        (ClassMatrix(np.full((2, 2), -1.0), np.ones((2, 2))), None, "finite and at least 0 where there are"),
+        (ClassMatrix(np.zeros((2, 2)), np.ones((2, 2))), ["a"], "a name for each of 2 classes, got 1"),
+    ],
+)
+def test_matrix_refuses(matrix, names, message):
+    with pytest.raises(ValueError, match=message):
+        plots.plot_mutual_information(matrix, class_names=names)
+
+
+def run_of(seed=0, chains=2):
+    """A run in ArviZ's format, on which every statistic and figure can be drawn."""
+    from split_common.runs.reading import as_inference_data
+
+    rng = np.random.default_rng(seed)
+    dims = ("chain", "draw")
+    statistics = {"lp": (dims, rng.normal(size=(chains, 50))), "acceptance_rate": (dims, rng.random((chains, 50)))}
+    draws = {"w": ((*dims, "i"), rng.normal(size=(chains, 50, 4))), "b": (dims, rng.normal(size=(chains, 50)))}
+    return as_inference_data({"posterior": xarray.Dataset(draws), "sample_stats": xarray.Dataset(statistics)})
+
+
+def test_runs_are_drawn_of_arviz_format_and_of_arrays():
+    run = run_of()
+    values = run["sample_stats"]["lp"].values
+    for given in (run, values):
+        ax = plots.plot_log_posterior({"wide": given, "narrow": given})
+        assert legend(ax) == ["wide", "narrow"]
+        np.testing.assert_array_equal([line.get_ydata() for line in ax.lines[:2]], values)
+    ax = plots.plot_acceptance({"wide": run})
+    expected = run["sample_stats"]["acceptance_rate"].values.mean(axis=1)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), expected)
+
+
+@pytest.mark.parametrize("plot", [plots.plot_log_posterior, plots.plot_acceptance])
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (np.zeros(3), r"runs\['a'\] must have shape \(chains, draws\), neither of them 0, got shape \(3,\)"),
+        (np.full((1, 3), np.nan), r"runs\['a'\] must be finite, got nan"),
+    ],
+)
+def test_runs_refuse(plot, run, message):
+    with pytest.raises(ValueError, match=message):
+        plot({"a": run})
+    with pytest.raises(ValueError, match="runs must hold at least one entry, got none"):
+        plot({})
+    with pytest.raises(TypeError, match="runs must be a mapping from names, got ndarray"):
+        plot(run)
+
+
+def test_rates_lie_between_zero_and_one():
+    with pytest.raises(ValueError, match=r"runs\['a'\] must have rates from 0 to 1, got 1.5"):
+        plots.plot_acceptance({"a": np.array([[0.5, 1.5]])})
+
+
+def test_curves_along_the_draws():
+    ax = plots.plot_cumulative({"a": np.array([0.5, 0.75]), "one": np.array([0.6])}, ylabel="log score")
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 0.5], [2, 0.75]])
+    assert ax.get_ylabel() == "log score"
+    for bad, message in ((np.zeros((2, 2)), r"got shape \(2, 2\)"), (np.array([np.nan]), "got nan")):
+        with pytest.raises(ValueError, match=rf"curves\['a'\] must .*{message}"):
+            plots.plot_cumulative({"a": bad})
+
+
+@pytest.mark.parametrize(("plot", "name"), [(plots.plot_rhat, "rhat"), (plots.plot_ess, "ess")])
+def test_rows_show_arvizs_numbers(plot, name):
+    import arviz as az
+
+    run = run_of()
+    ax = plot(run)
+    assert sorted(text.get_text() for text in ax.get_yticklabels()) == ["b", "w (4)"]
+    ax = plot(run, var_names=["w"])
+    numbers = getattr(az, name)(run["posterior"][["w"]] if hasattr(run, "_groups") else run)["w"].values
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), [np.median(numbers)], rtol=1e-10)
+    np.testing.assert_allclose(ax.collections[0].get_segments()[0][:, 0], [numbers.min(), numbers.max()], rtol=1e-10)
+    again = plot({"w": numbers})
+    np.testing.assert_allclose(again.lines[0].get_xdata(), ax.lines[0].get_xdata())
+
+
+@pytest.mark.parametrize("plot", [plots.plot_rhat, plots.plot_ess])
+def test_rows_refuse(plot):
+    with pytest.raises(ValueError, match=r"var_names must be some of \['b', 'w'\], at least one, got \['v'\]"):
+        plot(run_of(), var_names=["v"])
+    with pytest.raises(ValueError, match=r"w must hold finite numbers, got \[nan\]"):
+        plot({"w": np.array([1.0, np.nan])})
+
+
+def test_one_chain_has_no_rhat():
+    with pytest.raises(ValueError, match="data must hold several chains for R-hat, got one"):
+        plots.plot_rhat(run_of(chains=1))

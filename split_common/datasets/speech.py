@@ -127,8 +127,8 @@ def _log_power(audio: np.ndarray, window: int, overlap: int) -> np.ndarray:
 
 def _standardised(x_train: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both with each frequency shifted and scaled by its mean and deviation in training; a constant one is shifted."""
-    mean, scale = (f(x_train, axis=(0, 2), dtype=np.float64, keepdims=True) for f in (np.mean, np.std))
-    scale[scale <= 1e-6 * np.abs(mean)] = 1  # what rounding leaves
+    mean, found = (f(x_train, axis=(0, 2), dtype=np.float64, keepdims=True) for f in (np.mean, np.std))
+    scale = np.where(found <= 1e-6 * np.abs(mean), 1.0, found)  # no more than rounding leaves
     return ((x_train - mean) / scale).astype(np.float32), ((x_test - mean) / scale).astype(np.float32)
 
 

@@ -123,7 +123,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, nu
     count = np.bincount(place, minlength=num_bins)
     sums = [np.bincount(place, x, num_bins) for x in (confidence, is_right)]
     means = [np.divide(x, count, where=count > 0, out=np.full(num_bins, np.nan)) for x in sums]
-    return Calibration(float(np.sum(np.abs(sums[1] - sums[0])) / len(array)), *means, count, edges)
+    return Calibration(float(np.sum(np.abs(sums[1] - sums[0])) / len(array)), means[0], means[1], count, edges)
 
 
 def central_interval_coverage(draws: np.ndarray, y: np.ndarray, levels: Sequence[float] = LEVELS) -> Coverage:

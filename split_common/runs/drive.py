@@ -21,7 +21,7 @@ from split_common.runs.store import SAMPLING, Form, RunStore
 from split_common.runs.summaries import RunningSummary
 
 SECONDS = 0.5  # that chains are moved at a time, about: a signal waits so long, or for one draw
-SHARE = 0.01  # of the time, that commits may take
+SHARE = 0.005  # of the time, that commits may take
 MOST_BYTES = 2**24  # of draws of all chains that wait to be written
 SUMMARY = "summary"  # begins the names of a summary's arrays among those of a state
 
@@ -166,7 +166,7 @@ class Pace:
 class Commits:
     """Writes what chains draw, beside what comes next, and seldom enough that it is not felt.
 
-    Chains are committed again when commits of all chains would take less than a hundredth of the time since the last
+    Chains are committed again when commits of all chains would take less than one two-hundredth of the time since the last
     one, when ``LONGEST_WAIT`` seconds are over, or when ``MOST_BYTES`` wait. They are always committed at the end of
     warm-up, so that the draws of a commit are of one phase.
 

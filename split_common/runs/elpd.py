@@ -245,7 +245,8 @@ def _joined(blocks: list[Pointwise], dim: str | None) -> Pointwise:
 
     if len(blocks) == 1:
         return blocks[0]
-    elpd, doubt = (xarray.concat([block[i] for block in blocks], dim) for i in (0, 2))
+    elpd: Any = xarray.concat([block.elpd for block in blocks], dim)
+    doubt: Any = xarray.concat([block.doubt for block in blocks], dim)
     return Pointwise(elpd, sum(block.penalty for block in blocks), doubt)
 
 
