@@ -56,7 +56,7 @@ def drop_behind() -> None:
     def dropping(self: Any, start: int, stop: int) -> np.ndarray:
         rows = read(self, start, stop)
         at = self._offset + start * (rows.nbytes // max(1, stop - start))
-        os.posix_fadvise(self._file.fileno(), at, rows.nbytes, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(self._file, at, rows.nbytes, os.POSIX_FADV_DONTNEED)
         return rows
 
     MemoryMap.read = dropping

@@ -95,3 +95,13 @@ def _thread() -> ThreadPoolExecutor:
     if os.getpid() not in _THREADS:
         _THREADS[os.getpid()] = ThreadPoolExecutor(1, "split_mcmc rows")
     return _THREADS[os.getpid()]
+
+
+def _wait() -> None:
+    """Wait for what is being read: a process that is forked off meanwhile would find locks that nobody lets go."""
+    if os.getpid() in _THREADS:
+        _thread().submit(int).result()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait)

@@ -113,7 +113,8 @@ class Source:
     """
 
     def __init__(self, store: Store, transform: Transform | None, dtype: np.dtype[Any] | None):
-        self._store, self._transform, self._stamp = store, transform, store.stamp()
+        self._store, self._transform = store, transform
+        self._stamp, self._full_stamp = store.stamp(), store.full_stamp()
         self.where, self._raw = store.where, store.dtype
         if not store.shape or store.dtype.kind not in NUMBERS:
             raise SourceError(f"{self.where}: rows must be of numbers, got shape {store.shape} of {store.dtype}")
@@ -138,7 +139,7 @@ class Source:
 
     def is_current(self) -> bool:
         """Whether the rows are still those of this source; of a file that is gone, an error."""
-        return self._store.stamp() == self._stamp
+        return self._store.full_stamp() == self._full_stamp
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``, shape (stop - start, ...).

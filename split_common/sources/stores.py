@@ -1,15 +1,19 @@
 """Where rows lie: memory-mapped files, objects that give slices of rows (zarr, HDF5, one's own), columns of tables.
 
 Each has ``shape``, ``dtype``, ``where`` (what messages call it), ``read(start, stop)`` and ``take(indices)``, which
-return NumPy arrays that are nobody else's; and ``stamp()``, which is equal as long as the rows are the same, and cheap:
-size, time and number of files.
+return NumPy arrays that are nobody else's; ``stamp()``, which is equal as long as the rows are the same, and so cheap
+that it is looked at with every read: size, time and number of files; and ``full_stamp()``, which is looked at when a
+run begins, and may look at many files.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,7 +41,11 @@ class Store(Protocol):
         ...
 
     def stamp(self) -> tuple[Any, ...]:
-        """What is equal as long as the rows are the same."""
+        """What is equal as long as the rows are the same, looked at with every read."""
+        ...
+
+    def full_stamp(self) -> tuple[Any, ...]:
+        """What is equal as long as the rows are the same, looked at when a run begins."""
         ...
 
 
@@ -70,20 +78,33 @@ class MemoryMap:
     """Rows of a memory-mapped file.
 
     Neighbouring rows are read from the file itself, ahead of which the system reads; and a file that has become too
-    short is then an error, where touching its map would end the process.
+    short is then an error, where touching its map would end the process. Single rows are read through a map of its own,
+    round which the system does not read.
 
     Args:
-        data: the map; views of one too.
+        data: the map; views of one too. What was written to it goes to the file now: only the first change to a page
+            that the file has sets the file's time.
+
+    Raises:
+        SourceError: for a map whose changes go to no file.
     """
 
     def __init__(self, data: np.memmap[Any, Any]):
+        if data.mode == "c":
+            raise SourceError(
+                f"a memory map must be of mode 'r', 'r+' or 'w+', got 'c' of {str(data.filename)!r}, whose changes are "
+                "in no file; pass np.asarray of it"
+            )
+        if data.mode != "r":
+            data.flush()
         self.shape, self.dtype, self.where = data.shape, data.dtype, str(data.filename)
         self._data, self._offset = data, _offset_in_file(data)
         self._end = _end_in_file(data)
         self.stamp()
-        self._file = open(self.where, "rb", buffering=0)  # as long as this is there
+        self._file = os.open(self.where, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._file)
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``."""
@@ -94,7 +115,7 @@ class MemoryMap:
         row_bytes = rows.nbytes // max(stop - start, 1)
         buffer, place = rows.reshape(-1).view(np.uint8).data, self._offset + start * row_bytes
         while len(buffer):
-            count = os.preadv(self._file.fileno(), [buffer], place)
+            count = os.preadv(self._file, [buffer], place)
             if not count:
                 raise SourceError(f"the file {self.where!r} must hold {self.shape[0]} rows, got its end before")
             buffer, place = buffer[count:], place + count
@@ -106,11 +127,23 @@ class MemoryMap:
         if len(runs) <= FEW_RUNS:
             return np.concatenate([self.read(start, stop) for start, stop in runs])
         self._check_length()
-        return np.array(self._data[indices], subok=False)
+        return self._scattered[indices]
+
+    @cached_property
+    def _scattered(self) -> np.ndarray:
+        """The rows, for reading single ones."""
+        if self._offset is None:
+            return np.asarray(self._data)
+        mapped = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
+        if hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_RANDOM)
+        return np.ndarray(self.shape, self.dtype, mapped, self._offset)
 
     def stamp(self) -> tuple[Any, ...]:
         """Size, time and number of the file."""
         return stamp_of_files([self.where])
+
+    full_stamp = stamp
 
     def _check_length(self) -> None:
         size = os.stat(self.where).st_size
@@ -121,8 +154,8 @@ class MemoryMap:
 class Sliced:
     """Rows of an object that has ``shape``, ``dtype`` and slices: a zarr array, a data set of HDF5, one's own.
 
-    Of a zarr array in a folder it is seen when its description or the list of its chunks changes; of other objects,
-    when their shape or type does.
+    Of a zarr array in a folder it is seen when a run begins whether any of its files has changed, and in the run when
+    its description or the list of its chunks does; of other objects, when their shape or type does.
 
     Args:
         data: the object.
@@ -149,6 +182,11 @@ class Sliced:
         """Shape and type; and size and time of a zarr array's files."""
         shape = tuple(int(n) for n in self._data.shape)
         return (shape, str(np.dtype(self._data.dtype)), *stamp_of_files(self._files))
+
+    def full_stamp(self) -> tuple[Any, ...]:
+        """As :meth:`stamp`, of every chunk of a zarr array."""
+        chunks = (f"{folder}/{name}" for folder, _, names in os.walk(self.where) for name in names)
+        return (*self.stamp(), *(stamp_of_files(sorted(chunks)) if self._files else ()))
 
 
 class Table(Protocol):
@@ -197,6 +235,8 @@ class TableColumns:
     def stamp(self) -> tuple[Any, ...]:
         """That of the table."""
         return self._table.stamp()
+
+    full_stamp = stamp
 
     def _array(self, rows: Any) -> np.ndarray:
         if isinstance(self._columns, str):
@@ -254,7 +294,7 @@ def _root(data: np.ndarray) -> np.ndarray:
 
 def _offset_in_file(data: np.memmap[Any, Any]) -> int | None:
     """Byte of the file where the rows begin; None where they do not lie in it one after the other."""
-    if not data.flags.c_contiguous or data.mode == "c" or not data.size:
+    if not data.flags.c_contiguous or not data.size:
         return None
     root: Any = _root(data)
     return int(root.offset) + data.ctypes.data - root.ctypes.data
