@@ -1,8 +1,9 @@
 """One run on a table of floats, in a process of its own; prints what it took as JSON.
 
-``python -m benchmarks.rows_from_disk.measure FRAMEWORK KERNEL FOLDER ROWS WHERE`` with WHERE one of ``memory``, where
-the table is read into an array first; ``disk``, memory-mapped; and ``cold``, memory-mapped, where what was read is
-dropped from the page cache at once, so that every pass comes from the disk.
+``python -m benchmarks.rows_from_disk.measure FRAMEWORK KERNEL FOLDER ROWS WHERE ITERATIONS TIMED`` with WHERE one of
+``memory``, where the table is read into an array first; ``disk``, memory-mapped; and ``cold``, memory-mapped, where
+what was read is dropped from the page cache at once, so that every pass comes from the disk. TIMED is ``yes`` or
+``no``: NumPyro's iterations are made again to be timed, as the first ones compile.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from split_common.digest import digest_of_arrays
 from split_common.sources.stores import MemoryMap
 
-COLUMNS, SUBSETS, ITERATIONS = 50, 64, 20
+COLUMNS, SUBSETS = 50, 64
 OPTIONS = {
     "SplitHMC": {"num_steps": 1, "step_size": 1e-4, "adapt_step_size": False, "adapt_mass_matrix": False},
     "PenaltyMH": {"batch_size": 1000, "num_batches": 10},
@@ -62,8 +63,8 @@ def drop_behind() -> None:
     MemoryMap.read = dropping
 
 
-def run_numpyro(name: str, X: Any, y: Any) -> dict[str, Any]:
-    """Seconds before the first iteration, and of the iterations after it."""
+def run_numpyro(name: str, X: Any, y: Any, iterations: int, is_timed: bool) -> dict[str, Any]:
+    """Draws of some iterations; and the seconds of as many more, which compile nothing."""
     import jax
     import numpyro
     import numpyro.distributions as dist
@@ -77,21 +78,23 @@ def run_numpyro(name: str, X: Any, y: Any) -> dict[str, Any]:
             numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
     kernel = getattr(numpyro_split, name)(model, num_subsets=SUBSETS, **OPTIONS[name])
-    mcmc = MCMC(kernel, num_warmup=0, num_samples=ITERATIONS, progress_bar=False)
+    mcmc = MCMC(kernel, num_warmup=0, num_samples=iterations, progress_bar=False)
     begun = time.perf_counter()
     mcmc.run(jax.random.key(0), X, y, extra_fields=("num_grads",))
-    first = time.perf_counter() - begun
     draws = np.asarray(jax.block_until_ready(mcmc.get_samples()["w"]))
+    found = {"whole": time.perf_counter() - begun, "draws": draws}
+    if not is_timed:
+        return found
     mcmc.post_warmup_state = mcmc.last_state
     begun = time.perf_counter()
     mcmc.run(mcmc.post_warmup_state.rng_key, X, y, extra_fields=("num_grads",))
     grads = int(np.asarray(mcmc.get_extra_fields()["num_grads"]).sum())
     seconds = time.perf_counter() - begun
-    return {"first": first - seconds, "iterations": seconds, "passes": grads / SUBSETS, "draws": draws}
+    return found | {"seconds_per_pass": seconds / (grads / SUBSETS)}
 
 
-def run_pyro(name: str, X: Any, y: Any) -> dict[str, Any]:
-    """Seconds before the second iteration, and of the iterations after it."""
+def run_pyro(name: str, X: Any, y: Any, iterations: int, is_timed: bool) -> dict[str, Any]:
+    """Draws of some iterations; and the seconds of all but the first, which traces."""
     import pyro
     import pyro.distributions as dist
     import torch
@@ -114,16 +117,18 @@ def run_pyro(name: str, X: Any, y: Any) -> dict[str, Any]:
         X, y = torch.from_numpy(X), torch.from_numpy(y)
     pyro.set_rng_seed(0)
     kernel = getattr(pyro_split, name)(model, num_subsets=SUBSETS, **OPTIONS[name])
-    mcmc = MCMC(kernel, ITERATIONS, 0, disable_progbar=True, hook_fn=note)
+    mcmc = MCMC(kernel, iterations, 0, disable_progbar=True, hook_fn=note)
     begun = time.perf_counter()
     mcmc.run(X, y)
-    seconds, draws = times[-1] - times[0], mcmc.get_samples()["w"].numpy()
-    return {"first": times[0] - begun, "iterations": seconds, "passes": sum(grads[1:]) / SUBSETS, "draws": draws}
+    found = {"whole": times[-1] - begun, "draws": mcmc.get_samples()["w"].numpy()}
+    if not is_timed:
+        return found
+    return found | {"seconds_per_pass": (times[-1] - times[0]) / (sum(grads[1:]) / SUBSETS)}
 
 
 def main() -> None:
     """Run, and print."""
-    framework, name, folder, rows, where = sys.argv[1:]
+    framework, name, folder, rows, where, iterations, timed = sys.argv[1:]
     warnings.simplefilter("ignore")
     memory = Memory()
     X, y = tables(folder, int(rows))
@@ -131,7 +136,7 @@ def main() -> None:
         X, y = np.array(X), np.array(y)
     if where == "cold":
         drop_behind()
-    found = {"numpyro": run_numpyro, "pyro": run_pyro}[framework](name, X, y)
+    found = {"numpyro": run_numpyro, "pyro": run_pyro}[framework](name, X, y, int(iterations), timed == "yes")
     found["draws"] = digest_of_arrays([found["draws"]]).key
     print(json.dumps(found | {"anonymous_mib": memory.anonymous, "resident_mib": memory.resident}))
 
