@@ -1,5 +1,7 @@
 """Rows read from disk or from an object: the same draws as of rows in memory, one read for all chains, errors."""
 
+import contextlib
+import functools
 import importlib
 import os
 import subprocess
@@ -13,7 +15,7 @@ import pytest
 from split_common.digest import Digest
 from split_common.errors import ModelNotSplittableError, SourceError
 from split_common.sources.reader import PREFETCH_VARIABLE, Reader
-from split_common.sources.rows import Rows, gives_rows
+from split_common.sources.rows import Rows, gives_rows, rows_of
 from split_common.sources.shuffle import shuffle_rows
 from split_common.sources.survey import LARGEST_F
 from split_common.sources.tables import table_rows
@@ -22,7 +24,7 @@ from tests.kernels import TABLE
 
 ROOT = Path(__file__).parents[1]
 NUM_ROWS, DIM, SUBSETS = 25, 2, 3
-DEFAULT = ("SplitHMC", "SymmetricSplitHMC", "SplitNUTS", "PenaltyMH", "SGLD")
+DEFAULT = ("SymmetricSplitHMC", "PenaltyMH")
 in_numpyro = pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
 in_pyro = pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
 each_kernel = pytest.mark.parametrize(
@@ -67,6 +69,7 @@ def linear(lib):
     def model(X, y):
         tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(3.0), lib.array(2.0)))
         w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(DIM), tau**-0.5 * lib.np.ones(DIM)).to_event(1))
+        lib.ppl.deterministic("twice", 2 * w)
         with lib.ppl.plate("data", X.shape[0]):
             lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
 
@@ -80,6 +83,28 @@ def draws(lib, kernel, *args, **options):
 
 def same(first, second):
     return first.keys() == second.keys() and all(np.array_equal(x, second[name]) for name, x in first.items())
+
+
+@functools.cache
+def draws_in_memory(lib, name):
+    """Draws of a kernel for rows in memory; ``lib`` is the class of a backend."""
+    X, y = arrays()
+    return draws(lib(), TABLE[name].make(lib(), linear(lib()), SUBSETS), lib().array(X), lib().array(y))
+
+
+def evaluated(lib, *args):
+    """What a potential makes of rows: terms and gradients of all subsets, of single rows, of a minibatch, curvature."""
+    potential = lib.split.split_model(linear(lib), args, num_subsets=SUBSETS)
+    z = {"tau": lib.array(np.array(0.2)), "w": lib.array(np.array([0.3, -0.2]))}
+    rows = lib.array(np.array([3, 1, 3, 24]))
+    energies, grad = potential.energies_and_grad(z)
+    value, of_batch = potential.batch_potential_and_grad(z, rows)
+    directions = {name: lib.np.stack([u, 2 * u]) for name, u in z.items()}
+    products = potential.likelihood_hessian_products(z, directions)
+    energies = energies.value if lib.name == "numpyro" else energies
+    found = [energies, grad["tau"], grad["w"], value, of_batch["w"], products["w"]]
+    found.append(potential.pointwise_log_likelihood(z, rows))
+    return {str(place): lib.to_numpy(x) for place, x in enumerate(found)}
 
 
 def in_form(form, folder, X, y):
@@ -122,31 +147,38 @@ def in_form(form, folder, X, y):
 FORMS = ["path", "part of a map", "object", "zarr", "parquet", "arrow", "lists", "datasets"]
 
 
+@pytest.mark.parametrize("form", ["memmap", *FORMS])
+def test_every_form_gives_the_same_rows(form, tmp_path):
+    arrays_in_memory = arrays()
+    sources = [rows_of(x).open() for x in in_form(form, tmp_path, *arrays_in_memory)]
+    for source, x in zip(sources, arrays_in_memory, strict=True):
+        assert (source.shape, source.dtype) == (x.shape, x.dtype)
+        np.testing.assert_array_equal(source.read(5, 19), x[5:19])
+        for rows in ([7, 3, 3, 24, 0], np.random.default_rng(0).integers(0, NUM_ROWS, 90)):
+            np.testing.assert_array_equal(source.take(np.array(rows)), x[rows])
+        assert source.survey.digest == Digest().add_array(x).key
+
+
 @each_kernel
 def test_draws_are_those_of_rows_in_memory(lib, entry, tmp_path):
-    X, y = arrays()
-    model = linear(lib)
     if entry.name == "S3HMC":
         pytest.skip("needs a model of a network")
-    expected, found = (
-        draws(lib, entry.make(lib, model, SUBSETS), *args)
-        for args in ((lib.array(X), lib.array(y)), maps(tmp_path, X, y))
-    )
-    assert same(expected, found)
+    found = draws(lib, entry.make(lib, linear(lib), SUBSETS), *maps(tmp_path, *arrays()))
+    assert same(draws_in_memory(type(lib), entry.name), found)
+    if "twice" in found:  # a deterministic site, which NumPyro computes after the run
+        np.testing.assert_array_equal(found["twice"], 2 * found["w"])
 
 
-@pytest.mark.parametrize("form", [x if x == "parquet" else pytest.param(x, marks=pytest.mark.slow) for x in FORMS])
-@pytest.mark.parametrize("name", ["SymmetricSplitHMC", pytest.param("PenaltyMH", marks=pytest.mark.slow)])
-def test_every_form(lib, form, name, tmp_path):
-    X, y = arrays()
-    model, args = linear(lib), in_form(form, tmp_path, X, y)
-    expected, found = (
-        draws(lib, TABLE[name].make(lib, model, SUBSETS), *data) for data in ((lib.array(X), lib.array(y)), args)
-    )
-    assert same(expected, found)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "PenaltyMH"])
+def test_draws_of_every_form(lib, form, name, tmp_path):
+    found = draws(lib, TABLE[name].make(lib, linear(lib), SUBSETS), *in_form(form, tmp_path, *arrays()))
+    assert same(draws_in_memory(type(lib), name), found)
 
 
 @in_numpyro
+@pytest.mark.slow
 def test_blocks_of_a_subset(lib, monkeypatch, tmp_path):
     X, y = arrays(131)
     found = importlib.import_module("numpyro_split.potential.arguments")
@@ -160,39 +192,25 @@ def test_blocks_of_a_subset(lib, monkeypatch, tmp_path):
     assert same(*results)
 
 
-def test_other_rows_give_other_draws(lib):
+def test_what_is_evaluated(lib, tmp_path):
     """Negative control: a source that reads a block one row off where not all are asked for."""
     X, y = arrays()
-    model = linear(lib)
-    results = [
-        draws(lib, TABLE["SymmetricSplitHMC"].make(lib, model, SUBSETS), Slices(X, shift), Slices(y))
-        for shift in (0, 1)
-    ]
-    assert not same(*results)
+    in_memory = evaluated(lib, lib.array(X), lib.array(y))
+    assert same(in_memory, evaluated(lib, *maps(tmp_path, X, y)))
+    assert not same(in_memory, evaluated(lib, Slices(X, shift=1), Slices(y)))
 
 
 def test_a_mixture_of_sources_and_arrays(lib, tmp_path):
     X, y = arrays()
-    model = linear(lib)
-    kernel = TABLE["SymmetricSplitHMC"].make(lib, model, SUBSETS)
-    expected = draws(lib, kernel, lib.array(X), lib.array(y))
-    found = draws(lib, kernel, maps(tmp_path, X)[0], lib.array(y))
-    if lib.name == "numpyro":  # XLA may sum in another order where some rows are read and others are in memory
-        assert expected.keys() == found.keys()
-        for name, x in expected.items():
-            np.testing.assert_allclose(found[name], x, rtol=1e-13)
-    else:
-        assert same(expected, found)
+    assert same(evaluated(lib, lib.array(X), lib.array(y)), evaluated(lib, maps(tmp_path, X)[0], lib.array(y)))
 
 
 def test_transform(lib, tmp_path):
     X, y = arrays()
     pixels = (100 + 50 * X).clip(0, 255).astype(np.uint8)
-    [on_disk] = maps(tmp_path, pixels)
-    scaled = pixels.astype(np.float64) / 255
-    kernel = TABLE["SymmetricSplitHMC"].make(lib, linear(lib), SUBSETS)
-    rows = Rows(on_disk, transform=lambda x: x / 255)
-    assert same(draws(lib, kernel, lib.array(scaled), lib.array(y)), draws(lib, kernel, rows, lib.array(y)))
+    rows = Rows(maps(tmp_path, pixels)[0], transform=lambda x: x / 255)
+    np.testing.assert_array_equal(rows.open().take(np.array([3, 1])), pixels[[3, 1]] / 255)
+    assert same(evaluated(lib, lib.array(pixels / 255), lib.array(y)), evaluated(lib, rows, Slices(y)))
 
 
 def test_a_potential_of_functions(lib, tmp_path):
@@ -215,7 +233,7 @@ def test_a_potential_of_functions(lib, tmp_path):
 
 
 @in_numpyro
-@pytest.mark.parametrize("schedule", ["symmetric", "single_visit"])
+@pytest.mark.parametrize("schedule", [pytest.param("symmetric", marks=pytest.mark.slow), "single_visit"])
 def test_vectorised_chains_share_reads(lib, schedule, monkeypatch):
     """As many reads for four chains as for one; with an order that is drawn, one order is drawn for all."""
     monkeypatch.setenv(PREFETCH_VARIABLE, "off")
@@ -279,7 +297,7 @@ def test_nothing_is_read_ahead_in_a_drawn_order():
 
 def refused(lib, model, *args, match, error=ModelNotSplittableError, **options):
     with pytest.raises(error, match=match):
-        draws(lib, lib.split.SymmetricSplitHMC(model, num_subsets=SUBSETS, **options), *args)
+        lib.split.split_model(model, args, num_subsets=SUBSETS, **options)
 
 
 def plain(lib, X, y, mean, name="y"):
@@ -330,17 +348,6 @@ def test_a_deterministic_site_on_rows_is_refused(lib, tmp_path):
     refused(lib, model, *maps(tmp_path, *arrays()), match="the site 'mean'")
 
 
-@in_numpyro
-def test_a_deterministic_site_outside_is_kept(lib, tmp_path):
-    def model(X, y):
-        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
-        lib.ppl.deterministic("twice", 2 * w)
-        plain(lib, X, y, w * X[:, 0])
-
-    found = draws(lib, lib.split.SymmetricSplitHMC(model, num_subsets=SUBSETS), *maps(tmp_path, *arrays()))
-    np.testing.assert_array_equal(found["twice"], 2 * found["w"])
-
-
 def test_values_that_python_reads_are_refused(lib, tmp_path):
     def model(X, y):
         scale = float(X.max())
@@ -366,7 +373,7 @@ def test_one_subset_of_a_model_that_does_not_divide_is_refused(lib, tmp_path):
 
     X, _ = maps(tmp_path, *arrays())
     with pytest.raises(ModelNotSplittableError):
-        draws(lib, lib.split.SymmetricSplitHMC(model, num_subsets=1), X, lib.array(0.3))
+        lib.split.split_model(model, (X, lib.array(0.3)), num_subsets=1)
 
 
 def test_a_shuffled_order_is_refused(lib, tmp_path):
@@ -454,6 +461,19 @@ def touch(path):
 
 
 @pytest.mark.parametrize("spoil", [shorten, touch, os.remove])
+def test_a_file_that_changes(spoil, tmp_path):
+    maps(tmp_path, *arrays())
+    source = Rows(tmp_path / "0.npy").open()
+    source.read(0, 5)
+    spoil(tmp_path / "0.npy")
+    for read in (lambda: source.read(0, 5), lambda: source.take(np.arange(0, 25, 2))):
+        with pytest.raises(SourceError, match=r"0\.npy"):
+            read()
+    with contextlib.suppress(SourceError):  # of a file that is gone
+        assert not source.is_current()
+
+
+@pytest.mark.parametrize("spoil", [shorten, *(pytest.param(x, marks=pytest.mark.slow) for x in (touch, os.remove))])
 def test_a_file_that_changes_in_a_run(lib, spoil, tmp_path):
     X, y = arrays()
     maps(tmp_path, X, y)
@@ -495,12 +515,31 @@ def test_a_shape_that_changes():
 # --- digests ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_digest_is_that_of_the_array(tmp_path):
+def test_one_pass_finds_the_extremes(tmp_path):
     X, _ = arrays(1000)
-    [mapped] = maps(tmp_path, X)
-    survey = Rows(mapped).open().survey
-    assert survey.digest == Digest().add_array(X).key
+    survey = Rows(maps(tmp_path, X)[0]).open().survey
     assert {int(x) for x in survey.extremes} == {int(x) for x in (*X.argmin(0), *X.argmax(0))}
+
+
+def test_changes_in_place_are_seen(tmp_path):
+    """Of a writable map, also where its pages were written before; of a zarr array, in chunks that it has."""
+    X, y = arrays()
+    maps(tmp_path, X)
+    written = [np.load(tmp_path / "0.npy", mmap_mode="r+"), *in_form("zarr", tmp_path, X, y)]
+    for data in written:
+        rows = Rows(data)
+        for value in (1.0, 2.0):
+            source = rows.open()
+            assert rows.open() is source
+            data[0] = value
+            assert rows.open() is not source
+            np.testing.assert_array_equal(rows.open().read(0, 1), np.asarray(data[:1]))
+
+
+def test_a_map_whose_changes_are_in_no_file_is_refused(tmp_path):
+    maps(tmp_path, np.zeros(4))
+    with pytest.raises(SourceError, match="mode 'r'.*got 'c'"):
+        Rows(np.load(tmp_path / "0.npy", mmap_mode="c"))
 
 
 @in_numpyro
@@ -519,6 +558,7 @@ def test_a_run_goes_on_from_changed_rows(lib, tmp_path):
         session.again(*args)
 
 
+@pytest.mark.slow
 def test_a_store_belongs_to_its_rows(lib, tmp_path):
     X, y = arrays()
     args, store = maps(tmp_path, X, y), f"{tmp_path}/run.zarr"
@@ -540,13 +580,12 @@ def test_sorted_rows_are_told_of(lib, tmp_path):
     X, y = arrays(2500)
     order = np.argsort(y)
     sorted_maps = maps(tmp_path, X[order], y[order])
-    kernel = lib.split.SymmetricSplitHMC(linear(lib), num_subsets=SUBSETS, **FIXED)
     with pytest.warns(UserWarning, match="sorted or drift.*shuffle_rows"):
-        draws(lib, kernel, *sorted_maps, num_warmup=0, num_samples=1)
+        lib.split.split_model(linear(lib), sorted_maps, num_subsets=SUBSETS)
     shuffled = shuffle_rows(sorted_maps, [tmp_path / "X.npy", tmp_path / "y.npy"], seed=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draws(lib, kernel, *shuffled, num_warmup=0, num_samples=1)
+        lib.split.split_model(linear(lib), shuffled, num_subsets=SUBSETS)
 
 
 def test_shuffled_rows(tmp_path):
@@ -565,6 +604,7 @@ def test_shuffled_rows(tmp_path):
         shuffle_rows(X, tmp_path / "c.npy")
 
 
+@pytest.mark.slow
 def test_every_order_is_as_likely(tmp_path):
     """Of four rows in several buckets: each of 24 orders; χ² of 23 degrees above 65 is chance once in 10⁵ times."""
     counts = {}
