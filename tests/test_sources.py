@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -157,6 +158,15 @@ def test_every_form_gives_the_same_rows(form, tmp_path):
         for rows in ([7, 3, 3, 24, 0], np.random.default_rng(0).integers(0, NUM_ROWS, 90)):
             np.testing.assert_array_equal(source.take(np.array(rows)), x[rows])
         assert source.survey.digest == Digest().add_array(x).key
+
+
+@pytest.mark.parametrize("form", ["path", "zarr", "parquet", "arrow", "datasets"])
+def test_rows_pickle(form, tmp_path):
+    """As they do on their way to a chain in another process."""
+    in_memory = arrays()
+    given = [x if isinstance(x, Rows) else Rows(x) for x in in_form(form, tmp_path, *in_memory)]
+    for rows, x in zip(pickle.loads(pickle.dumps(given)), in_memory, strict=True):
+        np.testing.assert_array_equal(rows.open().read(0, NUM_ROWS), x)
 
 
 @each_kernel

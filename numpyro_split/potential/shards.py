@@ -189,7 +189,7 @@ class Shards(NamedTuple):
                 start = place * self.length
                 [part, *_] = [s for s in x.addressable_shards if (s.index[axis].start or 0) == start]
                 columns.append(np.moveaxis(np.asarray(part.data), axis, 0)[: self.sizes[place]])
-        return extreme_rows(columns, size).astype(np.int32)
+        return extreme_rows(columns, size, self.sizes[place]).astype(np.int32)
 
     def _mapped(self, function: Callable[..., Any], specs: tuple[Any, ...]) -> Callable[..., Any]:
         """A function on each shard, whose results are the same on all."""

@@ -119,6 +119,9 @@ class DatasetSplit:
         self._files = [file["filename"] for file in split.cache_files]
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        return type(self), (self._split, self._split.column_names)
+
     def read(self, start: int, stop: int) -> Any:
         """Rows ``start`` to ``stop - 1``."""
         with self._lock:
@@ -154,6 +157,9 @@ class ParquetFile:
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         self.num_rows, self._ends = metadata.num_rows, np.cumsum(sizes)
         self._kept: dict[int, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._path, self._columns)
 
     def read(self, start: int, stop: int) -> Any:
         """Rows ``start`` to ``stop - 1``."""
