@@ -32,6 +32,7 @@ from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.sharded_rows import is_elsewhere
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import CHAINS
 from numpyro_split.potential.split_potential import SplitPotential
@@ -463,7 +464,7 @@ def _shapes(state: Any, single: bool) -> Any:
 def check_at_hand(arguments: Arguments) -> None:
     """Raise where a compiled program would hold rows that other processes have."""
     for name, x in arguments.named_arrays():
-        if not isinstance(x, Tracer) and not x.is_fully_addressable:
+        if is_elsewhere(x):
             raise ValueError(
                 "jit_model_args must be True in MCMC(...) where rows lie in several processes, got False, and "
                 f"{name!r} is in part with other processes: a compiled program cannot hold that"

@@ -17,7 +17,7 @@ from numpyro.util import is_prng_key
 from numpyro_split.host import fill_run
 from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.potential.content import digest_of_data, numbers_of, program_of_model, program_of_potential
-from numpyro_split.potential.sharded_rows import is_filled
+from numpyro_split.potential.sharded_rows import is_elsewhere, is_filled
 from numpyro_split.runs.chains import CompiledChains, Program
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
@@ -125,7 +125,7 @@ def sample(
 def _check_at_hand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise where rows are with other processes, which would all write to the store."""
     arrays = [x.array if is_filled(x) else x for x in jax.tree.leaves((args, kwargs), is_leaf=is_filled)]
-    if any(isinstance(x, jax.Array) and not x.is_fully_addressable for x in arrays):
+    if any(map(is_elsewhere, arrays)):
         raise ValueError(
             "store must be of a run whose rows this process has, got rows that lie in several processes: run it by "
             "mcmc.run(...)"
