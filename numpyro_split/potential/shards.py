@@ -83,8 +83,8 @@ class Shards(NamedTuple):
             if (holds_as_many and sharding is None) or any(name == other and found != shards for other, found in cut):
                 raise ValueError(
                     f"the argument {name!r} must be sharded like {first!r}, which is {of_first}, got "
-                    f"{getattr(x, 'sharding', x)}; an argument that holds no rows and is as long as they are is left out by "
-                    "data_axes"
+                    f"{getattr(x, 'sharding', x)}; an argument that holds no rows and is as long as they are is "
+                    "left out by data_axes"
                 )
         return shards if sizes is None else shards._replace(sizes=sizes)
 
