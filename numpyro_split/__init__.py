@@ -18,11 +18,14 @@ from numpyro_split.runs.sample import sample
 from numpyro_split.splitting.model_split import split_model
 from numpyro_split.subsampling.audit import audit
 from split_common import metrics, plots
-from split_common.errors import ModelNotSplittableError, StoreError
+from split_common.errors import ModelNotSplittableError, SourceError, StoreError
 from split_common.runs.elpd import loo, waic
 from split_common.runs.reading import open_store, summary_of
 from split_common.runs.stopping import StopWhen
 from split_common.schedule import Reversal, Schedule
+from split_common.sources.rows import Rows
+from split_common.sources.shuffle import shuffle_rows
+from split_common.sources.tables import table_rows
 from split_common.stochastic_gradient import polynomial_decay
 
 __all__ = [
@@ -36,8 +39,10 @@ __all__ = [
     "PenaltyMH",
     "RandomisedSplitHMC",
     "Reversal",
+    "Rows",
     "Schedule",
     "ShardedRows",
+    "SourceError",
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
@@ -59,9 +64,11 @@ __all__ = [
     "priors",
     "sample",
     "shard_rows",
+    "shuffle_rows",
     "split_model",
     "step_size_of",
     "summary_of",
+    "table_rows",
     "to_inference_data",
     "waic",
 ]

@@ -36,7 +36,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
     Returns:
         ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x; without observed data if rows lie on
-        several devices.
+        several devices or are read from a source, of which ArviZ's own function would read all.
 
     Raises:
         ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
@@ -158,9 +158,19 @@ def posterior_of_run(mcmc: MCMC) -> Posterior:
 
 
 def _few_rows(mcmc: MCMC) -> Arguments | None:
-    """Of a run on rows in shards, the few of them that every process has; else None."""
-    is_ours = hasattr(mcmc.sampler, "report") and mcmc.sampler.model is not None
-    return _split_of(mcmc).few_rows if is_ours else None
+    """Of a run on rows in shards, the few of them that every process has; on rows in sources, the first two; else None.
+
+    A model whose rows are elsewhere is run on them for all but its observations.
+    """
+    kernel: Any = mcmc.sampler
+    if not hasattr(kernel, "report") or kernel.model is None:
+        return None
+    split = _split_of(mcmc)
+    arguments = Arguments(*kernel._open(*arguments_of_run(mcmc)), split._row_axes)
+    if not arguments.sources:
+        return split.few_rows
+    block = RowBlock(jnp.arange(min(2, split.layout.num_rows)), jnp.array(0))
+    return arguments.replace(arguments.take(block, arguments.data))
 
 
 def _split_of(mcmc: MCMC) -> ModelSplit:
@@ -182,11 +192,14 @@ def _add_log_likelihood(found: Any, terms: dict[str, np.ndarray]) -> None:
     """Put them into a group of their own, with the dimensions of the observed data."""
     import xarray
 
-    observed, draws = found["observed_data"], found["posterior"]
-    variables = {
-        name: (("chain", "draw", *observed[name].dims[: values.ndim - 2]), values) for name, values in terms.items()
-    }
-    group = xarray.Dataset(variables, coords={"chain": draws["chain"], "draw": draws["draw"], **observed.coords})
+    draws = found["posterior"]
+    groups = found.children if hasattr(found, "children") else found.groups()
+    observed = found["observed_data"] if "observed_data" in groups else {}
+    dims = {name: [f"{name}_dim_{i}" for i in range(x.ndim - 2)] for name, x in terms.items()}
+    dims |= {name: x.dims[: terms[name].ndim - 2] for name, x in dict(observed).items() if name in terms}
+    variables = {name: (("chain", "draw", *dims[name]), values) for name, values in terms.items()}
+    coords = getattr(observed, "coords", {})
+    group = xarray.Dataset(variables, coords={"chain": draws["chain"], "draw": draws["draw"], **coords})
     if hasattr(found, "add_groups"):
         found.add_groups(log_likelihood=group)
     else:

@@ -17,11 +17,14 @@ from pyro_split.runs.sample import sample
 from pyro_split.splitting.model_split import split_model
 from pyro_split.subsampling.audit import audit
 from split_common import metrics, plots
-from split_common.errors import ModelNotSplittableError, StoreError
+from split_common.errors import ModelNotSplittableError, SourceError, StoreError
 from split_common.runs.elpd import loo, waic
 from split_common.runs.reading import open_store, summary_of
 from split_common.runs.stopping import StopWhen
 from split_common.schedule import Reversal, Schedule
+from split_common.sources.rows import Rows
+from split_common.sources.shuffle import shuffle_rows
+from split_common.sources.tables import table_rows
 from split_common.stochastic_gradient import polynomial_decay
 
 __all__ = [
@@ -35,7 +38,9 @@ __all__ = [
     "PenaltyMH",
     "RandomisedSplitHMC",
     "Reversal",
+    "Rows",
     "Schedule",
+    "SourceError",
     "SplitHMC",
     "SplitNUTS",
     "SplitPotential",
@@ -56,9 +61,11 @@ __all__ = [
     "predict",
     "priors",
     "sample",
+    "shuffle_rows",
     "split_model",
     "step_size_of",
     "summary_of",
+    "table_rows",
     "to_inference_data",
     "waic",
 ]

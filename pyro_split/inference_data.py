@@ -117,7 +117,7 @@ def _observations(
         return {}, None
     try:
         observations = Observations.of(mcmc)
-        groups = {"observed_data": observations.values(draws)}
+        groups = {} if observations.reads_sources else {"observed_data": observations.values(draws)}
     except Exception as error:  # whatever a model raises whose data have changed or are gone
         reason = f"the model does not run on the data of the run any more: {error!r}"
         if log_likelihood:
@@ -142,6 +142,7 @@ class Observations:
     Attributes:
         verdict: whether the model's rows are independent of one another.
         row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
+        reads_sources: whether rows are read as they are needed; then what is observed is not put together.
     """
 
     def __init__(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]):
@@ -149,6 +150,7 @@ class Observations:
         self._split, self._arguments = split, (args, kwargs)
         self._density = density = split._density(args, kwargs)
         self._latents, self._layout = split.site_sizes, split.layout
+        self.reads_sources = bool(density.arguments.sources)
         self._discrete = [site.name for site in split.sites if site.discrete]
         inside = [site for site in split.sites if density.plate in site.plates]
         # one site for each row: they are not joined; what is held rests on all rows
@@ -247,7 +249,7 @@ def row_block(rows: Rows) -> RowBlock:
 
 def tensors(arrays: dict[str, np.ndarray], data: Data) -> dict[str, Tensor]:
     """Arrays as tensors, where a model's data are."""
-    device = next((x.device for x in data), torch.get_default_device())
+    device = next((x.device for x in data if isinstance(x, Tensor)), torch.get_default_device())
     return {name: torch.tensor(x, device=device) for name, x in arrays.items()}
 
 

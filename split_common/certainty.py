@@ -29,7 +29,7 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,11 +79,12 @@ class Everyone(NamedTuple):
 ALONE = Everyone(0, lambda value: [value])
 
 
-def most_influential(changes: np.ndarray, batches: Batches, everyone: Everyone = ALONE) -> np.ndarray | None:
+def most_influential(changes: Iterable[np.ndarray], batches: Batches, everyone: Everyone = ALONE) -> np.ndarray | None:
     """The numbers of the rows to read always, at most as many as a batch has; None where that would not help.
 
     Args:
-        changes: r, by how much each row's term changes over some pairs of points, shape (P, N), of this process's rows.
+        changes: r, by how much each row's term changes over some pairs of points, of this process's rows: of some of
+            them after the other, each of shape (P, n); gone through twice.
         batches: how rows are drawn.
         everyone: who holds the other rows.
 
@@ -91,22 +92,44 @@ def most_influential(changes: np.ndarray, batches: Batches, everyone: Everyone =
         Ascending numbers, shape (C,).
     """
     expected, first = batches.batch_size * batches.num_batches / batches.num_rows, everyone.first
-    x = np.asarray(changes, np.float64) / expected
+    rows, errors, others, size = np.zeros(0, int), np.zeros(0), 0.0, certainty_size(batches)
     with np.errstate(invalid="ignore", over="ignore"):
-        squares = np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True)
+        squares: Any = 0.0
+        for piece in changes:
+            x = np.asarray(piece, np.float64) / expected
+            squares = squares + np.sum(np.where(np.isfinite(x), x, 0.0) ** 2, axis=1, keepdims=True)
         noise = np.sqrt(expected * sum(everyone.of_all(squares)))
-        x = x / np.maximum(1.0, noise / np.sqrt(LARGEST_PROBED_NOISE))
-        errors = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
-    size = certainty_size(batches)
-    largest_first = np.argsort(-errors, kind="stable")[:size]
-    by_process = everyone.of_all((errors[largest_first], first + largest_first))
+        shrinks = np.maximum(1.0, noise / np.sqrt(LARGEST_PROBED_NOISE))
+        for piece in changes:
+            x = np.asarray(piece, np.float64) / expected / shrinks
+            found = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
+            rows = np.concatenate([rows, first + np.arange(len(found))])
+            errors, first = np.concatenate([errors, found]), first + len(found)
+            largest_first = np.argsort(-errors, kind="stable")  # of equal errors the lower number
+            others += errors[largest_first[size:]].sum()
+            rows, errors = rows[largest_first[:size]], errors[largest_first[:size]]
+    by_process = everyone.of_all((errors, rows))
     of_rows, numbers = (np.concatenate(parts) for parts in zip(*by_process, strict=True))
-    order = np.argsort(-of_rows, kind="stable")[:size]  # of equal errors the lower number, as ranks are in order
-    chosen = np.sort(numbers[order])
-    others = np.delete(errors, chosen[(chosen >= first) & (chosen < first + len(errors))] - first)
-    of_others = sum(everyone.of_all(others.sum()))
-    helps = len(chosen) and not of_rows[order].sum() < max(of_others, SMALLEST_TAIL_ERROR)
-    return chosen if helps else None
+    order = np.argsort(-of_rows, kind="stable")  # likewise, as processes are in order of their rows
+    of_others = of_rows[order[size:]].sum() + sum(everyone.of_all(others))
+    chosen = order[:size]
+    helps = len(chosen) and not of_rows[chosen].sum() < max(of_others, SMALLEST_TAIL_ERROR)
+    return np.sort(numbers[chosen]) if helps else None
+
+
+class Pieces:
+    """Pieces that are made whenever they are gone through, so that memory does not grow with their number.
+
+    Args:
+        make: from a number to a piece.
+        numbers: of the pieces, in order.
+    """
+
+    def __init__(self, make: Callable[[int], np.ndarray], numbers: Sequence[int]):
+        self._make, self._numbers = make, numbers
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self._make, self._numbers)
 
 
 def as_many(rows: np.ndarray | None, size: int) -> np.ndarray:

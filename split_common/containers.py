@@ -6,10 +6,11 @@ The hosts take apart lists, tuples, dicts and named tuples. Besides them a model
   and an object of its class is put together without running any code of the class, so that what ``__post_init__`` once
   computed of all rows stays what it is;
 * a list of numbers: where it has as many as the plate has rows, the model gets an array, cut; else its own list;
-* pandas' Series and DataFrames (:mod:`split_common.tables`).
+* pandas' Series and DataFrames (:mod:`split_common.tables`);
+* a source, whose rows are read as they are needed (:mod:`split_common.sources.rows`).
 
 What this module makes of an argument consists of :class:`Opened` nodes, which each package registers with its
-framework, and of :class:`Given` leaves beside the arrays.
+framework, and of :class:`Given` and :class:`~split_common.sources.rows.Source` leaves beside the arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from split_common.sources.rows import Source, gives_rows, rows_of
 from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
 
 
@@ -118,6 +120,7 @@ class Opener:
         tables: the pandas objects that were met.
         lists: the lists of numbers that were met.
         arrays: the arrays of NumPy that were met.
+        sources: the sources that were met.
     """
 
     def __init__(self, tree_map: Callable[..., Any], operations: Operations, form: Form = Form()):  # noqa: B008
@@ -125,12 +128,16 @@ class Opener:
         self.tables: list[Any] = []
         self.lists: list[Any] = []
         self.arrays: list[np.ndarray] = []
+        self.sources: list[Source] = []
 
     def open(self, value: Any) -> Any:
         """A value as arrays, :class:`Opened` and :class:`Given`, and everything else in it as it is."""
         return self.tree_map(self._leaf, value, is_leaf=is_numbers)
 
     def _leaf(self, x: Any) -> Any:
+        if gives_rows(x):
+            self.sources.append(rows_of(x).open(self._operations.dtype))
+            return self.sources[-1]
         if isinstance(x, np.ndarray):
             self.arrays.append(x)
             return self._operations.array(x) if x.dtype.kind in NUMBERS else x

@@ -8,6 +8,7 @@ defence against data made to collide.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -37,9 +38,18 @@ class Digest:
 
     def add_array(self, x: np.ndarray) -> Digest:
         """Add the type, the shape and every byte of an array of numbers."""
-        self.add(str(x.dtype), str(x.shape))
+        self.begin_array(x.dtype, x.shape)
         for block in _contiguous_blocks(x):
-            self._hash.update(block.reshape(-1).view(np.uint8).data)
+            self.add_bytes(block)
+        return self
+
+    def begin_array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Digest:
+        """Add the type and the shape of an array whose bytes follow, in order."""
+        return self.add(str(dtype), str(shape))
+
+    def add_bytes(self, block: np.ndarray) -> Digest:
+        """Add every byte of some of its entries, contiguous."""
+        self._hash.update(block.reshape(-1).view(np.uint8).data)
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Errors of models that cannot be divided over their rows, and of stores."""
+"""Errors of models that do not divide over their rows, of rows that cannot be read, and of stores."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ class RanksError(ValueError):
 
     Example:
         >>> issubclass(RanksError, ValueError)
+        True
+    """
+
+
+class SourceError(ValueError):
+    """Rows cannot be read from where they lie: not there, of another kind, or no longer what they were.
+
+    Example:
+        >>> issubclass(SourceError, ValueError)
         True
     """
 

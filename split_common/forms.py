@@ -78,8 +78,8 @@ class Forms:
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)
             opened_kwargs |= {} if held is None else {HELD: held}
-        is_clear = not (opener.tables or opener.lists or self._differ(opener))
-        if model is None or form is not None or is_clear:
+        is_clear = bool(opener.sources) or not (opener.tables or opener.lists or self._differ(opener))
+        if model is None or form is not None or is_clear:  # of a source no model is run on all rows to try
             return opened_args, opened_kwargs, form or Form()
         return self._first_that_runs(model, args, kwargs, opener)
 

@@ -7,6 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 
+def must_not_read(sources: Sequence[str]) -> str:
+    """The message for a model that reads values of data whose rows lie in sources, given the arguments' names."""
+    return (
+        f"rows of {', '.join(map(repr, sources))} are read subset by subset, so the model must not read values of its "
+        "data with Python, as in int(y.max()), got one that does: compute them once outside, and pass them as arguments"
+    )
+
+
 def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) -> str:
     """Advice about values that a model reads with Python, each with its line and the data that it rests on."""
     listed = []

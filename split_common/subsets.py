@@ -75,29 +75,34 @@ class SubsetLayout:
         return positions if self.permutation is None else self.permutation[positions]
 
 
-def extreme_rows(columns: Iterable[np.ndarray], size: int) -> np.ndarray:
+def extreme_rows(
+    columns: Iterable[np.ndarray],
+    size: int,
+    num_rows: int,
+    known: np.ndarray = np.zeros(0, int),  # noqa: B008
+) -> np.ndarray:
     """Rows to look at in place of all: those with the smallest and the largest value of each column, and random ones.
 
     Args:
         columns: arrays of data, with the rows along axis 0.
         size: how many rows, at most as many as there are.
+        num_rows: how many there are.
+        known: numbers of other such rows, of data that are not in memory.
 
     Returns:
         Row numbers in order, shape (size,).
 
     Example:
-        >>> 7 in extreme_rows([np.arange(100.0) == 7], 5)
+        >>> 7 in extreme_rows([np.arange(100.0) == 7], 5, 100)
         True
     """
-    chosen: dict[int, None] = {}
-    num_rows = size
+    chosen: dict[int, None] = dict.fromkeys(map(int, known))
     for array in columns:
-        num_rows = len(array)
         by_column = array.reshape(num_rows, -1)[:, :MOST_COLUMNS]
         if by_column.size and by_column.dtype.kind in "biuf":
             chosen.update(dict.fromkeys(map(int, [*by_column.argmin(0), *by_column.argmax(0)])))
-    order = np.random.default_rng(SHUFFLE_SEED).permutation(num_rows)
-    chosen = dict.fromkeys([*list(chosen)[: size // 2], *map(int, order)])
+    rng, chosen = np.random.default_rng(SHUFFLE_SEED), dict.fromkeys(list(chosen)[: size // 2])
+    chosen.update(dict.fromkeys(map(int, rng.choice(num_rows, size, replace=False, shuffle=False))))
     return np.sort(list(chosen)[:size])
 
 

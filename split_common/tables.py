@@ -31,6 +31,7 @@ class Operations(NamedTuple):
         take: some rows of an array of the framework, by their numbers.
         stack: columns side by side, shape (n, number of columns).
         kind: the class of its arrays.
+        dtype: from a type of NumPy's to that of an array which holds such numbers.
     """
 
     array: Callable[[np.ndarray], Any]
@@ -38,6 +39,7 @@ class Operations(NamedTuple):
     take: Callable[[Any, Any], Any]
     stack: Callable[[list[Any]], Any]
     kind: type
+    dtype: Callable[[np.dtype[Any]], Any]
 
 
 def is_series(value: Any) -> bool:

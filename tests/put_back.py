@@ -76,8 +76,8 @@ DEFECTS = {
     "S8": Defect(
         "numbers among the arguments are not in the digest",
         "numpyro_split/potential/content.py",
-        "for x in data).add(program, *rest).words",
-        "for x in data).add(*rest).words",
+        "digest_of_data(data).add(program, *rest).words",
+        "digest_of_data(data).add(*rest).words",
         contract("test_new_data and numpyro and SplitNUTS"),
     ),
     "S13": Defect(

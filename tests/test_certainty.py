@@ -11,7 +11,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from split_common.certainty import LARGEST_TAIL_ERROR, as_many, certainty_size, most_influential, tail_terms
+from split_common.certainty import (
+    LARGEST_TAIL_ERROR,
+    as_many,
+    certainty_size,
+    most_influential,
+    tail_terms,
+)
 from split_common.penalty import Batches, RowSampling, penalty
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_with_reference
@@ -69,7 +75,7 @@ def test_many_small_rows_put_it_off_by_little():
 def test_rows_of_great_influence_are_chosen():
     changes = np.random.default_rng(0).normal(size=(4, 1000)) * 1e-4
     changes[:, [3, 500]] = 0.5
-    found = most_influential(changes, Batches(1000, 5, 4))
+    found = most_influential([changes], Batches(1000, 5, 4))
     assert len(found) == 5
     assert {3, 500} <= set(found)
     assert np.all(np.diff(found) > 0)
@@ -78,13 +84,21 @@ def test_rows_of_great_influence_are_chosen():
 def test_rows_that_are_not_finite_are_chosen():
     changes = np.full((4, 1000), 1e-4)
     changes[1, 7] = np.nan
-    assert 7 in most_influential(changes, Batches(1000, 5, 4))
+    assert 7 in most_influential([changes], Batches(1000, 5, 4))
+
+
+def test_in_pieces_the_same_rows_are_chosen():
+    changes = np.random.default_rng(0).normal(size=(4, 1000)) ** 3 * 0.01
+    changes[1, 7] = np.nan
+    batches = Batches(1000, 5, 4)
+    found = most_influential(np.split(changes, [3, 500, 501], 1), batches)
+    np.testing.assert_array_equal(found, most_influential([changes], batches))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 10.0])
 def test_none_is_chosen_where_all_rows_are_alike(scale):
     changes = np.random.default_rng(0).normal(size=(4, 10_000)) * scale
-    assert most_influential(changes, Batches(10_000, 20, 10)) is None
+    assert most_influential([changes], Batches(10_000, 20, 10)) is None
 
 
 @pytest.mark.parametrize(
@@ -236,7 +250,8 @@ def test_a_tempered_likelihood_has_smaller_changes(lib):
     potential = logistic_potential(lib, 60)
     module = importlib.import_module(f"{lib.split.__name__}.subsampling.certainty")
     seen = []
-    with mock.patch.object(module, "most_influential", lambda changes, *rest: seen.append(changes)):
+    keep = lambda pieces, *rest: seen.append(np.concatenate(list(pieces), 1))  # noqa: E731
+    with mock.patch.object(module, "most_influential", keep):
         for likelihood_power in (1.0, 1 / 6):
             reference = module.Reference(position(lib, 0), None, None)
             module.find_certainty_rows(potential, reference, Batches(60, 10, 4), likelihood_power)

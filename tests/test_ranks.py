@@ -293,7 +293,7 @@ def test_rows_that_influence_are_chosen_together():
 
     changes, batches = np.random.default_rng(0).standard_normal((4, 1000)), Batches(1000, 5, 4)
     changes[:, [7, 400, 800]] *= 1000
-    alone, starts = most_influential(changes, batches), [0, 300, 1000]
+    alone, starts = most_influential([changes], batches), [0, 300, 1000]
     barrier, given = Barrier(2), [None, None]
 
     def choose(rank):
@@ -305,7 +305,7 @@ def test_rows_that_influence_are_chosen_together():
             return values
 
         mine = changes[:, starts[rank] : starts[rank + 1]]
-        return most_influential(mine, batches, Everyone(starts[rank], of_all))
+        return most_influential([mine], batches, Everyone(starts[rank], of_all))
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(choose, range(2)))

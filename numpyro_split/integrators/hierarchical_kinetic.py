@@ -267,8 +267,7 @@ def find_hierarchy(
     start = split.reference_position
     z = {name: np.asarray(u) for name, u in start.items()}
     read = split.reader(_scales, args, kwargs)
-    parts = split.parts
-    rows_of = {True: Rows(len(parts), potential.plate_size / len(parts[0])), False: Rows(1, 1.0)}
+    rows_of = {True: Rows(split.num_parts, potential.plate_size / len(split.part(0))), False: Rows(1, 1.0)}
     observed = {site.name: rows_of[potential.plate in site.plates] for site in split.sites if site.observed}
 
     def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:

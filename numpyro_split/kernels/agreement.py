@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
 from jax.experimental import multihost_utils
 
 from numpyro_split.potential.arguments import Arguments
-from numpyro_split.potential.content import numbers_of
+from numpyro_split.potential.content import digest_of_data
+from numpyro_split.potential.sharded_rows import is_elsewhere
 from split_common.digest import Digest
 from split_common.errors import RanksError
 from split_common.runs.identity import texts_of
@@ -24,7 +24,7 @@ from split_common.runs.identity import texts_of
 
 def shares_rows(arguments: Arguments) -> bool:
     """Whether some of a run's rows are with other processes."""
-    return any(not isinstance(x, Tracer) and not x.is_fully_addressable for x in arguments.data)
+    return any(map(is_elsewhere, arguments.data))
 
 
 def digest_of_rest(arguments: Arguments) -> str:
@@ -32,8 +32,8 @@ def digest_of_rest(arguments: Arguments) -> str:
     digest = Digest()
     for name, x in arguments.named_arrays():
         digest.add(name, str(x.dtype), str(x.shape))
-        if x.is_fully_addressable:
-            digest.add_array(numbers_of(x))
+        if not is_elsewhere(x):
+            digest.add(digest_of_data((x,)).key)
     for place, text in texts_of(arguments.others, "").items():
         digest.add(place, text)
     return digest.key

@@ -32,7 +32,9 @@ from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.sharded_rows import is_elsewhere
 from numpyro_split.potential.shards import Shards
+from numpyro_split.potential.sources import CHAINS
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import call_back, eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
@@ -149,7 +151,8 @@ class SplitKernel(MCMCKernel):
             stale, digest = content.compare(state.data_digest)
             state = lax.cond(stale, partial(_refreshed, method, potential), lambda s: s, state)
             state = state._replace(data_digest=digest)
-        state = _over_chains(partial(method.step, potential), state, _shared_by_chains(method, state))
+        axis = CHAINS if potential.reads_sources else None
+        state = _over_chains(partial(method.step, potential), state, _shared_by_chains(method, state), axis)
         method.watch(state)
         return state
 
@@ -285,7 +288,10 @@ class SplitKernel(MCMCKernel):
         if not known:
             prepared = None if program is None else self._runs.find_for_traced(program, num_warmup)
             if prepared is None or program is None:
-                raise RuntimeError("init must be called before sample, on data of the same shapes and types")
+                raise RuntimeError(
+                    "init must be called before sample, on data of the same shapes and types (and jit_model_args must "
+                    "be False for rows that are read from sources)"
+                )
             if prepared.split is not None and prepared.split.reads:
                 raise ValueError("jit_model_args must be False for a model that reads values of its data with Python")
             prepared = prepared.without_data()
@@ -468,7 +474,7 @@ def _shapes(state: Any, single: bool) -> Any:
 def check_at_hand(arguments: Arguments) -> None:
     """Raise where a compiled program would hold rows that other processes have."""
     for name, x in arguments.named_arrays():
-        if not isinstance(x, Tracer) and not x.is_fully_addressable:
+        if is_elsewhere(x):
             raise ValueError(
                 "jit_model_args must be True in MCMC(...) where rows lie in several processes, got False, and "
                 f"{name!r} is in part with other processes: a compiled program cannot hold that"
@@ -495,7 +501,7 @@ def _each_chain(function: Callable[[Any], Any], state: Any) -> Any:
     return jax.vmap(function)(state) if jnp.ndim(state.i) else function(state)
 
 
-def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> Any:
+def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any, axis: str | None) -> Any:
     """Apply a map of one chain's state to one chain or to a batch of them.
 
     Args:
@@ -504,13 +510,14 @@ def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any) -> A
         shared: a tree prefix of ``state``: True for what is alike in all chains, False for what is not. Of the former
             only the count ``i`` may change. What it decides is decided once, where of a batch of decisions every
             branch is evaluated; and matrices are not multiplied chain by chain.
+        axis: name of the axis of chains, or None.
     """
     if not jnp.ndim(state.i):
         return transition(state)
     by_leaf = jax.tree.broadcast(shared, state)
     one = jax.tree.map(lambda same, x: x[0] if same else x, by_leaf, state)
     axes = jax.tree.map(lambda same: None if same else 0, shared)
-    moved = jax.vmap(transition, (axes,))(one)
+    moved = jax.vmap(transition, (axes,), axis_name=axis)(one)
     return jax.tree.map(lambda same, old, new: old if same else new, by_leaf, state, moved)._replace(i=moved.i)
 
 

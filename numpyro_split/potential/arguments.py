@@ -14,12 +14,14 @@ import numpy as np
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_automatic_mesh
 from numpyro_split.potential.shards import Shards
+from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given, Opened
 from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
+from split_common.sources.rows import Source
 from split_common.subsets import SubsetLayout
 
-Data = tuple[jax.Array, ...]
+Data = tuple[Any, ...]  # of arrays, of sources that stand for arrays, and of rows that were read from them
 
 # Of a subset on a CPU, what is evaluated at a time: XLA copies the rows out of the data, which costs a third of a
 # gradient when the copy leaves the cache and little when it does not. All the data at once are not copied.
@@ -37,7 +39,7 @@ class Arguments:
         model: where the names of positional arguments are read from; needed for messages only.
 
     Attributes:
-        data: the arrays, in order.
+        data: the arrays, and sources in place of some, in order.
         axes: for each array, the axis of its rows, or None.
         filled_sizes: rows of each shard, where shards are filled up; else None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
@@ -50,7 +52,7 @@ class Arguments:
         row_axes: dict[str, int] | None = None,
         model: Callable[..., Any] | None = None,
     ):
-        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_leaf=is_filled)
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_leaf=is_rows)
         arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
         self._is_array = [_is_array(leaf) for _, leaf in paths]
         self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
@@ -76,12 +78,16 @@ class Arguments:
     def signature(self) -> tuple[Any, ...]:
         """Places, shapes and types of the arrays, and every other argument that can be compared."""
         others = tuple((type(other), other) for other in self._others if isinstance(other, Hashable))
-        return self._treedef, tuple((x.shape, x.dtype) for x in self.data), others
+        return self._treedef, tuple((x.shape, x.dtype, is_source(x)) for x in self.data), others
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own.
+
+        In place of a source a model is given an array of its shape, without values: so this is called where the model
+        is traced, and nothing of what is asked may rest on the source's rows.
+        """
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
-        arrays = iter([x if given is None or axis is not None else given for x, given, axis in lists])
+        arrays = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_array, self._others, strict=True)
         return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
 
@@ -138,7 +144,21 @@ class Arguments:
         arguments.data = data
         return arguments
 
-    def named_arrays(self) -> list[tuple[str, jax.Array]]:
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The sources, by the names of the arguments."""
+        return {name: x for name, x in self.named_arrays() if is_source(x)}
+
+    def in_trace(self, model: Callable[..., Any]) -> Callable[..., Any]:
+        """The model without arguments, which are put together where it is run."""
+
+        def run() -> Any:
+            args, kwargs = self.build(self.data)
+            return model(*args, **kwargs)
+
+        return run
+
+    def named_arrays(self) -> list[tuple[str, Any]]:
         """Each array with the argument's name and the path inside it, for messages."""
         return [
             (self._argument_of(path) + ("" if _is_held(path) else jax.tree_util.keystr(path[2:])), x)
@@ -149,6 +169,11 @@ class Arguments:
         """Names of the arguments that hold rows."""
         names = [self._argument_of(path) for path in self._paths if jax.tree_util.keystr(path) in row_axes]
         return list(dict.fromkeys(names))
+
+    def axes_by_name(self, row_axes: Mapping[str, int]) -> dict[str, int]:
+        """The axis of the rows in each array that holds any, by the name that messages have for it."""
+        paths = zip(self._paths, self.named_arrays(), strict=True)
+        return {name: row_axes[key] for path, (name, _) in paths if (key := jax.tree_util.keystr(path)) in row_axes}
 
     def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
         """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
@@ -182,11 +207,18 @@ def _is_held(path: Any) -> bool:
 def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, jax.Array | Given | ShardedRows)
+    return isinstance(leaf, jax.Array | Given | ShardedRows | Source)
 
 
-def as_array(leaf: Any) -> jax.Array:
-    """The array of a leaf of opened arguments, on automatic axes where it lies on a mesh."""
+def is_rows(leaf: Any) -> bool:
+    """Whether opened arguments hold rows here that are no array: shards that are filled up, or a source."""
+    return is_filled(leaf) or is_source(leaf)
+
+
+def as_array(leaf: Any) -> Any:
+    """The array of a leaf of opened arguments, on automatic axes where it lies on a mesh; a source as it is."""
+    if is_source(leaf):
+        return leaf
     return on_automatic_mesh(jnp.asarray(leaf.array if isinstance(leaf, Given | ShardedRows) else leaf))
 
 
@@ -220,6 +252,6 @@ def with_arrays(opened: Any, arguments: Arguments) -> Any:
         return x if isinstance(x, Given) and axis is None else array
 
     def is_whole(x: Any) -> bool:
-        return isinstance(x, Opened | Given | ShardedRows)
+        return isinstance(x, Opened | Given) or is_rows(x)
 
     return jax.tree.map(put, opened, is_leaf=is_whole)

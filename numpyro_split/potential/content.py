@@ -4,7 +4,8 @@ A model's program is its expression (a jaxpr) with every constant in it. So what
 however it gets there: numbers and flags among the arguments, arrays in closures and globals, attributes of objects.
 What does not reach it has no part in the posterior.
 
-Arrays are digested on the host (:mod:`split_common.digest`). Where they are traced, :func:`traced_digest` has the
+Arrays are digested on the host (:mod:`split_common.digest`); sources in one pass over their rows, after which a source
+is the same as long as size and time of its files are. Where arrays are traced, :func:`traced_digest` has the
 digest in the graph: two sums over all words of 32 bits, each mixed with its place by the finaliser of MurmurHash3, so
 that different data have the same one with probability 2⁻⁶⁴. It is computed in the first iteration of a run alone.
 """
@@ -29,6 +30,7 @@ from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, find_readings
 from numpyro_split.potential.sharded_rows import named_sharding
+from numpyro_split.potential.sources import is_source, sources_in
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.digest import WORDS, Digest, digest_of_arrays
 from split_common.errors import ModelNotSplittableError
@@ -63,7 +65,7 @@ class Content(NamedTuple):
             return cls(program, rest, data, None)
         if any(named_sharding(x) is not None for x in data):  # nobody has all of them
             return cls(program, rest, data, np.asarray(_digest_in_place(data, (program, *rest))))
-        return cls(program, rest, data, digest_of_arrays(numbers_of(x) for x in data).add(program, *rest).words)
+        return cls(program, rest, data, digest_of_data(data).add(program, *rest).words)
 
     @property
     def key(self) -> str | None:
@@ -93,6 +95,12 @@ class Content(NamedTuple):
 
         now = lax.cond(status == KNOWN, lambda: words, look)
         return (status == RESUMED) & jnp.any(words != now), DataDigest(now, known)
+
+
+def digest_of_data(data: Data) -> Digest:
+    """The digest of data arrays; of sources, of which all rows were read once."""
+    digest = digest_of_arrays(numbers_of(x) for x in data if not is_source(x))
+    return digest.add(*(x.survey.digest for x in sources_in(data)))
 
 
 class DataDigest(NamedTuple):

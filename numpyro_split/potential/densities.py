@@ -341,14 +341,15 @@ class FunctionDensity:
 
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """The likelihood function row by row."""
-        values = self._rows(z, data, RowBlock(indices))
-        if values.ndim:
-            return values
-        return jax.vmap(lambda i: self._rows(z, data, RowBlock(i[None])))(indices)
+        rows = [RowBlock(indices).take(x, 0) for x in data]
+        values = self._of_rows(z, rows)
+        return values if values.ndim else jax.vmap(lambda *row: self._of_rows(z, [x[None] for x in row]))(*rows)
 
     def _rows(self, z: Position, data: Data, block: RowBlock) -> jax.Array:
-        batch = jax.tree.unflatten(self._treedef, [block.take(x, 0) for x in data])
-        return jnp.asarray(self._log_likelihood(z, batch))
+        return self._of_rows(z, [block.take(x, 0) for x in data])
+
+    def _of_rows(self, z: Position, rows: list[jax.Array]) -> jax.Array:
+        return jnp.asarray(self._log_likelihood(z, jax.tree.unflatten(self._treedef, rows)))
 
 
 def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from jax.dtypes import canonicalize_dtype
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
@@ -72,6 +73,7 @@ FORMS = Forms(
             take=partial(jnp.take, axis=0),
             stack=partial(jnp.stack, axis=1),
             kind=jax.Array,
+            dtype=canonicalize_dtype,
         ),
         is_numpy=True,
         is_array=lambda x: isinstance(x, jax.Array),

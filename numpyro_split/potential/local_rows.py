@@ -1,4 +1,8 @@
-"""The rows that one evaluation sees: all of them, or those of one shard."""
+"""The rows that one evaluation sees: all of them, or those of one shard; read here, where they lie in a source.
+
+Of a source the rows of a subset are read once for all that is made of them, its blocks and their gradient among it, and
+outside of what is differentiated (:mod:`numpyro_split.potential.sources`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from numpyro_split.potential.compensated import Compensated, compensated_add, co
 from numpyro_split.potential.densities import Data, Density
 from numpyro_split.potential.derivatives import value_and_grad
 from numpyro_split.potential.position import Position, zeros
+from numpyro_split.potential.row_block import read_block, read_subset
+from numpyro_split.potential.sources import read_rows
 
 
 class LocalRows(NamedTuple):
@@ -20,7 +26,7 @@ class LocalRows(NamedTuple):
 
     Attributes:
         density: of which these are rows.
-        data: its arrays.
+        data: its arrays, and sources in place of some, or rows that were read from these.
         filled: how many rows count, the first ones; None for all.
         number: of the shard.
     """
@@ -49,6 +55,18 @@ class LocalRows(NamedTuple):
         """A random key of these rows' own: that of all, or another for each shard."""
         return rng_key if self.density.shards is None else random.fold_in(rng_key, self.number)
 
+    def of_subset(self, m: jax.Array) -> LocalRows:
+        """The same, with the rows of subset m read where they lie in a source."""
+        return self._replace(data=read_subset(self.data, self.density.layout, m, self.density.num_blocks))
+
+    def of_block(self, m: jax.Array, b: jax.Array) -> LocalRows:
+        """The same, with the rows of block b of subset m read where they lie in a source."""
+        return self._replace(data=read_block(self.data, self.density.layout, m, b, self.density.num_blocks))
+
+    def of_numbers(self, indices: jax.Array) -> LocalRows:
+        """The same, with the rows of these numbers read where they lie in a source."""
+        return self._replace(data=read_rows(self.data, indices))
+
     def block(self, z: Position, m: jax.Array, b: jax.Array | int) -> list[jax.Array]:
         """Terms of the log-likelihood of block b of these rows of subset m."""
         return self.density.block(z, self.data, m, b, self.filled)
@@ -73,17 +91,19 @@ class LocalRows(NamedTuple):
 
     def log_likelihood(self, z: Position, m: jax.Array) -> jax.Array:
         """Log-likelihood of these rows of subset m, a scalar, evaluated (and differentiated) block by block."""
-        block = jax.checkpoint(lambda b: total_of(self.block(z, m, b)))
+        rows = self.of_subset(m)
+        block = jax.checkpoint(lambda b: total_of(rows.block(z, m, b)))
         return jnp.sum(lax.map(block, jnp.arange(self.density.num_blocks)))
 
     def energy(self, z: Position, m: jax.Array) -> Compensated:
         """The log-likelihood of these rows of subset m, summed without rounding error."""
-        return self._over_blocks(lambda b: (compensated_total(self.block(z, m, b)), {}))[0]
+        rows = self.of_subset(m)
+        return self._over_blocks(lambda b: (compensated_total(rows.block(z, m, b)), {}))[0]
 
     def energy_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
         """Minus the log-likelihood of these rows of subset m, summed without rounding error, and its gradient."""
-        forwards = self.density.forward_mode
-        return self._over_blocks(lambda b: energy_and_grad(lambda z: self.block(z, m, b), z, forwards))
+        rows, forwards = self.of_subset(m), self.density.forward_mode
+        return self._over_blocks(lambda b: energy_and_grad(lambda z: rows.block(z, m, b), z, forwards))
 
     def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
         """Minus the log-likelihoods of these rows by subset, shape (M,), and the gradient of their sum."""

@@ -28,7 +28,7 @@ from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
 from split_common.errors import ReadingError, first_line
-from split_common.readings import reading_advice
+from split_common.readings import must_not_read, reading_advice
 
 if TYPE_CHECKING:
     from numpyro_split.potential.arguments import Arguments, Data
@@ -177,8 +177,11 @@ def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
         arguments: its arguments, known.
 
     Raises:
-        ReadingError: where a reading rests on parameters, or cannot be answered; with the line.
+        ReadingError: where a reading rests on parameters, or cannot be answered; with the line. Of rows that are read
+            from a source, for any reading.
     """
+    if arguments.sources:
+        raise ReadingError(must_not_read(list(arguments.sources)))
     readings = Readings()
     try:
         for _ in range(MOST):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from numpyro_split.potential.sources import TakenRows, is_source, read_rows, read_window, sources_in
 from split_common.subsets import SubsetLayout
 
 
@@ -26,8 +27,12 @@ class RowBlock(NamedTuple):
     start: jax.Array | None = None
     valid: jax.Array | None = None
 
-    def take(self, x: jax.Array, axis: int) -> jax.Array:
-        """These rows of ``x``."""
+    def take(self, x: Any, axis: int) -> jax.Array:
+        """These rows of ``x``, which are read where it is a source."""
+        if is_source(x):
+            [x] = read_rows((x,), self.indices)
+        if isinstance(x, TakenRows):
+            return x.cut(self.start, self.indices.shape[0])
         if self.start is not None and self.indices.shape[0] == x.shape[axis]:
             return x  # all of them: XLA would copy a slice that starts where it cannot see
         if self.start is not None:
@@ -39,6 +44,23 @@ class RowBlock(NamedTuple):
         if self.valid is None:
             return log_prob
         return jnp.where(self.valid.reshape((-1,) + (1,) * (-axis - 1)), log_prob, 0.0)
+
+
+def read_subset(data: Any, layout: SubsetLayout, m: jax.Array, num_blocks: int) -> Any:
+    """Data with the rows of subset ``m`` in place of every source: those of all its blocks."""
+    if not sources_in(data):
+        return data
+    size = min(math.ceil(layout.sizes[0] / num_blocks) * num_blocks, layout.num_rows)
+    return read_window(data, jnp.minimum(jnp.asarray(layout.starts)[m], layout.num_rows - size), size)
+
+
+def read_block(data: Any, layout: SubsetLayout, m: jax.Array, b: jax.Array, num_blocks: int) -> Any:
+    """Data with the rows of block ``b`` of subset ``m`` in place of every source."""
+    if not sources_in(data):
+        return data
+    block = subset_block(layout, m, b, num_blocks)
+    assert block.start is not None  # rows of sources are divided as they stand
+    return read_window(data, block.start, block.indices.shape[0])
 
 
 def subset_block(

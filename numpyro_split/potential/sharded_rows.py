@@ -147,6 +147,11 @@ def named_sharding(x: Any) -> NamedSharding | None:
     return x.sharding if is_cut else None  # type: ignore[return-value]
 
 
+def is_elsewhere(x: Any) -> bool:
+    """Whether a part of this is an array's that lies with other processes."""
+    return isinstance(x, jax.Array) and not isinstance(x, Tracer) and not x.is_fully_addressable
+
+
 def on_automatic_mesh(x: Any) -> Any:
     """An array on a mesh of explicit axes as one on automatic axes, which shares its memory; others as they are.
 

@@ -82,8 +82,9 @@ class Shards(NamedTuple):
             holds_as_many = axis is not None and x.ndim > axis and x.shape[axis] == shards.length * shards.num
             if (holds_as_many and sharding is None) or any(name == other and found != shards for other, found in cut):
                 raise ValueError(
-                    f"the argument {name!r} must be sharded like {first!r}, which is {of_first}, got {x.sharding}; an "
-                    "argument that holds no rows and is as long as they are is left out by data_axes"
+                    f"the argument {name!r} must be sharded like {first!r}, which is {of_first}, got "
+                    f"{getattr(x, 'sharding', x)}; an argument that holds no rows and is as long as they are is "
+                    "left out by data_axes"
                 )
         return shards if sizes is None else shards._replace(sizes=sizes)
 
@@ -189,7 +190,7 @@ class Shards(NamedTuple):
                 start = place * self.length
                 [part, *_] = [s for s in x.addressable_shards if (s.index[axis].start or 0) == start]
                 columns.append(np.moveaxis(np.asarray(part.data), axis, 0)[: self.sizes[place]])
-        return extreme_rows(columns, size).astype(np.int32)
+        return extreme_rows(columns, size, self.sizes[place]).astype(np.int32)
 
     def _mapped(self, function: Callable[..., Any], specs: tuple[Any, ...]) -> Callable[..., Any]:
         """A function on each shard, whose results are the same on all."""

@@ -24,17 +24,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from numpyro_split.potential.arguments import Data, as_array, filled_sizes
+from numpyro_split.potential.arguments import Data, as_array, filled_sizes, is_rows
 from numpyro_split.potential.compensated import Compensated, compensated_total
 from numpyro_split.potential.densities import Density, FunctionDensity
 from numpyro_split.potential.derivatives import grad, value_and_grad
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.local_rows import LocalRows, energy_and_grad, total_of
 from numpyro_split.potential.position import Position, zeros
-from numpyro_split.potential.sharded_rows import is_filled
 from numpyro_split.potential.shards import Shards
+from numpyro_split.potential.sources import read_rows, sources_in
 from split_common.checks import check_callable
 from split_common.data_axes import check_lengths
+from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout
 
 
@@ -107,12 +108,13 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         opened = FORMS.open(None, (data,), {})[0][0]
-        given, treedef = jax.tree.flatten(opened, is_leaf=is_filled)
+        given, treedef = jax.tree.flatten(opened, is_leaf=is_rows)
         leaves = [as_array(leaf) for leaf in given]
         check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one array, got none")
         named = [(f"data[{i}]", x) for i, x in enumerate(leaves)]
+        wants_sequential(subset_order, [source.where for source in sources_in(leaves)])
         shards = Shards.of(named, [0] * len(leaves), filled_sizes(given))
         num_rows = leaves[0].shape[0] if shards is None else shards.length
         density = FunctionDensity(
@@ -176,7 +178,10 @@ class SplitPotential:
         """U(z), a scalar, evaluated (and differentiated) in the memory of one subset."""
 
         def log_likelihood(rows: LocalRows, z: Position) -> jax.Array:
-            return jnp.sum(lax.map(lambda m: rows.log_likelihood(z, m), jnp.arange(self.num_subsets)))
+            subset = lambda m: rows.log_likelihood(z, m)  # noqa: E731
+            if self.reads_sources:  # where it is differentiated rows are read again, lest those of all are kept
+                subset = jax.checkpoint(subset)
+            return jnp.sum(lax.map(subset, jnp.arange(self.num_subsets)))
 
         return -total_of(self._density.prior(z, self._data)) - self.over_rows(log_likelihood, z)
 
@@ -236,6 +241,15 @@ class SplitPotential:
         """
         return self.over_rows(LocalRows.pointwise, z, jnp.asarray(indices))
 
+    def row_terms(self, indices: jax.Array) -> Callable[[Position], jax.Array]:
+        """The log-likelihood of single rows as a function of the position; rows of sources are read once, here.
+
+        Args:
+            indices: row numbers, shape (n,).
+        """
+        rows = self if self.shards is not None else type(self)(self._density, read_rows(self._data, indices))
+        return lambda z: rows.pointwise_log_likelihood(z, indices)
+
     @jax.jit
     def batch_potential_and_grad(
         self, z: Position, indices: jax.Array, row_weight: float | jax.Array | None = None
@@ -254,9 +268,10 @@ class SplitPotential:
         weight = self.plate_size / indices.shape[0] if row_weight is None else row_weight
 
         if self.shards is None:
+            data = read_rows(self._data, indices)
 
             def potential(z: Position) -> jax.Array:
-                rows = self._density.pointwise(z, self._data, indices)
+                rows = self._density.pointwise(z, data, indices)
                 return -total_of(self._density.prior(z, self._data)) - weight * jnp.sum(rows)
 
             return value_and_grad(potential, self.forward_mode)(z)
@@ -286,7 +301,8 @@ class SplitPotential:
         def products(rows: LocalRows, z: Position, directions: Position) -> Position:
             def add_block(total: Position, place: jax.Array) -> tuple[Position, None]:
                 m, b = jnp.divmod(place, self._density.num_blocks)
-                gradient = grad(lambda z: total_of(rows.block(z, m, b)), self.forward_mode)
+                of_block = rows.of_block(m, b)
+                gradient = grad(lambda z: total_of(of_block.block(z, m, b)), self.forward_mode)
                 products = jax.vmap(lambda v: jax.jvp(gradient, (z,), (v,))[1])(directions)
                 return jax.tree.map(jnp.add, total, products), None
 
@@ -339,6 +355,11 @@ class SplitPotential:
     def data(self) -> Data:
         """The arrays that the potential is bound to."""
         return self._data
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether some of the rows are read as they are needed."""
+        return bool(sources_in(self._data))
 
     @property
     def forward_mode(self) -> bool:

@@ -20,6 +20,7 @@ from numpyro.util import nested_attrgetter
 
 from numpyro_split.host import traces_arguments
 from numpyro_split.potential.content import DataDigest
+from numpyro_split.potential.sources import source_error
 from numpyro_split.runs.states import pack_state, unpack_state
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
@@ -141,9 +142,13 @@ class CompiledChains:
     def advance(self, num: int) -> list[Drawn]:
         """Move by so many draws, or iterations of warm-up; what each chain drew."""
         start, phase = time.monotonic(), WARMUP if self.position < self._plan.num_warmup else SAMPLING
-        self.state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
+        try:
+            state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
+            kept, self.state = jax.device_get(kept), state
+        except jax.errors.JaxRuntimeError as error:
+            raise source_error(error) from error
         axis = self._program.draw_axis
-        draws, statistics = jax.tree.map(lambda x: np.take(x, range(num), axis), jax.device_get(kept))
+        draws, statistics = jax.tree.map(lambda x: np.take(x, range(num), axis), kept)
         self.position += num
         self._seconds += time.monotonic() - start
         return [

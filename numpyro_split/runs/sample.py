@@ -16,10 +16,9 @@ from numpyro.util import is_prng_key
 
 from numpyro_split.host import fill_run
 from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.potential.content import numbers_of, program_of_model, program_of_potential
-from numpyro_split.potential.sharded_rows import is_filled
+from numpyro_split.potential.content import digest_of_data, numbers_of, program_of_model, program_of_potential
+from numpyro_split.potential.sharded_rows import is_elsewhere, is_filled
 from numpyro_split.runs.chains import CompiledChains, Program
-from split_common.digest import digest_of_arrays
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
 from split_common.runs.identity import code_of, texts_of, versions_of
@@ -126,7 +125,7 @@ def sample(
 def _check_at_hand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise where rows are with other processes, which would all write to the store."""
     arrays = [x.array if is_filled(x) else x for x in jax.tree.leaves((args, kwargs), is_leaf=is_filled)]
-    if any(isinstance(x, jax.Array) and not x.is_fully_addressable for x in arrays):
+    if any(map(is_elsewhere, arrays)):
         raise ValueError(
             "store must be of a run whose rows this process has, got rows that lie in several processes: run it by "
             "mcmc.run(...)"
@@ -186,7 +185,7 @@ class NumPyroStart:
             model = program_of_model(kernel._running_model, arguments, owner)
         return {
             "model": model,
-            "data": digest_of_arrays(map(numbers_of, content.data)).key,
+            "data": digest_of_data(content.data).key,
             "kernel": type(kernel).__qualname__,
             **texts_of(kernel._splitting.for_subsets(num_subsets), "kernel argument splitting"),
             **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
@@ -226,9 +225,9 @@ class NumPyroStart:
         return self.groups[0].forms()
 
     def observed(self) -> dict[str, np.ndarray]:
-        """What the model observes, by site, as ArviZ finds it; nothing of rows in shards."""
-        model, split = self._kernel.model, self._known[0].split
-        if model is None or (split is not None and split.shards is not None):
+        """What the model observes, by site, as ArviZ finds it; nothing of rows in shards or in a source."""
+        model, split, potential = self._kernel.model, self._known[0].split, self._known[1]
+        if model is None or potential.reads_sources or (split is not None and split.shards is not None):
             return {}
         sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
         observed = {name: site for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -22,9 +22,12 @@ from numpyro_split.potential.derivatives import value_and_grad
 from numpyro_split.potential.model_rows import describe_model
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.sources import first_rows, is_source, sources_in
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.errors import ModelNotSplittableError
 from split_common.exactness import compare_differences, compare_split
+from split_common.sources.rows import Source
+from split_common.sources.rules import check_size_from_arguments
 from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
@@ -57,12 +60,14 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
         ModelNotSplittableError: with both numbers.
     """
     num_rows = density.layout.num_rows
+    sources = density.arguments.replace(data).sources
     done = f"all {num_rows} rows: energy and gradient"
     if num_rows <= ROW_BUDGET:
+        data = tuple(jnp.asarray(first_rows(x)) if is_source(x) else x for x in data)
         _compare(density, data, z, is_proved, with_grad=True)
-    elif _takes_size_from_arguments(density, data):
+    elif _takes_size_from_arguments(density, data, sources):
         done = f"a sample of {ROW_BUDGET} of {num_rows} rows: energy and gradient"
-        rows = extreme_rows([np.moveaxis(x, axis, 0) for x, axis in _row_arrays(density, data)], ROW_BUDGET)
+        rows = _rows_to_look_at(density, data)
         block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
         taken = density.arguments.take(block, data)
         sample = density.for_layout(layout, density.arguments.replace(taken))
@@ -77,19 +82,28 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
     return done
 
 
-def _row_arrays(density: ModelDensity, data: Data) -> list[tuple[np.ndarray, int]]:
-    return [(np.asarray(x), axis) for x, axis in zip(data, density.arguments.axes, strict=True) if axis is not None]
+def _rows_to_look_at(density: ModelDensity, data: Data) -> np.ndarray:
+    """Row numbers, ascending, those with extreme values among them."""
+    of_sources = np.concatenate([np.zeros(0, int), *(x.survey.extremes for x in sources_in(data))])
+    arrays = [
+        np.moveaxis(np.asarray(x), axis, 0)
+        for x, axis in zip(data, density.arguments.axes, strict=True)
+        if axis is not None and not is_source(x)
+    ]
+    return extreme_rows(arrays, ROW_BUDGET, density.layout.num_rows, of_sources)
 
 
-def _takes_size_from_arguments(density: ModelDensity, data: Data) -> bool:
-    """Whether the untouched model, on fewer rows, has a smaller plate."""
+def _takes_size_from_arguments(density: ModelDensity, data: Data, sources: Mapping[str, Source]) -> bool:
+    """Whether the untouched model, on fewer rows, has a smaller plate; of rows that are not in memory it must."""
     if density.mode == "index":
         return False
     args, kwargs = density.arguments.build(density.arguments.take(RowBlock(jnp.arange(2)), data))
     try:
-        return describe_model(density.model.model, args, kwargs).plate_sizes[density.plate] == 2
+        takes_size = describe_model(density.model.model, args, kwargs).plate_sizes[density.plate] == 2
     except (TypeError, ValueError, IndexError):
-        return False
+        takes_size = False
+    check_size_from_arguments(sources, takes_size)
+    return takes_size
 
 
 def _has_memory(density: ModelDensity, data: Data, z: Position) -> bool:
@@ -128,7 +142,7 @@ def _finite_point(is_finite: Callable[[Position], bool], z: Position, arguments:
             return point
     if is_finite(z):
         return z
-    raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()])
+    raise no_finite_start([(name, first_rows(x)) for name, x in arguments.named_arrays()])
 
 
 def _descent(density: ModelDensity, data: Data, z: Position) -> list[Position]:

@@ -40,6 +40,7 @@ from numpyro_split.potential.position import Position
 from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.shards import Shards
+from numpyro_split.potential.sources import first_rows, is_source
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
 from numpyro_split.splitting.choice import find_fitting
@@ -63,6 +64,7 @@ from split_common.errors import (
     NoDataPlateError,
     ReadingError,
     RowsMeetError,
+    SourceError,
     first_line,
 )
 from split_common.held import HeldValue, reasons
@@ -70,6 +72,14 @@ from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.sources.rules import (
+    SourceRuleError,
+    check_axes,
+    check_local,
+    check_order,
+    check_outside,
+    check_proved_over_sources,
+)
 from split_common.start import NoFiniteStartError, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -225,7 +235,7 @@ class ModelSplit:
             except NoDataPlateError:
                 return cls._divide_without_plate(model, args, kwargs, **options)
         except ModelNotSplittableError as refusal:
-            if num_subsets != 1:
+            if num_subsets != 1 or Arguments(args, kwargs).sources:
                 raise
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
@@ -266,7 +276,8 @@ class ModelSplit:
         verdict, held = split._judge(density, arguments.shapes(), split.reference_position, sizes)
         split.verdict = verdict._replace(compared=split.verdict.compared)
         check_proved(split, held.values)
-        split._check_reads_no_rows(arguments)
+        if resting := split._resting_on(arguments, [axis is not None for axis in arguments.axes]):
+            raise rows_are_read(resting[0])
         return split
 
     @classmethod
@@ -289,16 +300,19 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
+        check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = _describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        check_axes(arguments.sources, arguments.axes_by_name(row_axes), layout.num_rows)
+        check_order(arguments.sources, layout)
         program = program_of_model(model, arguments) if program is None else program
         sizes = set(batch_sizes(layout.num_rows))
         row_model = RowSelectableModel(model, plate, readings)
-        modes = _modes(model, bool(row_axes))
+        modes = _modes(model, bool(row_axes), bool(arguments.sources))
         splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
         with eagerly():
             found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
@@ -410,13 +424,21 @@ class ModelSplit:
         return list(self._local_axes)
 
     @property
-    def parts(self) -> list[np.ndarray]:
-        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
+    def num_parts(self) -> int:
+        """Number of parts of the rows on which models are traced."""
+        return 1 if self.few_rows is not None or self._needs_all_rows else self.layout.num_subsets
+
+    def part(self, number: int) -> np.ndarray:
+        """Rows of a part: those of a subset; all at hand where a latent or the model needs them, or few are at hand."""
         if self.few_rows is not None:
-            return [np.arange(self.few_rows.num_rows)]
-        if self._local_axes or self._held.values or self._model.readings:
-            return [np.arange(self.layout.num_rows)]
-        return [np.asarray(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+            return np.arange(self.few_rows.num_rows)
+        if self._needs_all_rows:
+            return np.arange(self.layout.num_rows)
+        return np.asarray(self.layout.rows(number))
+
+    @property
+    def _needs_all_rows(self) -> bool:
+        return bool(self._local_axes or self._held.values or self._model.readings)
 
     def reader(
         self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -434,19 +456,23 @@ class ModelSplit:
             at_z = substitute(seed(self._model, random.key(0)), substitute_fn=partial(unconstrain_reparam, z))
             return read(density.readable(trace(at_z).get_trace(*args, **kwargs)))
 
-        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.parts[part]))
+        return lambda z, part: read_at(z, arguments.data, jnp.asarray(self.part(part)))
 
     def prior_sites(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], Trace], Data]:
-        """The sample sites outside the plate, as a function of a position and the data arrays; and these."""
+        """The sample sites outside the plate, as a function of a position and the data; and these, to trace it with."""
         arguments = self._at_hand(args, kwargs)
-        return self._density(arguments).prior_sites, arguments.data
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) if is_source(x) else x for x in arguments.data]
+        return self._density(arguments).prior_sites, tuple(shapes)
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
         arguments = self._at_hand(args, kwargs)
+        if arguments.sources:  # put together where it is compiled, and left out: nothing that is asked rests on rows
+            postprocess = arguments.in_trace(self._postprocess)
+            return jax.jit(lambda z: postprocess()(z))
         args, kwargs = arguments.build(arguments.data)
         return self._postprocess(*args, **kwargs)
 
@@ -476,6 +502,7 @@ class ModelSplit:
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
+        check_local(arguments.sources, list(local))
         z = self._learn_sites(arguments)
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
@@ -489,6 +516,9 @@ class ModelSplit:
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
+        check_proved_over_sources(arguments.sources, self.verdict)
+        if arguments.sources:
+            check_outside(arguments.sources, self._resting_on(arguments, [is_source(x) for x in arguments.data]))
         if self._held.values:
             self._learn_sites(arguments)  # supports may rest on what is held: on all rows now
 
@@ -499,7 +529,7 @@ class ModelSplit:
         except RuntimeError as error:
             if "valid initial parameters" not in str(error):
                 raise
-            raise no_finite_start([(name, np.asarray(x)) for name, x in arguments.named_arrays()]) from error
+            raise no_finite_start([(name, first_rows(x)) for name, x in arguments.named_arrays()]) from error
         z = self.reference_position = _as_arrays(info.param_info.z)
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
         self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
@@ -519,14 +549,19 @@ class ModelSplit:
             compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
             self.verdict = self.verdict._replace(compared=compared)
 
-    def _check_reads_no_rows(self, arguments: Arguments) -> None:
-        """Raise where the prior or a deterministic site looks at rows, which no device has all of."""
-        density, data, z = self._density(arguments), arguments.shapes(), self.reference_position
-        rows = [x for x, axis in zip(data, arguments.axes, strict=True) if axis is not None]
+    def _resting_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
+        """What rests on data that nobody has all of, but is not the likelihood, in words.
+
+        Args:
+            arguments: of the model.
+            elsewhere: for each array of the data, whether it is such.
+        """
+        density, z = self._density(arguments), self.reference_position
+        rows = [x for x, is_such in zip(arguments.shapes(), elsewhere, strict=True) if is_such]
 
         def given(rows: list[jax.Array]) -> Data:
-            found, places = iter(rows), zip(arguments.data, arguments.axes, strict=True)
-            return tuple(x if axis is None else next(found) for x, axis in places)
+            found, places = iter(rows), zip(arguments.data, elsewhere, strict=True)
+            return tuple(next(found) if is_such else x for x, is_such in places)
 
         def prior(rows: list[jax.Array]) -> list[jax.Array]:
             return [jnp.sum(term) for term in density.prior(z, given(rows))]
@@ -536,12 +571,11 @@ class ModelSplit:
             args, kwargs = arguments.build(given(rows))
             return self._postprocess(*args, **kwargs)(z)
 
-        if reads_inputs(prior, rows):
-            raise rows_are_read("the log-density outside the data plate")
-        names = list(jax.eval_shape(deterministic, rows))
-        for name in names:
+        found = ["the log-density outside the data plate"] if reads_inputs(prior, rows) else []
+        for name in jax.eval_shape(deterministic, rows):
             if reads_inputs(lambda rows, name=name: deterministic(rows)[name], rows):
-                raise rows_are_read(f"the deterministic site {name!r}")
+                found.append(f"the site {name!r}")
+        return found
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
@@ -570,7 +604,7 @@ class ModelSplit:
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.parts[0])))
+        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.part(0))))
         return initialize_model(
             rng_key,
             self._model,
@@ -582,9 +616,9 @@ class ModelSplit:
         )
 
 
-def _modes(model: Callable[..., Any], has_rows: bool) -> tuple[str, ...]:
+def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tuple[str, ...]:
     """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
-    if isinstance(model, InImpliedPlate):
+    if isinstance(model, InImpliedPlate) or has_sources:  # of a source no model is given all rows
         return ("slice",)
     return ("slice", "index") if has_rows else ("index",)
 
@@ -601,7 +635,7 @@ def _first_that_divides(
             if split.verdict.kind == PROVED:
                 split._check(args, kwargs)
                 return split, failures
-        except NoFiniteStartError:
+        except (NoFiniteStartError, SourceError, SourceRuleError):
             raise
         except Exception as error:  # whatever a model raises on fewer rows
             failures[split.mode] = error
@@ -646,7 +680,8 @@ def _depends_on_values(support: Any) -> bool:
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
-    args, kwargs = arguments.build(arguments.data)
+    args, kwargs = ((), {}) if arguments.sources else arguments.build(arguments.data)
+    model = arguments.in_trace(model) if arguments.sources else model
     try:
         return describe_model(model, args, kwargs), Readings()
     except UNREADABLE:

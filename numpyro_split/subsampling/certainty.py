@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro_split.potential.expansion import Reference, controlled
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
-from split_common.certainty import PROBE_SCALE, PROBED_ROWS, most_influential, probe_directions
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Pieces, most_influential, probe_directions
 from split_common.penalty import Batches
 
 
@@ -33,16 +33,20 @@ def find_certainty_rows(
 
     @jax.jit
     def changes(potential: SplitPotential, first: jax.Array) -> jax.Array:
-        rows = jnp.minimum(first + jnp.arange(size), batches.num_rows - 1)
+        row_terms = potential.row_terms(jnp.minimum(first + jnp.arange(size), batches.num_rows - 1))
 
         def rest(z: Position) -> jax.Array:
-            return controlled(reference.taylor, lambda z: potential.pointwise_log_likelihood(z, rows), z)
+            return controlled(reference.taylor, row_terms, z)
 
         terms = lax.map(rest, points)
         return terms[1::2] - terms[::2]
 
-    parts = [np.asarray(changes(potential, jnp.asarray(first))) for first in range(0, batches.num_rows, size)]
-    return most_influential(likelihood_power * np.concatenate(parts, 1)[:, : batches.num_rows], batches)
+    def piece(first: int) -> np.ndarray:
+        found = changes(potential, jnp.asarray(first))[:, : batches.num_rows - first]
+        return likelihood_power * np.asarray(found, np.float64)
+
+    pieces = Pieces(piece, range(0, batches.num_rows, size))
+    return most_influential(pieces if potential.reads_sources else list(pieces), batches)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

@@ -142,7 +142,8 @@ class Estimator:
 
         def add_group(group: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             read = groups(group)
-            terms = row_weight * jax.vmap(lambda z: rest(z, lambda z: rows.drawn(z, read)))(points)
+            of_read = rows.of_numbers(read)
+            terms = row_weight * jax.vmap(lambda z: rest(z, lambda z: of_read.drawn(z, read)))(points)
             changes = terms[1] - terms[0]
             tail = jnp.sum(tail_terms(changes / (num_groups * num_batches)))
             by_batch = changes.reshape(num_batches, -1).sum(1)
@@ -155,7 +156,8 @@ class Estimator:
             changes, values, tail = lax.fori_loop(0, num_groups, add_group, zeros)
         certain = jnp.zeros((2, 1))
         if self.batches.num_certain:
-            of_certain = jax.vmap(lambda z: rest(z, lambda z: rows.pointwise(z, certainty_rows)))
+            of_these = rows.of_numbers(certainty_rows)
+            of_certain = jax.vmap(lambda z: rest(z, lambda z: of_these.pointwise(z, certainty_rows)))
             certain = self._likelihood_power * of_certain(points)
         return Sums(changes, values, tail, jnp.sum(certain[1] - certain[0]), certain.sum(1))
 

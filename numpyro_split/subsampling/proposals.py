@@ -66,9 +66,7 @@ def draw_force(
         return _force_over_shards(size, likelihood_power, potential, taylor, rng_key)
     rows = draw_minibatch(rng_key, batches.num_rows, size)
     row_weight = likelihood_power * batches.num_rows / size
-
-    def row_terms(z: Position) -> jax.Array:
-        return potential.pointwise_log_likelihood(z, rows)
+    row_terms = potential.row_terms(rows)
 
     def estimate(z: Position) -> jax.Array:
         known = 0.0 if taylor is None else likelihood_power * taylor.total(z)

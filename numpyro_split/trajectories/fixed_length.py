@@ -27,6 +27,7 @@ from jax import lax, random
 from numpyro_split.integrators.integrator import IntegratorBase, make_steps
 from numpyro_split.potential.compensated import difference
 from numpyro_split.potential.position import Position, where
+from numpyro_split.potential.sources import of_first_chain
 from numpyro_split.potential.tracing import call_back
 from split_common.exploration import FIRST_LENGTH
 from split_common.fixed_length import MAX_STEPS, FixedLengthBase, LengthSettings, warn_of_cut_trajectories
@@ -116,7 +117,7 @@ def fixed_length_transition(
     order = jnp.arange(schedule.num_subsets)
     opening_grad = state.opening_grad
     if draws_order:
-        order = random.permutation(key_order, order)
+        order = of_first_chain(random.permutation(key_order, order))
         opening_grad = integrator.opening_grad_at(state.z, order)
     if lengths.trajectory_length is not None:
         num_steps, step_size = steps_of_length(draw_length(*lengths.trajectory_length, key_length), adapted.step_size)

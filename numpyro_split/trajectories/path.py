@@ -12,6 +12,7 @@ from jax import random
 from numpyro_split.integrators.integrator import IntegratorBase, IntegratorState
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.sources import of_first_chain
 
 
 class Path(NamedTuple):
@@ -50,6 +51,6 @@ def draw_path(state: Any, integrator: IntegratorBase, step_size: jax.Array, rng_
     """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
     if integrator.schedule.draws_order:
-        order = random.permutation(random.fold_in(rng_key, 0), order)
+        order = of_first_chain(random.permutation(random.fold_in(rng_key, 0), order))
     start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

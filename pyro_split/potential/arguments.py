@@ -10,11 +10,13 @@ from torch import Tensor
 
 from pyro_split.host import pytree
 from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.sources import is_source, placeholder, take
 from split_common.containers import Given
 from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
+from split_common.sources.rows import Source
 
-Data = tuple[Tensor, ...]
+Data = tuple[Any, ...]  # of tensors, and of sources that stand for tensors
 
 
 class Arguments:
@@ -27,7 +29,7 @@ class Arguments:
         model: where the names of positional arguments are read from; needed for messages only.
 
     Attributes:
-        data: the tensors, in order.
+        data: the tensors, and sources in place of some, in order.
         axes: for each tensor, the axis of its rows, or None.
         others: what stands among the arguments and is no tensor; None at the places of these.
         argument_names: names of the model's arguments, and of the tensors that it holds.
@@ -52,15 +54,18 @@ class Arguments:
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own."""
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own.
+
+        In place of a source a model is given a tensor of its shape without values, so nothing may rest on its rows.
+        """
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
-        tensors = iter([x if given is None or axis is not None else given for x, given, axis in lists])
+        tensors = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_tensor, self.others, strict=True)
         return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
 
     def take(self, block: RowBlock, data: Data) -> Data:
         """``data`` with every tensor that holds rows cut to some of them."""
-        return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
+        return take(block, data, self.axes)
 
     def replace(self, data: Data) -> Arguments:
         """The same arguments with other tensors."""
@@ -68,7 +73,17 @@ class Arguments:
         arguments.data = data
         return arguments
 
-    def named_arrays(self) -> list[tuple[str, Tensor]]:
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The sources, by the names of the arguments."""
+        return {name: x for name, x in self.named_arrays() if is_source(x)}
+
+    def axes_by_name(self, row_axes: Mapping[str, int]) -> dict[str, int]:
+        """The axis of the rows in each tensor that holds any, by the name that messages have for it."""
+        paths = zip(self._paths, self.named_arrays(), strict=True)
+        return {name: row_axes[key] for path, (name, _) in paths if (key := pytree.keystr(path)) in row_axes}
+
+    def named_arrays(self) -> list[tuple[str, Any]]:
         """Each tensor with the argument's name and the path inside it, for messages."""
         return [
             (self._argument_of(path) + ("" if _is_held(path) else pytree.keystr(path[2:])), x)
@@ -84,7 +99,7 @@ class Arguments:
         found = {}
         for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
             if data_axes is None:
-                axis = 0 if x.dim() and x.shape[0] == num_rows else None
+                axis = 0 if x.ndim and x.shape[0] == num_rows else None
             else:
                 axis = data_axes.get(self._argument_of(path))
                 check_row_axis(name, tuple(x.shape), axis, num_rows)
@@ -110,4 +125,4 @@ def _is_held(path: Any) -> bool:
 
 
 def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor | Given)
+    return isinstance(leaf, Tensor | Given | Source)

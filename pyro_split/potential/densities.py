@@ -19,6 +19,7 @@ from pyro_split.potential.held import NOTHING_HELD, Held
 from pyro_split.potential.model_rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.sources import take
 from split_common.errors import ModelNotSplittableError
 from split_common.subsets import SubsetLayout
 
@@ -312,7 +313,7 @@ class FunctionDensity:
 
     def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
         """Data cut to some rows; a position has none."""
-        return z, tuple(block.take(x, 0) for x in data)
+        return z, take(block, data, [0] * len(data))
 
     def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
         """The gradient as it is: a position has no rows."""

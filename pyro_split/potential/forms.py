@@ -22,6 +22,7 @@ from pyro_split.host import pytree, unvalidated
 from pyro_split.potential.arguments import Arguments
 from pyro_split.potential.model_rows import sample_sites
 from pyro_split.potential.running import tensors_for_arrays
+from pyro_split.potential.sources import tensor_type
 from split_common.containers import Opened
 from split_common.forms import Forms, Framework
 from split_common.tables import Operations
@@ -82,6 +83,7 @@ FORMS = Forms(
             take=lambda x, rows: x[rows.to(x.device)],
             stack=_side_by_side,
             kind=Tensor,
+            dtype=tensor_type,
         ),
         is_numpy=False,
         is_array=lambda x: isinstance(x, Tensor) and not isinstance(x, torch.nn.Parameter),

@@ -102,12 +102,24 @@ class ModelSites(NamedTuple):
         return [site.observation for site in self.sites if site.observation is not None]
 
 
-def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
-    """Trace ``model`` for its sites, without computing where that can be done: shapes only, no memory taken."""
+def describe_model(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], only_shapes: bool = False
+) -> ModelSites:
+    """Trace ``model`` for its sites, without computing where that can be done: shapes only, no memory taken.
+
+    Args:
+        model: the model.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        only_shapes: whether a model that does not run on shapes alone is an error, as where the arguments have no
+            values.
+    """
     try:
         with pyro.get_param_store().scope(), unlogged(), FakeTensorMode(allow_non_fake_inputs=True):
             return _describe(model, args, kwargs)
     except Exception:  # not every model runs on shapes alone; its own faults come up again here
+        if only_shapes:
+            raise
         with torch.no_grad():
             return _describe(model, args, kwargs)
 

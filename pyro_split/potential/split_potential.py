@@ -28,9 +28,11 @@ from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position, add, zeros
 from pyro_split.potential.ranks import Ranks
 from pyro_split.potential.row_block import RowBlock, subset_block
+from pyro_split.potential.sources import is_source, placeholder, sources_in
 from split_common.checks import check_callable
 from split_common.containers import Given
 from split_common.data_axes import check_lengths
+from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
@@ -67,8 +69,9 @@ class SplitPotential:
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True, ranks: Ranks | None = None):
         self._density, self._data, self._jit_compile = density, data, jit_compile
+        self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
         self.ranks = ranks or Ranks((density.layout.num_rows,))
-        self._blocks = [subset_block(density.layout, m) for m in range(density.layout.num_subsets)]
+        self._blocks: dict[int, RowBlock] = {}
         self._sites: tuple[str, ...] = ()
 
     @classmethod
@@ -110,11 +113,13 @@ class SplitPotential:
         check_callable("log_prior", log_prior)
         check_callable("log_likelihood", log_likelihood)
         leaves, treedef = pytree.tree_flatten(FORMS.open(None, (data,), {})[0][0])
-        leaves = [torch.as_tensor(leaf.array if isinstance(leaf, Given) else leaf) for leaf in leaves]
-        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.dim() else 0 for i, leaf in enumerate(leaves)})
+        leaves = [leaf.array if isinstance(leaf, Given) else leaf for leaf in leaves]
+        leaves = [leaf if is_source(leaf) else torch.as_tensor(leaf) for leaf in leaves]
+        check_lengths({f"data[{i}]": leaf.shape[0] if leaf.ndim else 0 for i, leaf in enumerate(leaves)})
         if not leaves:
             raise ValueError("data must hold at least one tensor, got none")
         layout = SubsetLayout(leaves[0].shape[0], num_subsets, subset_order)
+        wants_sequential(subset_order, [source.where for source in sources_in(leaves)])
         potential = cls(FunctionDensity(log_prior, log_likelihood, treedef, layout), tuple(leaves), jit_compile)
         potential.held = data
         return potential
@@ -157,7 +162,7 @@ class SplitPotential:
 
     def log_prior(self, z: Position) -> Tensor:
         """Log-density of everything outside the data plate, Jacobians included; a float64 scalar."""
-        return self._density.prior(z, self._data)
+        return self._density.prior(z, self._whole)
 
     def subset_potential(self, z: Position, m: int) -> Tensor:
         """U_m(z), a float64 scalar; ``m`` from 0 to M - 1."""
@@ -184,7 +189,7 @@ class SplitPotential:
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
         """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
-        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         value, *grads = self.ranks.sum(z, self._rows_and_grad(z, self._block(m)))
         total = {name: -(share * p + grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
@@ -198,7 +203,7 @@ class SplitPotential:
         if not (prior.traced and likelihood.traced):
             return self.subset_energies_and_grad(z, m)[1]
         z_cut, data_cut = self._density.cut(z, self._data, block)
-        tensors = (*self._inputs(z, self._data), *self._inputs(z_cut, data_cut), block.indices)
+        tensors = (*self._inputs(z, self._whole), *self._inputs(z_cut, data_cut), block.indices)
         grads = self._subset_grad.run("grad" if self.ranks.is_one else "parts", *tensors)
         if grads is None:
             return self.subset_energies_and_grad(z, m)[1]
@@ -212,11 +217,11 @@ class SplitPotential:
 
     def prior_energy(self, z: Position) -> Tensor:
         """The prior's term of U(z), a float64 scalar, from the model's trace."""
-        return -self._compiled(z)[0].value(*self._inputs(z, self._data))
+        return -self._compiled(z)[0].value(*self._inputs(z, self._whole))
 
     def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
-        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
@@ -235,9 +240,9 @@ class SplitPotential:
             z_cut, data_cut = density.cut(z, self._data, block)
             return (*(z_cut[name] for name in sites), *data_cut, block.indices)
 
-        of_each_size = {len(block.indices): block for block in self._blocks}.values()
+        blocks = (self._block(m) for m in dict.fromkeys((0, self.num_subsets - 1)))  # one of each size
         try:
-            return any(uses(likelihood, inputs(block), len(names)) for block in of_each_size)
+            return any(uses(likelihood, inputs(block), len(names)) for block in blocks)
         except Exception:  # of a model that cannot be traced nobody knows
             return True
 
@@ -270,7 +275,7 @@ class SplitPotential:
             -log p(z) - w Σ_i ℓ_i(z) with w the weight, a float64 scalar; and its gradient.
         """
         weight = self.plate_size / len(indices) if row_weight is None else row_weight
-        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         of_rows = self.ranks.of_rows(indices, lambda rows: self._rows_and_grad(z, RowBlock(rows)))
         value, *grads = self.ranks.sum(z, of_rows)
         total = {name: -(p + weight * grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
@@ -333,8 +338,17 @@ class SplitPotential:
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
         """Inputs of a :meth:`row_function`: the positions' values, the rows of the data, their numbers."""
-        values = [z[name] for z in positions for name in sorted(z)]
-        return (*values, *self._density.cut({}, self._data, RowBlock(indices))[1], indices)
+        return self.row_inputs_of([positions], indices)[0]
+
+    def row_inputs_of(self, groups: Sequence[Sequence[Position]], indices: Tensor) -> list[tuple[Tensor, ...]]:
+        """Inputs as :meth:`row_inputs` makes them, for each group of positions, of the same rows, read once."""
+        rows = self._density.cut({}, self._data, RowBlock(indices))[1]
+        return [(*(z[name] for z in positions for name in sorted(z)), *rows, indices) for positions in groups]
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether some of the rows are read as they are needed."""
+        return bool(sources_in(self._data))
 
     def row_sum(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
         """Value of a :meth:`row_function` that is a sum over rows, at positions and rows of these numbers."""
@@ -351,18 +365,18 @@ class SplitPotential:
     def energies(self, z: Position) -> Tensor:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
-        terms = [prior.value(*self._inputs(z, self._data)).cpu()]
+        terms = [prior.value(*self._inputs(z, self._whole)).cpu()]
         of_subsets = [
             likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices).cpu()
-            for block in self._blocks
+            for block in map(self._block, range(self.num_subsets))
         ]
         return -torch.stack([*terms, *self.ranks.sum(z, of_subsets)])
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
-        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._data))
+        prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         values, totals = [], list(zeros({name: z[name] for name in self._sites}).values())
-        for block in self._blocks:
+        for block in map(self._block, range(self.num_subsets)):
             value, *grads = self._rows_and_grad(z, block)
             values.append(value.cpu())
             totals = [total + grad for total, grad in zip(totals, grads, strict=True)]
@@ -421,6 +435,10 @@ class SplitPotential:
     def _block(self, m: int) -> RowBlock:
         if not 0 <= m < self.num_subsets:
             raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        if self.reads_sources:
+            return subset_block(self._density.layout, m)  # the numbers of all rows might not fit either
+        if m not in self._blocks:
+            self._blocks[m] = subset_block(self._density.layout, m)
         return self._blocks[m]
 
 

@@ -235,7 +235,8 @@ class PyroStart:
             return {}
         args, kwargs = kernel._open(self._task.args, self._task.kwargs)
         draw = {name: torch.from_numpy(x)[None] for name, x in self.groups[0].draw().items()}
-        return Observations(kernel._prepared.split, args, kwargs).values(draw)
+        observations = Observations(kernel._prepared.split, args, kwargs)
+        return {} if observations.reads_sources else observations.values(draw)
 
     def move(
         self, options: Options, store: RunStore, progress: Callable[[Any, int], None]

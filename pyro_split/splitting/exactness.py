@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,11 @@ from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.model_rows import describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.sources import first_rows, is_source, sources_in
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.exactness import compare_differences, compare_split
+from split_common.sources.rows import Source
+from split_common.sources.rules import check_size_from_arguments
 from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, extreme_rows
 
@@ -50,10 +53,14 @@ def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, i
         ModelNotSplittableError: with both numbers.
     """
     num_rows = density.layout.num_rows
+    sources = density.arguments.sources
     done = f"all {num_rows} rows: energy and gradient"
     if num_rows <= ROW_BUDGET:
+        if sources:
+            density = density.for_rows(density.layout, RowBlock(torch.arange(num_rows), 0), z)
+            potential = SplitPotential(density, density.arguments.data, jit_compile=False)
         _compare(density, potential, z, is_proved, with_grad=True)
-    elif _takes_size_from_arguments(density):
+    elif _takes_size_from_arguments(density, sources):
         done = f"a sample of {ROW_BUDGET} of {num_rows} rows: energy and gradient"
         sample, cut = _sample_rows(density, z)
         data = sample.hold(sample.arguments.data)
@@ -70,26 +77,31 @@ def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, i
 
 def _sample_rows(density: ModelDensity, z: Position) -> tuple[ModelDensity, Position]:
     """The same model on some rows, in a few subsets of unequal size, and a position on them."""
+    data = density.arguments.data
     arrays = [
         x.detach().cpu().movedim(axis, 0).numpy()
-        for x, axis in zip(density.arguments.data, density.arguments.axes, strict=True)
-        if axis is not None
+        for x, axis in zip(data, density.arguments.axes, strict=True)
+        if axis is not None and not is_source(x)
     ]
-    block = RowBlock(torch.as_tensor(extreme_rows(arrays, ROW_BUDGET)))
-    cut = density.cut(z, density.hold(density.arguments.data), block)[0]
+    of_sources = np.concatenate([np.zeros(0, int), *(x.survey.extremes for x in sources_in(data))])
+    rows = extreme_rows(arrays, ROW_BUDGET, density.layout.num_rows, of_sources)
+    block = RowBlock(torch.as_tensor(rows))
+    cut = density.cut(z, density.hold(data), block)[0]
     return density.for_rows(SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS), block, cut), cut
 
 
-def _takes_size_from_arguments(density: ModelDensity) -> bool:
-    """Whether the untouched model, on fewer rows, has a smaller plate."""
+def _takes_size_from_arguments(density: ModelDensity, sources: Mapping[str, Source]) -> bool:
+    """Whether the untouched model, on fewer rows, has a smaller plate; of rows that are not in memory it must."""
     if density.mode == "index":
         return False
     few = RowBlock(torch.arange(2), 0)
     args, kwargs = density.arguments.build(density.arguments.take(few, density.arguments.data))
     try:
-        return describe_model(density.model.model, args, kwargs).plate_sizes[density.plate or ""] == 2
+        takes_size = describe_model(density.model.model, args, kwargs).plate_sizes[density.plate or ""] == 2
     except (TypeError, ValueError, IndexError, RuntimeError):
-        return False
+        takes_size = False
+    check_size_from_arguments(sources, takes_size)
+    return takes_size
 
 
 def _has_memory(density: ModelDensity) -> bool:
@@ -128,7 +140,7 @@ def _finite_point(is_finite: Callable[[Position], bool], z: Position, density: M
             return point
     if is_finite(z):
         return z
-    raise no_finite_start([(name, x.detach().cpu().numpy()) for name, x in density.arguments.named_arrays()])
+    raise no_finite_start([(name, first_rows(x)) for name, x in density.arguments.named_arrays()])
 
 
 def _descent(potential: SplitPotential, z: Position) -> list[Position]:

@@ -31,6 +31,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.readings import Readings, Watch, find_readings
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
+from pyro_split.potential.sources import first_rows, is_source, placeholder, take
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.exactness import check_exact
@@ -43,14 +44,25 @@ from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
+    ReadingError,
     RowsMeetError,
+    SourceError,
     first_line,
 )
 from split_common.held import HeldValue, reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
+from split_common.readings import must_not_read
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.sources.rules import (
+    SourceRuleError,
+    check_axes,
+    check_local,
+    check_order,
+    check_outside,
+    check_proved_over_sources,
+)
 from split_common.start import NoFiniteStartError, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
@@ -195,7 +207,7 @@ class ModelSplit:
             except NoDataPlateError:
                 return cls._divide_without_plate(model, args, kwargs, **options)
         except ModelNotSplittableError as refusal:
-            if num_subsets != 1:
+            if num_subsets != 1 or Arguments(args, kwargs).sources:
                 raise
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
@@ -219,17 +231,20 @@ class ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         check_data_axes(data_axes, arguments.argument_names)
-        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim() and not x.shape[0]})
+        check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
+        check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = _describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
+        check_axes(arguments.sources, arguments.axes_by_name(row_axes), layout.num_rows)
+        check_order(arguments.sources, layout)
         sizes = set(batch_sizes(layout.num_rows))
         failures: dict[str, Exception] = {}
         unproved: list[ModelSplit] = []
-        for mode, prior_rows in _ways(model, bool(row_axes), jit_compile):
+        for mode, prior_rows in _ways(model, bool(row_axes), jit_compile, bool(arguments.sources)):
             row_model = RowSelectableModel(model, plate, readings)
             split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
             try:
@@ -237,7 +252,7 @@ class ModelSplit:
                 if split.verdict.kind == PROVED:
                     split._check(args, kwargs)
                     return split
-            except NoFiniteStartError:
+            except (NoFiniteStartError, SourceError, SourceRuleError):
                 raise
             except Exception as error:  # whatever a model raises on fewer rows
                 failures[mode] = error
@@ -339,11 +354,19 @@ class ModelSplit:
         return ""
 
     @property
-    def parts(self) -> list[torch.Tensor]:
-        """Rows on which models are traced: those of each subset; all at once where a latent or the model needs them."""
-        if self._local_axes or self._held:
-            return [torch.arange(self.layout.num_rows)]
-        return [torch.as_tensor(self.layout.rows(m)) for m in range(self.layout.num_subsets)]
+    def num_parts(self) -> int:
+        """Number of parts of the rows on which models are traced."""
+        return 1 if self._needs_all_rows else self.layout.num_subsets
+
+    def part(self, number: int) -> torch.Tensor:
+        """Rows of a part: those of a subset; all where a latent or the model needs them."""
+        if self._needs_all_rows:
+            return torch.arange(self.layout.num_rows)
+        return torch.as_tensor(self.layout.rows(number))
+
+    @property
+    def _needs_all_rows(self) -> bool:
+        return bool(self._local_axes or self._held)
 
     def reader(
         self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -353,7 +376,7 @@ class ModelSplit:
 
         def read_at(z: Position, part: int) -> Any:
             with torch.no_grad():
-                return read(density.sites_at(z, self.parts[part]))
+                return read(density.sites_at(z, self.part(part)))
 
         return read_at
 
@@ -362,7 +385,7 @@ class ModelSplit:
     ) -> tuple[Callable[[Position, Data], dict[str, Any]], Data]:
         """The sample sites outside the plate, as a function of a position and the data tensors; and these."""
         density = self._density(args, kwargs)
-        return density.prior_sites, density.arguments.data
+        return density.prior_sites, tuple(map(placeholder, density.arguments.data))
 
     def unconstrain(self, values: dict[str, Any]) -> Position:
         """The position of constrained values by site; the rest of ``values`` is left out."""
@@ -388,6 +411,8 @@ class ModelSplit:
         self.sites = sites.sites
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
+        sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources
+        check_local(sources, list(local))
         z, self.transforms = self._initialize(self._density(args, kwargs))
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
@@ -400,6 +425,7 @@ class ModelSplit:
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
+        check_proved_over_sources(sources, self.verdict)
         self._reference = z
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -410,9 +436,10 @@ class ModelSplit:
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
         """Learn supports that rest on data, as in ``Uniform(0, y.max())``, from all rows."""
-        data, num_rows = density.arguments.data, len(self.parts[0])
+        data, num_rows = tuple(map(placeholder, density.arguments.data)), len(self.part(0))
         if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
             return
+        check_outside(density.arguments.sources, ["the support of a latent site"] * bool(density.arguments.sources))
         with torch.no_grad():
             sites = density.sites_at(z, torch.arange(self.layout.num_rows))
         self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
@@ -423,11 +450,12 @@ class ModelSplit:
         And what is held, where it is proved.
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
+        data = tuple(map(placeholder, density.arguments.data))
         held: dict[Any, HeldValue | HeldNumber] = {}
         num_steps = 0
         for size in sorted(sizes):
             try:
-                proof = prove(density, density.arguments.data, z, size)
+                proof = prove(density, data, z, size)
             except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
                 return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
             if proof.verdict.kind != PROVED:
@@ -436,32 +464,38 @@ class ModelSplit:
             num_steps = proof.num_steps
         verdict = Verdict(PROVED, "" if sizes else "nothing is divided", held=reasons(held.values()))
         if self._prior_rows is not None:
-            outside = prove_free(density.outside, density, density.arguments.data, z, self._prior_rows)
+            outside = prove_free(density.outside, density, data, z, self._prior_rows)
             if outside.kind != PROVED:
+                sources = density.arguments.sources
+                check_outside(sources, [f"a term outside the plate ({outside})"] * bool(sources))
                 return outside, NOTHING_HELD
         return verdict, _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows_of(density.arguments.data, self.parts[0])
+        args, kwargs = density.rows_of(density.arguments.data, self.part(0))
         try:
             with unvalidated():
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
         except ValueError as error:
             if "valid initial params" not in str(error):
                 raise
-            columns = [(name, x.detach().cpu().numpy()) for name, x in density.arguments.named_arrays()]
+            columns = [(name, first_rows(x)) for name, x in density.arguments.named_arrays()]
             raise no_finite_start(columns) from error
         return {name: u.detach() for name, u in z.items()}, transforms
 
 
-def _ways(model: Callable[..., Any], has_rows: bool, jit_compile: bool) -> list[tuple[str, int | None]]:
+def _ways(
+    model: Callable[..., Any], has_rows: bool, jit_compile: bool, has_sources: bool
+) -> list[tuple[str, int | None]]:
     """Ways to select rows, in the order they are tried, each with the rows the prior is evaluated on.
 
     A traced prior drops the likelihood's operations, so it is given all the rows. Replayed, it would compute
     them, so one row is tried first: enough unless something outside the plate depends on the data. A plate that is not
-    the model's own yields no row numbers.
+    the model's own yields no row numbers. Of a source no model is given all rows.
     """
+    if has_sources:
+        return [("slice", 1)]
     prior_rows: list[int | None] = [None] if jit_compile else [1, None]
     modes = ("slice", "index") if has_rows else ("index",)
     modes = ("slice",) if isinstance(model, InImpliedPlate) else modes
@@ -481,7 +515,8 @@ def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Po
 def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
     """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
     observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
-    return [(name, x.detach().cpu().numpy()) for name, x in arguments.named_arrays() if name in observed]
+    named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
+    return [(name, x.detach().cpu().numpy()) for name, x in named]
 
 
 def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
@@ -490,16 +525,23 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then. On few
     rows, for all of them may not fit, or on all where the model does not take few.
     """
-    longest = max((x.shape[0] for x in arguments.data if x.dim()), default=0)
-    block = RowBlock(torch.arange(min(FEW_ROWS, longest)), 0)
-    few = tuple(block.take(x, 0) if x.dim() and x.shape[0] == longest else x for x in arguments.data)
+    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
+    few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        for data in (few, arguments.data):
+        for data in (few,) if arguments.sources else (few, arguments.data):
             args, kwargs = arguments.build(data)
             with contextlib.suppress(Exception), tensors_for_arrays():
                 poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
                 return
+
+
+def _check_not_read(watch: Watch, arguments: Arguments) -> None:
+    """Raise where Python reads values of rows that are not in memory."""
+    if watch.has_seen and arguments.sources:
+        raise ReadingError(must_not_read(list(arguments.sources)))
 
 
 def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
@@ -508,11 +550,16 @@ def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSit
     _run_on_few_rows(model, arguments)
     try:
         with Watch() as watch:
-            sites = describe_model(model, args, kwargs)
+            try:
+                sites = describe_model(model, args, kwargs, only_shapes=bool(arguments.sources))
+            except Exception:
+                _check_not_read(watch, arguments)
+                raise
+        _check_not_read(watch, arguments)
         if not watch.has_seen:
             return sites, Readings()
         with tensors_for_arrays():
             return sites, find_readings(model, args, kwargs)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.dim()}, error)
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
         raise

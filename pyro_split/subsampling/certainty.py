@@ -11,7 +11,7 @@ from torch import Tensor
 from pyro_split.potential.expansion import Reference, controlled
 from pyro_split.potential.position import Position, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Everyone, most_influential, probe_directions
+from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Everyone, Pieces, most_influential, probe_directions
 from split_common.penalty import Batches
 
 
@@ -38,14 +38,16 @@ def find_certainty_rows(
     ranks = potential.ranks
     function, num_rows = potential.row_function(change, 2, list(z)), len(ranks.here)
     size = min(PROBED_ROWS, num_rows // potential.num_subsets)
-    changes = np.zeros((len(points) // 2, num_rows))
-    for first in range(0, num_rows, size):
+    pairs = [points[at : at + 2] for at in range(0, len(points), 2)]
+
+    def piece(first: int) -> np.ndarray:
         rows = (first + torch.arange(size)).clamp(max=num_rows - 1)
-        for pair, at in zip(changes, range(0, len(points), 2), strict=True):
-            found = function.value(*potential.row_inputs(points[at : at + 2], rows))
-            pair[first : first + size] = found.detach().cpu().double().numpy()[: num_rows - first]
+        found = [function.value(*inputs) for inputs in potential.row_inputs_of(pairs, rows)]
+        return likelihood_power * torch.stack(found).detach().cpu().double().numpy()[:, : num_rows - first]
+
+    pieces = Pieces(piece, range(0, num_rows, size))
     everyone = Everyone(ranks.here.start, ranks.of_all)
-    return most_influential(likelihood_power * changes, batches, everyone)
+    return most_influential(pieces if potential.reads_sources else list(pieces), batches, everyone)
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:

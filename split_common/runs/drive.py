@@ -167,8 +167,8 @@ class Commits:
     """Writes what chains draw, beside what comes next, and seldom enough that it is not felt.
 
     Chains are committed again when commits of all chains would take less than one two-hundredth of the time since the
-    last one, when ``LONGEST_WAIT`` seconds are over, or when ``MOST_BYTES`` wait. They are always committed at the end of
-    warm-up, so that the draws of a commit are of one phase.
+    last one, when ``LONGEST_WAIT`` seconds are over, or when ``MOST_BYTES`` wait. They are always committed at the end
+    of warm-up, so that the draws of a commit are of one phase.
 
     Args:
         recordings: of all chains, by number.

@@ -19,6 +19,7 @@ import numpy as np
 
 from split_common.digest import Digest
 from split_common.errors import StoreError
+from split_common.sources.rows import Rows, Source
 from split_common.values import shown
 
 OfArray = Callable[[Any], str]
@@ -182,7 +183,10 @@ def _is_own(value: Any, module: str | None) -> bool:
 
 
 def _text_of_array(x: Any) -> str:
-    """Type, shape and digest of an array of either framework, or of a table."""
+    """Type, shape and digest of an array of either framework, of a table, or of rows that are read from a source."""
+    x = x.open() if isinstance(x, Rows) else x
+    if isinstance(x, Source):
+        return f"{x.dtype} array of shape {x.shape}, {x.survey.digest}"
     try:
         numbers = x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
     except TypeError:  # a type that NumPy lacks, such as bfloat16 or a random key

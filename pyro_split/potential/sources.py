@@ -1,0 +1,82 @@
+"""Rows that are read from sources, as tensors (:mod:`split_common.sources`).
+
+Where rows are needed all sources are read at once, and the next subset by a thread meanwhile. Where a model is looked
+at on all rows, as for its prior, a source is stood for by an expanded zero, which takes no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_split.potential.row_block import RowBlock
+from split_common.sources.reader import reader_of
+from split_common.sources.rows import Source
+
+
+def is_source(x: Any) -> bool:
+    """Whether a leaf of the arguments is a source."""
+    return isinstance(x, Source)
+
+
+def sources_in(data: Sequence[Any]) -> tuple[Source, ...]:
+    """The sources among data tensors."""
+    return tuple(x for x in data if isinstance(x, Source))
+
+
+def take(block: RowBlock, data: Sequence[Any], axes: Sequence[int | None]) -> tuple[Tensor, ...]:
+    """Data cut to some rows, or read where they are elsewhere.
+
+    Args:
+        block: which rows.
+        data: tensors, and sources in place of some.
+        axes: of the rows in each; None for none.
+    """
+    rows = iter(_read(sources_in(data), block))
+    return tuple(
+        next(rows) if isinstance(x, Source) else x if axis is None else block.take(x, axis)
+        for x, axis in zip(data, axes, strict=True)
+    )
+
+
+def placeholder(x: Any) -> Tensor:
+    """A tensor of a source's shape, with no values of its own; a tensor as it is."""
+    return torch.zeros((), dtype=_dtype(x)).expand(x.shape) if isinstance(x, Source) else x
+
+
+def first_rows(x: Any, most: int = 2048) -> np.ndarray:
+    """A tensor of the arguments as an array, of a source the first rows, to say in a message what they are like."""
+    return x.read(0, min(most, x.shape[0])) if isinstance(x, Source) else x.detach().cpu().numpy()
+
+
+def tensor_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of NumPy's that tensors have of such numbers.
+
+    Raises:
+        TypeError: where they have none.
+    """
+    return torch.from_numpy(np.empty(0, dtype)).numpy().dtype
+
+
+def _read(sources: tuple[Source, ...], block: RowBlock) -> list[Tensor]:
+    if not sources:
+        return []
+    reader = reader_of(sources)
+    is_run = block.start is not None
+    rows = reader.read(block.start or 0, len(block.indices)) if is_run else reader.take(block.indices.numpy(force=True))
+    return [_as_tensor(x) for x in rows]
+
+
+def _as_tensor(rows: np.ndarray) -> Tensor:
+    tensor, device = torch.from_numpy(rows), torch.get_default_device()
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def _dtype(source: Source) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, source.dtype)).dtype

@@ -1,0 +1,259 @@
+"""Data arguments whose rows are read as they are needed: what a user gives, and what is known of it once it is open.
+
+A kernel reads a subset at a time, so that memory does not grow with the number of rows. Nothing of the model's
+mathematics changes: the rows of a subset are the same numbers wherever they were before.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from split_common.errors import SourceError, first_line
+from split_common.sources.stores import Store, TableColumns, describe, store_of
+from split_common.sources.survey import Survey, survey
+from split_common.tables import NUMBERS
+from split_common.values import shown
+
+MOST_KEPT = 64  # sources that are known by the object that they were made of
+PROBED = 8  # rows that a transform is tried on
+IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # whose arrays are no sources
+Transform = Callable[[np.ndarray], np.ndarray]
+
+
+class Rows:
+    """Rows that are read from where they lie, some at a time, in place of an array among a model's arguments.
+
+    An ``np.memmap`` and any object with ``shape``, ``dtype`` and slices of rows (a zarr array, a data set of HDF5) may
+    be given to a kernel as it is. This says more: what is made of the rows before the model gets them.
+
+    Args:
+        data: the path of a ``.npy`` file, an ``np.memmap``, or an object with ``shape``, ``dtype`` and slices
+            ``data[start:stop]``; rows lie along axis 0.
+        transform: a function of an array of some rows, shape (n, ...), that returns an array of as many. It must treat
+            each row by itself; that it does is tried on a few.
+        dtype: type of the numbers that the model gets; None for that of the rows, or of what the transform returns.
+
+    Raises:
+        SourceError: for a file that is not there, data that are no rows of numbers, and a transform that returns
+            something else than as many rows, or mixes them. Later, for rows that are no longer what they were.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = f"{folder.name}/X.npy"
+        >>> np.save(path, np.arange(12, dtype=np.uint8).reshape(6, 2))
+        >>> X = Rows(path, transform=lambda x: x / 255, dtype="float32")
+        >>> X.shape, X.dtype
+        ((6, 2), dtype('float32'))
+    """
+
+    def __init__(self, data: Any, transform: Transform | None = None, dtype: Any = None):
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform must be a function of an array of rows or None, got {shown(transform)}")
+        if not (isinstance(data, str | os.PathLike | TableColumns) or gives_rows(data)):
+            raise SourceError(
+                "data must be the path of a .npy file, or have shape, dtype and slices of rows of numbers, got "
+                f"{describe(data)}"
+            )
+        self._data, self._transform = data, transform
+        self._lock, self._opened = threading.Lock(), {}
+        source = Source(store_of(data), transform, None if dtype is None else np.dtype(dtype))
+        self.shape, self.dtype = source.shape, source.dtype
+        self._opened[self.dtype] = source
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<rows of {describe(self._data)}, shape {self.shape}, {self.dtype}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The arguments; the rows are opened anew where this is unpickled."""
+        return {**vars(self), "_lock": None, "_opened": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    def open(self, dtype_in: Callable[[np.dtype[Any]], Any] = lambda dtype: dtype) -> Source:
+        """The source, which is the same as long as the rows are.
+
+        Args:
+            dtype_in: from the type of the numbers to the one that they have in a framework.
+        """
+        dtype = np.dtype(dtype_in(self.dtype.newbyteorder("=")))
+        with self._lock:
+            known = self._opened.get(dtype)
+            if known is None or not known.is_current():
+                known = self._opened[dtype] = Source(store_of(self._data), self._transform, dtype)
+            return known
+
+
+class Source:
+    """Rows that are open: of one shape, type and content, which is looked at whenever some are read.
+
+    Two sources are equal where they are one object: functions that are compiled for one are those of its content.
+
+    Args:
+        store: what rows are read from.
+        transform: what is made of them, or None.
+        dtype: type of the numbers; None for that which they have.
+
+    Attributes:
+        shape: of all rows as the model gets them.
+        dtype: likewise.
+        where: what messages call it.
+    """
+
+    def __init__(self, store: Store, transform: Transform | None, dtype: np.dtype[Any] | None):
+        self._store, self._transform = store, transform
+        self._stamp, self._full_stamp = store.stamp(), store.full_stamp()
+        self.where, self._raw = store.where, store.dtype
+        if not store.shape or store.dtype.kind not in NUMBERS:
+            raise SourceError(f"{self.where}: rows must be of numbers, got shape {store.shape} of {store.dtype}")
+        self.shape, self.dtype = store.shape, dtype or store.dtype
+        if transform is not None and store.shape[0]:
+            few = self._transformed(store.read(0, min(PROBED, store.shape[0])))
+            self.shape, self.dtype = (store.shape[0], *few.shape[1:]), dtype or few.dtype
+            self._check_transform(few)
+
+    def __repr__(self) -> str:
+        return f"<source {self.where}, shape {self.shape}, {self.dtype}>"
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, as the model gets them."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def is_current(self) -> bool:
+        """Whether the rows are still those of this source; of a file that is gone, an error."""
+        return self._store.full_stamp() == self._full_stamp
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``, shape (stop - start, ...).
+
+        Raises:
+            SourceError: where they are no longer what they were, or cannot be read.
+        """
+        return self._checked(lambda: self._store.read(start, stop), stop - start)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Rows by number, shape (len(indices), ...), in any order and as often as named; the file is read in order.
+
+        Raises:
+            SourceError: as :meth:`read`.
+        """
+        found, places = np.unique(np.asarray(indices), return_inverse=True)
+        rows = self._checked(lambda: self._store.take(found), len(found))
+        return rows if np.array_equal(found, indices) else rows[places.reshape(-1)]
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What one pass over all rows tells."""
+        return survey(self.read, self.shape, self.dtype)
+
+    def _checked(self, read: Callable[[], np.ndarray], num_rows: int) -> np.ndarray:
+        try:
+            rows = read()
+        except SourceError:
+            self._check_current()
+            raise
+        except Exception as error:  # whatever a store raises
+            self._check_current()
+            raise SourceError(f"{self.where}: rows must be readable, got {first_line(error)}") from error
+        self._check_current()
+        if rows.dtype != self._raw:
+            raise SourceError(f"{self.where}: rows must be of {self._raw} as at first, got {rows.dtype}")
+        rows = rows if self._transform is None else self._transformed(rows)
+        if rows.shape != (num_rows, *self.shape[1:]):
+            raise SourceError(
+                f"{self.where}: {num_rows} rows must have shape {(num_rows, *self.shape[1:])}, got {rows.shape}"
+            )
+        return np.ascontiguousarray(rows, self.dtype)
+
+    def _check_current(self) -> None:
+        now = self._store.stamp()
+        if now != self._stamp:
+            raise SourceError(
+                f"{self.where}: rows must stay as they are while a run reads them, got other ones (size and time "
+                f"{self._stamp[-1]} before, {now[-1]} now)"
+            )
+
+    def _transformed(self, rows: np.ndarray) -> np.ndarray:
+        assert self._transform is not None
+        made = np.asarray(self._transform(rows))
+        if made.dtype.kind not in NUMBERS or made.shape[:1] != rows.shape[:1]:
+            raise SourceError(
+                f"{self.where}: transform must return as many rows of numbers as it is given, got shape {made.shape} "
+                f"of {made.dtype} for {len(rows)} rows"
+            )
+        return made
+
+    def _check_transform(self, few: np.ndarray) -> None:
+        """Raise where a transform of some rows is not that of each."""
+        each = [self._transformed(self._store.read(i, i + 1)) for i in range(len(few))]
+        if any(x.shape[1:] != few.shape[1:] for x in each) or not np.allclose(
+            np.concatenate(each), few, 1e-4, 1e-6, equal_nan=True
+        ):
+            raise SourceError(f"{self.where}: transform must treat each row by itself, got one that mixes rows")
+
+
+_KNOWN: OrderedDict[int, Rows] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def gives_rows(value: Any) -> bool:
+    """Whether a value is a source as it is: a memory map, or an object with ``shape``, ``dtype`` and slices of rows.
+
+    Example:
+        >>> gives_rows(np.zeros(3)), gives_rows([1, 2])
+        (False, False)
+    """
+    if isinstance(value, Rows):
+        return True
+    if isinstance(value, np.memmap):
+        return value.filename is not None and value.ndim > 0 and value.dtype.kind in NUMBERS
+    if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY:
+        return False
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if not (isinstance(shape, tuple) and shape and dtype is not None and hasattr(value, "__getitem__")):
+        return False
+    try:
+        return np.dtype(dtype).kind in NUMBERS
+    except TypeError:
+        return False
+
+
+def rows_of(value: Any) -> Rows:
+    """The rows of an argument that gives them; the same for the same object."""
+    if isinstance(value, Rows):
+        return value
+    with _LOCK:
+        known = _KNOWN.get(id(value))
+        if known is None or known._data is not value:
+            known = _KNOWN[id(value)] = Rows(value)
+        _KNOWN.move_to_end(id(value))
+        while len(_KNOWN) > MOST_KEPT:
+            _KNOWN.popitem(last=False)
+        return known
+
+
+def wants_sequential(order: str, sources: list[str]) -> None:
+    """Raise for an order of rows that would read a source row by row."""
+    if order != "sequential" and sources:
+        raise SourceError(
+            f"subset_order must be 'sequential' for rows that are read from {sources[0]}, got {order!r}; write them in "
+            "a drawn order once, by shuffle_rows"
+        )

@@ -1,0 +1,321 @@
+"""Where rows lie: memory-mapped files, objects that give slices of rows (zarr, HDF5, one's own), columns of tables.
+
+Each has ``shape``, ``dtype``, ``where`` (what messages call it), ``read(start, stop)`` and ``take(indices)``, which
+return NumPy arrays that are nobody else's; ``stamp()``, which is equal as long as the rows are the same, and so cheap
+that it is looked at with every read: size, time and number of files; and ``full_stamp()``, which is looked at when a
+run begins, and may look at many files.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from split_common.errors import SourceError
+from split_common.values import shown
+
+ROWS_AT_A_TIME = 256  # of an object that gives slices alone, where single rows are asked for
+FEW_RUNS = 16  # of neighbouring rows, each of which is read by itself
+
+
+class Store(Protocol):
+    """Protocol of what rows are read from."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    where: str
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``."""
+        ...
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Rows by number, ascending and each once."""
+        ...
+
+    def stamp(self) -> tuple[Any, ...]:
+        """What is equal as long as the rows are the same, looked at with every read."""
+        ...
+
+    def full_stamp(self) -> tuple[Any, ...]:
+        """What is equal as long as the rows are the same, looked at when a run begins."""
+        ...
+
+
+def store_of(data: Any) -> Store:
+    """The store of an object that gives rows: a memory map, or whatever has ``shape``, ``dtype`` and slices."""
+    if isinstance(data, str | os.PathLike):
+        return MemoryMap(_opened_map(os.fspath(data)))
+    if isinstance(data, np.memmap) and data.filename is not None:
+        return MemoryMap(data)
+    return data if isinstance(data, TableColumns) else Sliced(data)
+
+
+def stamp_of_files(paths: Iterable[str]) -> tuple[Any, ...]:
+    """Size, time and number of files.
+
+    Raises:
+        SourceError: for a file that is not there.
+    """
+    found = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise SourceError(f"a file must be there as long as rows are read from it, got none at {path!r}") from error
+        found.append((path, status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(found)
+
+
+class MemoryMap:
+    """Rows of a memory-mapped file.
+
+    Neighbouring rows are read from the file itself, ahead of which the system reads; and a file that has become too
+    short is then an error, where touching its map would end the process. Single rows are read through a map of its own,
+    round which the system does not read.
+
+    Args:
+        data: the map; views of one too. What was written to it goes to the file now: only the first change to a page
+            that the file has sets the file's time.
+
+    Raises:
+        SourceError: for a map whose changes go to no file.
+    """
+
+    def __init__(self, data: np.memmap[Any, Any]):
+        if data.mode == "c":
+            raise SourceError(
+                f"a memory map must be of mode 'r', 'r+' or 'w+', got 'c' of {str(data.filename)!r}, whose changes are "
+                "in no file; pass np.asarray of it"
+            )
+        if data.mode != "r":
+            data.flush()
+        self.shape, self.dtype, self.where = data.shape, data.dtype, str(data.filename)
+        self._data, self._offset = data, _offset_in_file(data)
+        self._end = _end_in_file(data)
+        self.stamp()
+        self._file = os.open(self.where, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._file)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``."""
+        if self._offset is None or not hasattr(os, "preadv"):
+            self._check_length()
+            return np.array(self._data[start:stop], subok=False)
+        rows = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        row_bytes = rows.nbytes // max(stop - start, 1)
+        buffer, place = rows.reshape(-1).view(np.uint8).data, self._offset + start * row_bytes
+        while len(buffer):
+            count = os.preadv(self._file, [buffer], place)
+            if not count:
+                raise SourceError(f"the file {self.where!r} must hold {self.shape[0]} rows, got its end before")
+            buffer, place = buffer[count:], place + count
+        return rows
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Rows by number, ascending and each once."""
+        runs = list(_runs(indices))
+        if len(runs) <= FEW_RUNS:
+            return np.concatenate([self.read(start, stop) for start, stop in runs])
+        self._check_length()
+        return self._scattered[indices]
+
+    @cached_property
+    def _scattered(self) -> np.ndarray:
+        """The rows, for reading single ones."""
+        if self._offset is None:
+            return np.asarray(self._data)
+        mapped = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
+        if hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_RANDOM)
+        return np.ndarray(self.shape, self.dtype, mapped, self._offset)
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Size, time and number of the file."""
+        return stamp_of_files([self.where])
+
+    full_stamp = stamp
+
+    def _check_length(self) -> None:
+        size = os.stat(self.where).st_size
+        if size < self._end:
+            raise SourceError(f"the file {self.where!r} must hold {self._end} bytes of rows, got {size}")
+
+
+class Sliced:
+    """Rows of an object that has ``shape``, ``dtype`` and slices: a zarr array, a data set of HDF5, one's own.
+
+    Of a zarr array in a folder it is seen when a run begins whether any of its files has changed, and in the run when
+    its description or the list of its chunks does; of other objects, when their shape or type does.
+
+    Args:
+        data: the object.
+    """
+
+    def __init__(self, data: Any):
+        self._data, self._lock = data, threading.Lock()
+        self.shape, self.dtype = tuple(int(n) for n in data.shape), np.dtype(data.dtype)
+        self._files = _files_of_zarr(data)
+        self.where = self._files[0] if self._files else f"a {type(data).__module__}.{type(data).__qualname__}"
+        chunks = getattr(data, "chunks", None)
+        self._step = int(chunks[0]) if isinstance(chunks, tuple) and chunks else ROWS_AT_A_TIME
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``."""
+        with self._lock:  # whether it may be read from two threads is not known
+            return np.array(self._data[start:stop], subok=False)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Rows by number, ascending and each once; what is near one another is read together."""
+        return taken(self.read, indices, self._step, self.shape[0])
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Shape and type; and size and time of a zarr array's files."""
+        shape = tuple(int(n) for n in self._data.shape)
+        return (shape, str(np.dtype(self._data.dtype)), *stamp_of_files(self._files))
+
+    def full_stamp(self) -> tuple[Any, ...]:
+        """As :meth:`stamp`, of every chunk of a zarr array."""
+        chunks = (f"{folder}/{name}" for folder, _, names in os.walk(self.where) for name in names)
+        return (*self.stamp(), *(stamp_of_files(sorted(chunks)) if self._files else ()))
+
+
+class Table(Protocol):
+    """Protocol of a table whose columns are read: some rows at a time, as an object of Arrow's."""
+
+    num_rows: int
+    where: str
+
+    def read(self, start: int, stop: int) -> Any:
+        """Rows ``start`` to ``stop - 1``, a ``pyarrow.Table`` of all columns that anybody reads."""
+        ...
+
+    def take(self, indices: np.ndarray) -> Any:
+        """Rows by number, ascending and each once, likewise."""
+        ...
+
+    def stamp(self) -> tuple[Any, ...]:
+        """What is equal as long as the rows are the same."""
+        ...
+
+
+class TableColumns:
+    """Columns of a table side by side, or one of them.
+
+    Args:
+        table: the table.
+        columns: names of the columns; of one that is not in a list, the array is the column itself.
+    """
+
+    def __init__(self, table: Table, columns: str | Sequence[str]):
+        if not table.num_rows:
+            raise SourceError(f"a table must have at least one row, got none in {table.where}")
+        self._table, self._columns = table, columns
+        self.where = f"{table.where}, column{'' if isinstance(columns, str) else 's'} {columns!r}"
+        few = self._array(table.read(0, 1))
+        self.shape, self.dtype = (table.num_rows, *few.shape[1:]), few.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``."""
+        return self._array(self._table.read(start, stop))
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Rows by number, ascending and each once."""
+        return self._array(self._table.take(indices))
+
+    def stamp(self) -> tuple[Any, ...]:
+        """That of the table."""
+        return self._table.stamp()
+
+    full_stamp = stamp
+
+    def _array(self, rows: Any) -> np.ndarray:
+        if isinstance(self._columns, str):
+            return self._numbers(rows, self._columns)
+        columns = [self._numbers(rows, name) for name in self._columns]
+        side_by_side = np.empty((rows.num_rows, len(columns)), np.result_type(*columns))
+        for place, column in enumerate(columns):
+            side_by_side[:, place] = column
+        return side_by_side
+
+    def _numbers(self, rows: Any, name: str) -> np.ndarray:
+        column = rows.column(name).combine_chunks()
+        if column.null_count:
+            raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
+        shape: tuple[int, ...] = (rows.num_rows,)
+        while hasattr(column, "flatten") and hasattr(column.type, "value_type"):  # lists, of one length
+            column = column.flatten()
+            shape = (*shape, len(column) // max(int(np.prod(shape)), 1))
+        numbers = np.array(column.to_numpy(zero_copy_only=False))
+        if numbers.dtype.kind not in "biuf" or numbers.size != np.prod(shape):
+            raise SourceError(f"a column must hold numbers, or lists of as many, got {column.type} in {name!r}")
+        return numbers.reshape(shape)
+
+
+def taken(read: Callable[[int, int], np.ndarray], indices: np.ndarray, step: int, num_rows: int) -> np.ndarray:
+    """Rows by number, ascending, of what is read in pieces of ``step`` rows."""
+    found = []
+    for piece in np.unique(indices // step):
+        start, stop = int(piece) * step, min((int(piece) + 1) * step, num_rows)
+        found.append(read(start, stop)[indices[(indices >= start) & (indices < stop)] - start])
+    return np.concatenate(found)
+
+
+def _runs(indices: np.ndarray) -> Iterator[tuple[int, int]]:
+    """First and last, exclusive, of each run of neighbouring numbers."""
+    breaks = np.flatnonzero(np.diff(indices) != 1) + 1
+    for run in np.split(indices, breaks):
+        yield int(run[0]), int(run[-1]) + 1
+
+
+def _opened_map(path: str) -> np.memmap[Any, Any]:
+    stamp_of_files([path])
+    try:
+        return np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise SourceError(f"a path must be that of a .npy file with one array of numbers, got {path!r}") from error
+
+
+def _root(data: np.ndarray) -> np.ndarray:
+    """The array that maps the file, of which another is a view."""
+    while isinstance(data.base, np.ndarray):
+        data = data.base
+    return data
+
+
+def _offset_in_file(data: np.memmap[Any, Any]) -> int | None:
+    """Byte of the file where the rows begin; None where they do not lie in it one after the other."""
+    if not data.flags.c_contiguous or not data.size:
+        return None
+    root: Any = _root(data)
+    return int(root.offset) + data.ctypes.data - root.ctypes.data
+
+
+def _end_in_file(data: np.memmap[Any, Any]) -> int:
+    """Number of bytes that the file must have."""
+    root: Any = _root(data)
+    return int(root.offset) + root.nbytes
+
+
+def _files_of_zarr(data: Any) -> list[str]:
+    """Files that describe a zarr array, where it lies in a folder."""
+    root, inside = getattr(getattr(data, "store", None), "root", None), getattr(data, "path", None)
+    if root is None or not isinstance(inside, str):
+        return []
+    folder = os.path.join(os.fspath(root), inside) if inside else os.fspath(root)
+    names = [os.path.join(folder, name) for name in ("zarr.json", ".zarray", "c")]
+    return [folder.rstrip("/"), *(name for name in names if os.path.exists(name))] if os.path.isdir(folder) else []
+
+
+def describe(data: Any) -> str:
+    """What a message calls an object of rows."""
+    return repr(os.fspath(data)) if isinstance(data, str | os.PathLike) else shown(data)
