@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -23,6 +25,7 @@ from numpyro_split import (
     ShardedRows,
     SplitHMC,
     SplitPotential,
+    open_store,
     sample,
     shard_rows,
     split_model,
@@ -73,10 +76,23 @@ def draws_of(tmp_path, kernels, *options, processes=1, name="draws"):
     if processes == 1:
         finish(launch("draws", out, *kernels, "--devices", 2, *options))
     else:
-        port = free_port()
-        shared = ("draws", out, *kernels, "--devices", 1, "--processes", 2, "--port", port, *options)
-        finish(*(launch(*shared, "--place", place) for place in range(2)))
+        finish(*pair("draws", out, *kernels, *options))
     return dict(np.load(out))
+
+
+def stored_draws(tmp_path, name, *options, processes=1, kernels=QUICK):
+    """Draws of stored runs of some kernels, by process; of one process with two shards or of two with one each."""
+    if processes == 1:
+        finish(launch("stored", tmp_path / name, *kernels, "--devices", 2, *options))
+    else:
+        finish(*pair("stored", tmp_path / name, *kernels, *options))
+    return [dict(np.load(tmp_path / f"{name}-{place}.npz")) for place in range(processes)]
+
+
+def pair(what, out, *options):
+    """Start two processes with a shard each."""
+    shared = (what, out, *options, "--devices", 1, "--processes", 2, "--port", free_port())
+    return [launch(*shared, "--place", place) for place in range(2)]
 
 
 def sent_by(tmp_path, kernels, devices):
@@ -106,7 +122,7 @@ def test_no_row_is_sent(tmp_path, devices):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4])
-def test_no_kernel_sends_a_row(tmp_path, devices):
+def test_no_row_is_sent_by_any_kernel(tmp_path, devices):
     check_sent(sent_by(tmp_path, TABLE, devices), devices)
 
 
@@ -137,8 +153,7 @@ def test_without_the_sum_over_shards_draws_differ(tmp_path):
 
 @pytest.mark.slow
 def test_processes_with_other_keys_are_refused(tmp_path):
-    shared = ("draws", tmp_path / "no", "SplitHMC", "--devices", 1, "--processes", 2, "--port", free_port(), "--seeds")
-    for process in [launch(*shared, "--place", place) for place in range(2)]:
+    for process in pair("draws", tmp_path / "no", "SplitHMC", "--seeds"):
         _, errors = process.communicate(timeout=200)
         assert process.returncode != 0
         assert "RanksError: processes that share the rows of a run must run the same" in errors
@@ -291,6 +306,58 @@ def test_a_stored_run_on_shards(tmp_path):
     plain = run(8)
     plain.run(jax.random.key(0), *rows)
     np.testing.assert_allclose(stored.get_samples()["w"], plain.get_samples()["w"], rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_stored_run_goes_on_in_another_number_of_processes(tmp_path, first):
+    """Begun in one process and ended in two, or the other way round, with two shards: to the same draws, each bit."""
+    (whole,) = stored_draws(tmp_path, "whole", "--store", f"{tmp_path}/whole-", "--draws", 12)
+    store = ("--store", f"{tmp_path}/")
+    begun = stored_draws(tmp_path, "begun", *store, "--draws", 5, processes=first)
+    ended = stored_draws(tmp_path, "ended", *store, "--draws", 12, processes=3 - first)
+    for found in begun:
+        assert all(np.array_equal(x, whole[name][:5]) for name, x in found.items())
+    for found in ended:
+        assert found.keys() == whole.keys()
+        assert all(np.array_equal(x, whole[name]) for name, x in found.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1])
+def test_where_one_process_dies_the_other_ends_and_the_store_goes_on(tmp_path, place):
+    """Within two minutes, whether it is the one that writes or another."""
+    options = ("stored", tmp_path / "draws", "SplitHMC", "--draws", 8, "--store", f"{tmp_path}/")
+    started = time.monotonic()
+    processes = pair(*options, "--dies", place)
+    try:
+        codes = [process.wait(timeout=240) for process in processes]
+        assert time.monotonic() - started < 120
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes[place] == -signal.SIGKILL
+    assert codes[1 - place] not in (0, -signal.SIGKILL)
+    assert open_store(tmp_path / "SplitHMC.zarr").posterior.sizes["draw"] < 8
+    finish(*pair(*options))
+    (whole,) = stored_draws(tmp_path, "whole", "--store", f"{tmp_path}/whole-", "--draws", 8, kernels=QUICK[:1])
+    found = np.load(tmp_path / "draws-0.npz")
+    assert all(np.array_equal(found[name], x) for name, x in whole.items())
+
+
+@pytest.mark.slow
+def test_stored_runs_that_cannot_be_in_processes_are_refused(tmp_path):
+    stored_draws(tmp_path, "begun", "--store", f"{tmp_path}/", "--draws", 4, kernels=QUICK[:1])
+    refused = {
+        "--held": (("ValueError: jit_model_args must be True",) * 2, ()),
+        "--rows": (("StoreError: store must be of the same", "RanksError: on rank 0, which writes"), (24,)),
+    }
+    for option, (messages, value) in refused.items():
+        options = ("--store", f"{tmp_path}/", "--draws", 8, option, *value)
+        for process, message in zip(pair("stored", tmp_path / "no", "SplitHMC", *options), messages, strict=True):
+            _, errors = process.communicate(timeout=200)
+            assert process.returncode != 0
+            assert message in errors
 
 
 def sharded(x, *spec, mesh=None):

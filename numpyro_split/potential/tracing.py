@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.sharding import PartitionSpec
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,4 +58,20 @@ def call_back(function: Callable[..., None], *operands: Any) -> None:
     if chosen not in (None, "report"):
         raise ValueError(f"{WARNINGS_VARIABLE} must be 'report' or not set, got {chosen!r}")
     if chosen is None:
-        jax.debug.callback(function, *operands)
+        always_call_back(function, *operands)
+
+
+def always_call_back(function: Callable[..., None], *operands: Any) -> None:
+    """As :func:`call_back`, whatever the environment says.
+
+    XLA has no call of a program that is divided over devices in part by hand, as one over chains whose rows lie along
+    another axis of the mesh is. So there it is divided by hand altogether, and each device calls.
+    """
+    context = jax.sharding.get_abstract_mesh()
+    divided = set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
+    call = partial(jax.debug.callback, function)
+    if divided:
+        call = jax.shard_map(
+            call, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=divided, check_vma=False
+        )
+    call(*operands)

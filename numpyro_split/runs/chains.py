@@ -20,7 +20,7 @@ from numpyro.util import nested_attrgetter
 
 from numpyro_split.host import traces_arguments
 from numpyro_split.potential.content import DataDigest
-from numpyro_split.runs.states import pack_state, unpack_state
+from numpyro_split.runs.states import on_one_device, pack_state, unpack_state
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
@@ -111,7 +111,7 @@ class CompiledChains:
     """
 
     def __init__(self, numbers: Sequence[int], program: Program, state: Any, plan: Plan, thinning: int):
-        self.numbers, self.state = tuple(numbers), state
+        self.numbers, self.state = tuple(numbers), on_one_device(state)
         self._program, self._plan, self._thinning = program, plan, thinning
         self._is_batch = bool(jnp.ndim(state.i))
         self.position, self._seconds = 0, 0.0
@@ -141,7 +141,8 @@ class CompiledChains:
     def advance(self, num: int) -> list[Drawn]:
         """Move by so many draws, or iterations of warm-up; what each chain drew."""
         start, phase = time.monotonic(), WARMUP if self.position < self._plan.num_warmup else SAMPLING
-        self.state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
+        state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
+        self.state = on_one_device(state)
         axis = self._program.draw_axis
         draws, statistics = jax.tree.map(lambda x: np.take(x, range(num), axis), jax.device_get(kept))
         self.position += num
