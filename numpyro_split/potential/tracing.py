@@ -64,14 +64,15 @@ def call_back(function: Callable[..., None], *operands: Any) -> None:
 def always_call_back(function: Callable[..., None], *operands: Any) -> None:
     """As :func:`call_back`, whatever the environment says.
 
-    XLA has no call of a program that is divided over devices in part by hand, as one over chains whose rows lie along
-    another axis of the mesh is. So there it is divided by hand altogether, and each device calls.
+    XLA has no calls in a program that is divided over devices in part by hand, as one over chains whose rows lie along
+    another axis of the mesh is. So there it is divided by hand altogether, and each device calls, with one number more,
+    since XLA takes no call without operands for one that is divided.
     """
     context = jax.sharding.get_abstract_mesh()
     divided = set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
-    call = partial(jax.debug.callback, function)
-    if divided:
-        call = jax.shard_map(
-            call, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=divided, check_vma=False
-        )
-    call(*operands)
+    if not divided:
+        jax.debug.callback(function, *operands)
+        return
+    call = partial(jax.debug.callback, lambda _, *told: function(*told))
+    specs = {"in_specs": PartitionSpec(), "out_specs": PartitionSpec()}
+    jax.shard_map(call, **specs, axis_names=divided, check_vma=False)(jnp.zeros(()), *operands)
