@@ -41,7 +41,7 @@ from tests.sharded_run import DIM, NUM_ROWS
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("SplitHMC", "PenaltyMH")
-MANY_WORDS = 4  # of energies, in one message with a gradient
+ENERGY_WORDS = 2  # of one energy, in one message with a gradient
 SIZE = 1 + DIM + 1  # of a position of the model of tests/sharded_run.py
 NUM_SUBSETS = 3
 
@@ -102,16 +102,20 @@ def sent_by(tmp_path, kernels, devices):
 
 
 def check_sent(found, devices):
-    """No row is sent, and no message is longer than a gradient with its energies, or the energies of all subsets."""
-    longest = max(SIZE + MANY_WORDS, 2 * (NUM_SUBSETS + 1))
+    """No row is sent; a kick sends one message, of a gradient and its energy.
+
+    What else is sent are the energies of all subsets, with or without the gradient of all rows, and the data's digest.
+    Two kicks at one position, such as those that open and close a trajectory, XLA sends as one.
+    """
+    kick, energies, digest = SIZE + ENERGY_WORDS, ENERGY_WORDS * NUM_SUBSETS, 4
+    of_trajectories = {kick, 2 * kick, energies, SIZE + energies, digest}
+    # changes by batch, and sums, with a gradient or not; an expansion of second order where data are new
+    of_batches = {3 + 6, SIZE + 3 + 6, SIZE**2 + SIZE + energies, SIZE + energies, SIZE + 1, digest}
     for name, messages in found["sent"].items():
-        assert messages, name
+        sizes = {words for _, words in messages}
         assert {operation for operation, _ in messages} == {"all-reduce"}, name
-        limit = longest
-        if TABLE[name].is_noisy:
-            # changes by batch, and sums; an expansion of second order where data are new
-            limit = max(longest, 3 + 6, SIZE**2 + SIZE + 2 * NUM_SUBSETS)
-        assert max(words for _, words in messages) <= limit, (name, messages)
+        assert sizes <= (of_batches if TABLE[name].is_noisy else of_trajectories), (name, messages)
+        assert TABLE[name].is_noisy or kick in sizes, (name, messages)
     assert found["rows"] == [-(-NUM_ROWS // devices)] * devices
 
 
@@ -152,12 +156,29 @@ def test_without_the_sum_over_shards_draws_differ(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_with_other_keys_are_refused(tmp_path):
-    for process in pair("draws", tmp_path / "no", "SplitHMC", "--seeds"):
+def test_chains_over_a_second_axis_draw_what_vectorised_ones_do(tmp_path):
+    """Two on each half of four devices, whose rows lie on two; the kernel must be left its own axis."""
+    out = tmp_path / "chains.npz"
+    finish(launch("chains", out, *QUICK, "--devices", 4, "--draws", 5))
+    found = dict(np.load(out))
+    assert "must leave the mesh's axis 'rows'" in str(found.pop("error"))
+    mapped, vectorised = (
+        {name.removeprefix(how): x for name, x in found.items() if name.startswith(how)}
+        for how in ("mapped", "vectorised")
+    )
+    assert mapped
+    assert same(mapped, vectorised, 1e-10)
+    assert all(np.all(np.ptp(x, axis=0) > 0) for x in mapped.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "what"), [("--seeds", "random key"), ("--codes", "model")])
+def test_processes_that_differ_are_refused(tmp_path, option, what):
+    for process in pair("draws", tmp_path / "no", "SplitHMC", option):
         _, errors = process.communicate(timeout=200)
         assert process.returncode != 0
         assert "RanksError: processes that share the rows of a run must run the same" in errors
-        assert "got another random key in processes [1]" in errors
+        assert f"got another {what} in processes [1]" in errors
 
 
 @pytest.mark.parametrize("fact", ["random key", "kernel", "argument besides the rows"])
@@ -387,9 +408,16 @@ def refused():
         model(X * int(X.sum()), y)
 
     good = sharded(X, "rows"), sharded(y, "rows")
+    twofold = jax.make_mesh((2, 1), ("rows", "others"), axis_types=(AxisType.Auto,) * 2)
     return {
         "y on one device": (model, (good[0], y), "'y' must be sharded like 'X'"),
         "along columns": (model, (sharded(X, None, "rows"), y), "'X' must be sharded along the axis of its rows, 0"),
+        "on another mesh": (model, (good[0], sharded(y, "rows", mesh=twofold)), "'y' must be sharded like 'X'"),
+        "along two axes of a mesh": (
+            model,
+            tuple(sharded(x, ("rows", "others"), mesh=twofold) for x in (X, y)),
+            "'X' must lie along one axis of the mesh",
+        ),
         "more subsets than rows": (model, (sharded(X[:4], "rows"), sharded(y[:4], "rows")), "rows of a shard, 2"),
         "local latents": (local, good, "no latent site inside the data plate"),
         "from all rows": (centred, good, "take nothing from all rows"),
