@@ -272,9 +272,11 @@ class PyroStart:
         kernel = self._task.kernel
         assert kernel._prepared is not None
         found = texts_of(pytree.tree_leaves(kernel._open(self._task.args, self._task.kwargs)), "data")
-        first, *others = kernel._prepared.potential.ranks.of_all(found)
+        ranks = kernel._prepared.potential.ranks
+        first, *others = ranks.of_all(found)
         named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
-        return {**first, **named}
+        division = {} if ranks.is_one else {"division of the rows": f"{list(ranks.num_rows)}, by rank"}
+        return {**division, **first, **named}
 
     def _seed(self, number: int) -> int:
         """The seed that the host gives to a chain in parallel."""
