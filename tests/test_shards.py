@@ -35,7 +35,8 @@ from numpyro_split.kernels.agreement import check_alike, digest_of_rest
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.shards import _energy, _words
-from split_common.errors import RanksError
+from numpyro_split.runs.leader import broadcast
+from split_common.errors import RanksError, StoreError
 from tests.kernels import TABLE
 from tests.sharded_run import DIM, NUM_ROWS
 
@@ -324,6 +325,8 @@ def test_a_stored_run_on_shards(tmp_path):
     for num_samples in (4, 8):
         stored = run(num_samples)
         sample(stored, jax.random.key(0), *rows, store=tmp_path / "run.zarr", every=4)
+    with pytest.raises(StoreError, match="another shards: 2 shards of .* in the store, got nothing"):
+        sample(run(9), jax.random.key(0), *data(23), store=tmp_path / "run.zarr", every=4)
     plain = run(8)
     plain.run(jax.random.key(0), *rows)
     np.testing.assert_allclose(stored.get_samples()["w"], plain.get_samples()["w"], rtol=1e-10)
@@ -379,6 +382,12 @@ def test_stored_runs_that_cannot_be_in_processes_are_refused(tmp_path):
             _, errors = process.communicate(timeout=200)
             assert process.returncode != 0
             assert message in errors
+
+
+@pytest.mark.parametrize("length", [0, 240, 255, 256, 257, 1000])
+def test_a_message_is_what_was_said(length):
+    """Of one process, which hears itself; however long, and wherever it is cut into pieces."""
+    assert broadcast(("advance", 3, bytes(length))) == ("advance", 3, bytes(length))
 
 
 def sharded(x, *spec, mesh=None):
