@@ -148,8 +148,7 @@ def _between_processes(
     mcmc: MCMC, plan: Plan, fields: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Broadcast | None:
     """How the processes that share the rows of a run speak to one another, compared; None where one has them all."""
-    arguments = mcmc.sampler._given(args, kwargs)
-    if not shares_rows(arguments):
+    if jax.process_count() == 1 or not shares_rows(arguments := mcmc.sampler._given(args, kwargs)):
         return None
     if not traces_arguments(mcmc):
         check_at_hand(arguments)
