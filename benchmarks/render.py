@@ -6,7 +6,7 @@
     <!-- end of table -->
 
 say where a table is; what stands between them is rendered. The tables of a folder are the functions in the ``TABLES``
-of its ``tables.py``, by name.
+of its ``tables.py``, by name; its page is its ``README.md``, or the ``PAGE`` that ``tables.py`` names.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PLACE = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end of table -->\n)", re.
 
 def pages() -> dict[Path, Mapping[str, Callable[[], str]]]:
     """Each page that has tables, and what makes them, by name."""
-    found = {}
+    found: dict[Path, dict[str, Callable[[], str]]] = {}
     for path in sorted(ROOT.rglob("tables.py")):
-        module = ".".join(("benchmarks", *path.relative_to(ROOT).with_suffix("").parts))
-        found[path.with_name("README.md")] = importlib.import_module(module).TABLES
-    return found
+        module = importlib.import_module(".".join(("benchmarks", *path.relative_to(ROOT).with_suffix("").parts)))
+        found.setdefault(getattr(module, "PAGE", path.with_name("README.md")), {}).update(module.TABLES)
+    return dict(found)
 
 
 def rendered(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
@@ -48,7 +48,7 @@ def main() -> None:
         new = rendered(text, tables)
         if new != text:
             page.write_text(new)
-            print(page.relative_to(ROOT))
+            print(page.relative_to(ROOT.parent))
 
 
 if __name__ == "__main__":

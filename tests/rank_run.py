@@ -265,15 +265,24 @@ def parted(lib, rank):
     return found
 
 
-def dies(lib, rank):
-    """Rank 1 is killed in the middle of a run."""
+def dies(lib, rank, folder):
+    """Rank 1 is killed in the middle of a stored run; where that has happened, it goes on, and another is run whole."""
 
     def kill(kernel, params, stage, i):
-        if i == 5 and rank == 1:
+        if stage.startswith("Sample") and i == 5 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
-    return said(lambda: lib.run(kernel, *all_rows(lib, SHARDS[rank]), num_warmup=10, num_samples=10, hook_fn=kill))
+    def run(name, hook=None):
+        lib.ppl.set_rng_seed(7)
+        kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
+        mcmc = lib.mcmc(kernel, 6, 10, hook_fn=hook)
+        lib.split.sample(mcmc, *all_rows(lib, SHARDS[rank]), store=folder / name, every=2)
+        return mcmc.get_samples()["a"].numpy()
+
+    if (folder / f"{rank}.died").exists():
+        return run("dies.zarr"), run("whole.zarr")
+    (folder / f"{rank}.died").touch()
+    return said(lambda: run("dies.zarr", kill))
 
 
 def chosen(lib, rank):
@@ -312,6 +321,9 @@ def stored(lib, rank, folder):
     found["steps"] = whole.kernel.__class__.__name__, len(whole._diagnostics[0]["num_steps"])
     found["extended"] = of("dying.zarr", num_samples=16).get_samples(group_by_chain=True)["a"].numpy()
     found["not loaded"] = of("dying.zarr", num_samples=16, load=False)._samples
+    alone = lib.mcmc(kernels.TABLE["SplitNUTS"].make(lib, small), 8, 12, hook_fn=None)
+    of_one = {"store": folder / "whole.zarr", "every": 4}
+    found["one process"] = said(lambda: None if rank else split.sample(alone, *all_rows(lib), **of_one))
     other = tuple(x + rank for x in args)
     found["other rows"] = said(lambda: of("dying.zarr", args=other, num_samples=20))
     found["other length"] = said(lambda: of("dying.zarr", every=5, num_samples=20))
@@ -338,7 +350,7 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     lib, rank = PyroBackend(), dist.get_rank()
     of_draws = (options.model, options.kernels, *options.lengths)
-    more = {"draws": of_draws, "stored": (options.folder,)}
+    more = {"draws": of_draws, "stored": (options.folder,), "dies": (options.folder,)}
     found = {job: JOBS[job](lib, rank, *more.get(job, ())) for job in options.jobs}
     (options.folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
 

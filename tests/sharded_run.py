@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import signal
 
 DIM, NUM_ROWS, SEED = 2, 23, 0
 OPCODES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|collective-broadcast"
@@ -17,7 +18,7 @@ SENT = re.compile(rf"= (?P<type>.*?) (?P<name>{OPCODES})(?:-start)?\(")
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["text", "draws"])
+    parser.add_argument("what", choices=["text", "draws", "stored", "chains"])
     parser.add_argument("out")
     parser.add_argument("kernels", nargs="+")
     parser.add_argument("--devices", type=int, default=2)
@@ -27,8 +28,12 @@ def main():
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--rows", type=int, default=NUM_ROWS)
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--store", default="", help="where each kernel's store lies, whose name comes first")
+    parser.add_argument("--dies", type=int, default=None, help="the process that is killed in the middle of a run")
     parser.add_argument("--explicit", action="store_true")
     parser.add_argument("--break", dest="broken", action="store_true")
+    parser.add_argument("--codes", action="store_true", help="a model of each process's own")
+    parser.add_argument("--held", action="store_true", help="a program that holds the rows")
     parser.add_argument("--seeds", action="store_true", help="a random key of each process's own")
     asked = parser.parse_args()
     os.environ["XLA_FLAGS"] = (
@@ -51,7 +56,7 @@ def main():
         import numpyro_split.potential.shards as shards
 
         shards.lax = Unsummed(shards.lax)
-    {"text": texts, "draws": draws}[asked.what](asked)
+    {"text": texts, "draws": draws, "stored": stored, "chains": chains}[asked.what](asked)
 
 
 class Unsummed:
@@ -83,13 +88,15 @@ def problem(asked):
     ends = np.cumsum([0, *(asked.rows // num + (i < asked.rows % num) for i in range(num))])[:: num // asked.processes]
     own = slice(*ends[asked.place : asked.place + 2])
 
+    scale = 1.0 + asked.codes * asked.place
+
     def model(X, y=None):
         tau = numpyro.sample("tau", dist.Gamma(3.0, 2.0))
         w = numpyro.sample("w", dist.Normal(np.zeros(DIM), tau**-0.5).to_event(1))
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))
         numpyro.deterministic("total", w.sum())
         with numpyro.plate("data", X.shape[0]):
-            numpyro.sample("y", dist.Normal(a + X @ w, 1.0), obs=y)
+            numpyro.sample("y", dist.Normal(a + X @ w, scale), obs=y)
 
     return model, shard_rows((X[own], y[own]), mesh), (X, y)
 
@@ -150,6 +157,82 @@ def draws(asked):
             found[f"{name}/{site}"] = np.asarray(x)
     if asked.place == 0:
         np.savez(asked.out, **found)
+
+
+def chains(asked):
+    """Draws of four chains of each kernel, rows over two devices: by chains over two more, and vectorised; an error."""
+    import jax
+    import numpy as np
+    from jax.sharding import AxisType, PartitionSpec
+    from numpyro.infer import MCMC
+
+    from numpyro_split import shard_rows
+
+    mesh = jax.make_mesh((2, 2), ("chains", "rows"), axis_types=(AxisType.Auto,) * 2)
+    model, _, rows = problem(asked)
+    rows, found = shard_rows(rows, mesh), {}
+
+    def run(name, method):
+        mcmc = MCMC(
+            kernel_of(name, model),
+            num_warmup=asked.draws,
+            num_samples=asked.draws,
+            num_chains=4,
+            chain_method=method,
+            progress_bar=False,
+        )
+        mcmc.run(jax.random.key(SEED), *rows)
+        return {site: np.asarray(x) for site, x in mcmc.get_samples(group_by_chain=True).items()}
+
+    def over(*axes):
+        specs = {"in_specs": PartitionSpec("chains"), "out_specs": PartitionSpec("chains")}
+        return lambda f: jax.jit(jax.shard_map(jax.vmap(f), mesh=mesh, axis_names=set(axes), check_vma=False, **specs))
+
+    for name in asked.kernels:
+        for method, how in ((over("chains"), "mapped"), ("vectorized", "vectorised")):
+            found |= {f"{how}/{name}/{site}": x for site, x in run(name, method).items()}
+    try:
+        run(asked.kernels[0], over("chains", "rows"))
+    except ValueError as error:
+        found["error"] = np.array(str(error))
+    np.savez(asked.out, **found)
+
+
+def stored(asked):
+    """Draws of each kernel by runs with a store, written by every process, to OUT and its place."""
+    import jax
+    import numpy as np
+    from numpyro.infer import MCMC
+
+    from numpyro_split import sample
+    from split_common.runs import drive
+
+    drive.SECONDS, drive.LONGEST_WAIT = 0.0, 0.0  # one draw at a time, each written
+    if asked.place == asked.dies:
+        die_in_a_run()
+    model, rows, _ = problem(asked)
+    found = {}
+    for name in asked.kernels:
+        kernel = kernel_of(name, model)
+        mcmc = MCMC(kernel, num_warmup=6, num_samples=asked.draws, progress_bar=False, jit_model_args=not asked.held)
+        store = sample(mcmc, jax.random.key(SEED), *rows, store=f"{asked.store}{name}.zarr", every=3)
+        assert (store is None) == (asked.place > 0)
+        found |= {f"{name}/{site}": np.asarray(x) for site, x in mcmc.get_samples().items()}
+    np.savez(f"{asked.out}-{asked.place}.npz", **found)
+
+
+def die_in_a_run():
+    """Have this process killed as it is about to make its second draw after warm-up."""
+    from numpyro_split.runs.chains import CompiledChains
+
+    advance = CompiledChains.advance
+
+    def dying(self, num):
+        if self.position > 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return advance(self, num)
+
+    CompiledChains.advance = dying  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ ONLY_IN = {
         "potential/capture.py",
         "potential/ranks.py",
         "potential/running.py",
-        "runs/leader.py",
         "runs/processes.py",
     },
 }

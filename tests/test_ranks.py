@@ -191,6 +191,8 @@ def test_a_stored_run_goes_on_over_ranks(found):
         np.testing.assert_array_equal(stored["extended"][:, :12], stored["whole"])
         np.testing.assert_array_equal(stored["extended"], first["extended"])
         assert stored["not loaded"] is None
+    assert first["one process"][0] == "StoreError"
+    assert "another division of the rows: [15, 10], by rank in the store, got nothing" in first["one process"][1]
     assert first["other rows"][0] == first["other length"][0] == "StoreError"
     assert "data[0] of rank 1" in first["other rows"][1]
     for fault in ("other rows", "other length"):
@@ -200,8 +202,8 @@ def test_a_stored_run_goes_on_over_ranks(found):
 
 
 @pytest.mark.slow
-def test_where_one_process_dies_the_other_ends(tmp_path):
-    """Within two minutes: at once here, as its connection is closed."""
+def test_where_one_process_dies_the_other_ends_and_the_store_goes_on(tmp_path):
+    """Within two minutes: at once here, as its connection is closed. To the draws of a run that was never stopped."""
     worker = [sys.executable, "-m", "tests.rank_run", str(tmp_path), "dies"]
     processes = [
         subprocess.Popen(worker, cwd=ROOT, env=ENVIRONMENT | rank, stderr=subprocess.DEVNULL) for rank in ranks_of_two()
@@ -216,6 +218,8 @@ def test_where_one_process_dies_the_other_ends(tmp_path):
     assert codes[1] == -9
     kind, text = pickle.loads((tmp_path / "0.pickle").read_bytes())["dies"]
     assert kind == "RuntimeError", text
+    for found in launch(tmp_path, "dies"):
+        np.testing.assert_array_equal(*found["dies"])
 
 
 @pytest.mark.parametrize("value", [0, "all", True, [0, 1], object()])

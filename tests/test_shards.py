@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -23,6 +25,7 @@ from numpyro_split import (
     ShardedRows,
     SplitHMC,
     SplitPotential,
+    open_store,
     sample,
     shard_rows,
     split_model,
@@ -32,13 +35,14 @@ from numpyro_split.kernels.agreement import check_alike, digest_of_rest
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.compensated import Compensated
 from numpyro_split.potential.shards import _energy, _words
-from split_common.errors import RanksError
+from numpyro_split.runs.leader import broadcast
+from split_common.errors import RanksError, StoreError
 from tests.kernels import TABLE
 from tests.sharded_run import DIM, NUM_ROWS
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("SplitHMC", "PenaltyMH")
-MANY_WORDS = 4  # of energies, in one message with a gradient
+ENERGY_WORDS = 2  # of one energy, in one message with a gradient
 SIZE = 1 + DIM + 1  # of a position of the model of tests/sharded_run.py
 NUM_SUBSETS = 3
 
@@ -73,10 +77,23 @@ def draws_of(tmp_path, kernels, *options, processes=1, name="draws"):
     if processes == 1:
         finish(launch("draws", out, *kernels, "--devices", 2, *options))
     else:
-        port = free_port()
-        shared = ("draws", out, *kernels, "--devices", 1, "--processes", 2, "--port", port, *options)
-        finish(*(launch(*shared, "--place", place) for place in range(2)))
+        finish(*pair("draws", out, *kernels, *options))
     return dict(np.load(out))
+
+
+def stored_draws(tmp_path, name, *options, processes=1, kernels=QUICK):
+    """Draws of stored runs of some kernels, by process; of one process with two shards or of two with one each."""
+    if processes == 1:
+        finish(launch("stored", tmp_path / name, *kernels, "--devices", 2, *options))
+    else:
+        finish(*pair("stored", tmp_path / name, *kernels, *options))
+    return [dict(np.load(tmp_path / f"{name}-{place}.npz")) for place in range(processes)]
+
+
+def pair(what, out, *options):
+    """Start two processes with a shard each."""
+    shared = (what, out, *options, "--devices", 1, "--processes", 2, "--port", free_port())
+    return [launch(*shared, "--place", place) for place in range(2)]
 
 
 def sent_by(tmp_path, kernels, devices):
@@ -86,16 +103,20 @@ def sent_by(tmp_path, kernels, devices):
 
 
 def check_sent(found, devices):
-    """No row is sent, and no message is longer than a gradient with its energies, or the energies of all subsets."""
-    longest = max(SIZE + MANY_WORDS, 2 * (NUM_SUBSETS + 1))
+    """No row is sent; a kick sends one message, of a gradient and its energy.
+
+    What else is sent are the energies of all subsets, with or without the gradient of all rows, and the data's digest.
+    Two kicks at one position, such as those that open and close a trajectory, XLA sends as one.
+    """
+    kick, energies, digest = SIZE + ENERGY_WORDS, ENERGY_WORDS * NUM_SUBSETS, 4
+    of_trajectories = {kick, 2 * kick, energies, SIZE + energies, digest}
+    # changes by batch, and sums, with a gradient or not; an expansion of second order where data are new
+    of_batches = {3 + 6, SIZE + 3 + 6, SIZE**2 + SIZE + energies, SIZE + energies, SIZE + 1, digest}
     for name, messages in found["sent"].items():
-        assert messages, name
+        sizes = {words for _, words in messages}
         assert {operation for operation, _ in messages} == {"all-reduce"}, name
-        limit = longest
-        if TABLE[name].is_noisy:
-            # changes by batch, and sums; an expansion of second order where data are new
-            limit = max(longest, 3 + 6, SIZE**2 + SIZE + 2 * NUM_SUBSETS)
-        assert max(words for _, words in messages) <= limit, (name, messages)
+        assert sizes <= (of_batches if TABLE[name].is_noisy else of_trajectories), (name, messages)
+        assert TABLE[name].is_noisy or kick in sizes, (name, messages)
     assert found["rows"] == [-(-NUM_ROWS // devices)] * devices
 
 
@@ -106,7 +127,7 @@ def test_no_row_is_sent(tmp_path, devices):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4])
-def test_no_kernel_sends_a_row(tmp_path, devices):
+def test_no_row_is_sent_by_any_kernel(tmp_path, devices):
     check_sent(sent_by(tmp_path, TABLE, devices), devices)
 
 
@@ -136,13 +157,29 @@ def test_without_the_sum_over_shards_draws_differ(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_with_other_keys_are_refused(tmp_path):
-    shared = ("draws", tmp_path / "no", "SplitHMC", "--devices", 1, "--processes", 2, "--port", free_port(), "--seeds")
-    for process in [launch(*shared, "--place", place) for place in range(2)]:
+def test_chains_over_a_second_axis_draw_what_vectorised_ones_do(tmp_path):
+    """Two on each half of four devices, whose rows lie on two; the kernel must be left its own axis."""
+    out = tmp_path / "chains.npz"
+    finish(launch("chains", out, *QUICK, "--devices", 4, "--draws", 5))
+    found = dict(np.load(out))
+    assert "must leave the mesh's axis 'rows'" in str(found.pop("error"))
+    mapped, vectorised = (
+        {name.removeprefix(how): x for name, x in found.items() if name.startswith(how)}
+        for how in ("mapped", "vectorised")
+    )
+    assert mapped
+    assert same(mapped, vectorised, 1e-10)
+    assert all(np.all(np.ptp(x, axis=0) > 0) for x in mapped.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "what"), [("--seeds", "random key"), ("--codes", "model")])
+def test_processes_that_differ_are_refused(tmp_path, option, what):
+    for process in pair("draws", tmp_path / "no", "SplitHMC", option):
         _, errors = process.communicate(timeout=200)
         assert process.returncode != 0
         assert "RanksError: processes that share the rows of a run must run the same" in errors
-        assert "got another random key in processes [1]" in errors
+        assert f"got another {what} in processes [1]" in errors
 
 
 @pytest.mark.parametrize("fact", ["random key", "kernel", "argument besides the rows"])
@@ -288,9 +325,69 @@ def test_a_stored_run_on_shards(tmp_path):
     for num_samples in (4, 8):
         stored = run(num_samples)
         sample(stored, jax.random.key(0), *rows, store=tmp_path / "run.zarr", every=4)
+    with pytest.raises(StoreError, match="another shards: 2 shards of .* in the store, got nothing"):
+        sample(run(9), jax.random.key(0), *data(23), store=tmp_path / "run.zarr", every=4)
     plain = run(8)
     plain.run(jax.random.key(0), *rows)
     np.testing.assert_allclose(stored.get_samples()["w"], plain.get_samples()["w"], rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_stored_run_goes_on_in_another_number_of_processes(tmp_path, first):
+    """Begun in one process and ended in two, or the other way round, with two shards: to the same draws, each bit."""
+    (whole,) = stored_draws(tmp_path, "whole", "--store", f"{tmp_path}/whole-", "--draws", 12)
+    store = ("--store", f"{tmp_path}/")
+    begun = stored_draws(tmp_path, "begun", *store, "--draws", 5, processes=first)
+    ended = stored_draws(tmp_path, "ended", *store, "--draws", 12, processes=3 - first)
+    for found in begun:
+        assert all(np.array_equal(x, whole[name][:5]) for name, x in found.items())
+    for found in ended:
+        assert found.keys() == whole.keys()
+        assert all(np.array_equal(x, whole[name]) for name, x in found.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1])
+def test_where_one_process_dies_the_other_ends_and_the_store_goes_on(tmp_path, place):
+    """Within two minutes, whether it is the one that writes or another."""
+    options = ("stored", tmp_path / "draws", "SplitHMC", "--draws", 8, "--store", f"{tmp_path}/")
+    started = time.monotonic()
+    processes = pair(*options, "--dies", place)
+    try:
+        codes = [process.wait(timeout=240) for process in processes]
+        assert time.monotonic() - started < 120
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes[place] == -signal.SIGKILL
+    assert codes[1 - place] not in (0, -signal.SIGKILL)
+    assert open_store(tmp_path / "SplitHMC.zarr").posterior.sizes["draw"] < 8
+    finish(*pair(*options))
+    (whole,) = stored_draws(tmp_path, "whole", "--store", f"{tmp_path}/whole-", "--draws", 8, kernels=QUICK[:1])
+    found = np.load(tmp_path / "draws-0.npz")
+    assert all(np.array_equal(found[name], x) for name, x in whole.items())
+
+
+@pytest.mark.slow
+def test_stored_runs_that_cannot_be_in_processes_are_refused(tmp_path):
+    stored_draws(tmp_path, "begun", "--store", f"{tmp_path}/", "--draws", 4, kernels=QUICK[:1])
+    refused = {
+        "--held": (("ValueError: jit_model_args must be True",) * 2, ()),
+        "--rows": (("StoreError: store must be of the same", "RanksError: on rank 0, which writes"), (24,)),
+    }
+    for option, (messages, value) in refused.items():
+        options = ("--store", f"{tmp_path}/", "--draws", 8, option, *value)
+        for process, message in zip(pair("stored", tmp_path / "no", "SplitHMC", *options), messages, strict=True):
+            _, errors = process.communicate(timeout=200)
+            assert process.returncode != 0
+            assert message in errors
+
+
+@pytest.mark.parametrize("length", [0, 240, 255, 256, 257, 1000])
+def test_a_message_is_what_was_said(length):
+    """Of one process, which hears itself; however long, and wherever it is cut into pieces."""
+    assert broadcast(("advance", 3, bytes(length))) == ("advance", 3, bytes(length))
 
 
 def sharded(x, *spec, mesh=None):
@@ -320,9 +417,16 @@ def refused():
         model(X * int(X.sum()), y)
 
     good = sharded(X, "rows"), sharded(y, "rows")
+    twofold = jax.make_mesh((2, 1), ("rows", "others"), axis_types=(AxisType.Auto,) * 2)
     return {
         "y on one device": (model, (good[0], y), "'y' must be sharded like 'X'"),
         "along columns": (model, (sharded(X, None, "rows"), y), "'X' must be sharded along the axis of its rows, 0"),
+        "on another mesh": (model, (good[0], sharded(y, "rows", mesh=twofold)), "'y' must be sharded like 'X'"),
+        "along two axes of a mesh": (
+            model,
+            tuple(sharded(x, ("rows", "others"), mesh=twofold) for x in (X, y)),
+            "'X' must lie along one axis of the mesh",
+        ),
         "more subsets than rows": (model, (sharded(X[:4], "rows"), sharded(y[:4], "rows")), "rows of a shard, 2"),
         "local latents": (local, good, "no latent site inside the data plate"),
         "from all rows": (centred, good, "take nothing from all rows"),

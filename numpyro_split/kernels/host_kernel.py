@@ -36,7 +36,7 @@ from numpyro_split.potential.sharded_rows import is_elsewhere
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import CHAINS
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.potential.tracing import call_back, eagerly, one_thread_at_a_time
+from numpyro_split.potential.tracing import always_call_back, call_back, eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
 from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
@@ -341,7 +341,7 @@ class SplitKernel(MCMCKernel):
 
     def _check_processes(self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, *given: Any) -> None:
         """Raise, in all processes, where those that share the rows of a run are about to run different things."""
-        arguments = self._arguments(*FORMS.open(self._model, *given)[:2])
+        arguments = self._given(*given)
         if not shares_rows(arguments) or isinstance(rng_key, Tracer):
             return
         check_alike(
@@ -354,6 +354,10 @@ class SplitKernel(MCMCKernel):
                 "argument besides the rows": digest_of_rest(arguments),
             }
         )
+
+    def _given(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Arguments:
+        """The arguments of a run that has not begun."""
+        return self._arguments(*FORMS.open(self._model, model_args, model_kwargs)[:2])
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
@@ -491,7 +495,7 @@ class NoStart:
 def check_start(potential_energy: jax.Array, z: Position) -> None:
     """Raise unless every chain starts at a finite potential energy; of chains in parallel, when they start."""
     if isinstance(potential_energy, Tracer):
-        jax.debug.callback(check_finite_start, potential_energy, z)
+        always_call_back(check_finite_start, potential_energy, z)
     else:
         check_finite_start(np.asarray(potential_energy), jax.tree.map(np.asarray, z))
 

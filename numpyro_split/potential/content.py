@@ -197,6 +197,13 @@ def traced_digest(data: Data, *texts: str) -> jax.Array:
     return jnp.stack([*sums, *(jnp.uint32(word) for word in Digest().add(*texts).words[: WORDS - len(LANES)])])
 
 
+def key_of_data(data: Data) -> str:
+    """Digest of arrays in hexadecimal, the same wherever the devices are on which they lie."""
+    if any(named_sharding(x) is not None for x in data):
+        return np.asarray(_digest_in_place(data, ())).tobytes().hex()
+    return digest_of_data(data).key
+
+
 @partial(jax.jit, static_argnums=1)
 def _digest_in_place(data: Data, texts: tuple[str, ...]) -> jax.Array:
     """The digest of arrays that lie on several devices, where they are."""

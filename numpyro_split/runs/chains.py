@@ -21,7 +21,7 @@ from numpyro.util import nested_attrgetter
 from numpyro_split.host import traces_arguments
 from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.sources import source_error
-from numpyro_split.runs.states import pack_state, unpack_state
+from numpyro_split.runs.states import on_one_device, pack_state, unpack_state
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
@@ -112,7 +112,7 @@ class CompiledChains:
     """
 
     def __init__(self, numbers: Sequence[int], program: Program, state: Any, plan: Plan, thinning: int):
-        self.numbers, self.state = tuple(numbers), state
+        self.numbers, self.state = tuple(numbers), on_one_device(state)
         self._program, self._plan, self._thinning = program, plan, thinning
         self._is_batch = bool(jnp.ndim(state.i))
         self.position, self._seconds = 0, 0.0
@@ -144,9 +144,10 @@ class CompiledChains:
         start, phase = time.monotonic(), WARMUP if self.position < self._plan.num_warmup else SAMPLING
         try:
             state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
-            kept, self.state = jax.device_get(kept), state
+            kept = jax.device_get(kept)
         except jax.errors.JaxRuntimeError as error:
             raise source_error(error) from error
+        self.state = on_one_device(state)
         axis = self._program.draw_axis
         draws, statistics = jax.tree.map(lambda x: np.take(x, range(num), axis), kept)
         self.position += num

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -14,20 +15,24 @@ from numpyro.handlers import seed, trace
 from numpyro.infer import MCMC
 from numpyro.util import is_prng_key
 
-from numpyro_split.host import fill_run
-from numpyro_split.kernels.host_kernel import SplitKernel
-from numpyro_split.potential.content import digest_of_data, numbers_of, program_of_model, program_of_potential
-from numpyro_split.potential.sharded_rows import is_elsewhere, is_filled
+from numpyro_split.host import fill_run, traces_arguments
+from numpyro_split.kernels.agreement import check_alike, shares_rows
+from numpyro_split.kernels.host_kernel import SplitKernel, check_at_hand
+from numpyro_split.potential.content import key_of_data, numbers_of, program_of_model, program_of_potential
 from numpyro_split.runs.chains import CompiledChains, Program
+from numpyro_split.runs.leader import broadcast
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
 from split_common.runs.identity import code_of, texts_of, versions_of
+from split_common.runs.interruption import interruptible
+from split_common.runs.leader import END, START, Broadcast, Leader, LedChains, follow, leading
 from split_common.runs.plan import Plan
 from split_common.runs.reading import open_store
 from split_common.runs.session import Options, Start, opened, run, warn_of_end
 from split_common.runs.statistics import state_fields
 from split_common.runs.stopping import StopWhen
 from split_common.runs.store import SAMPLING, Form
+from split_common.values import shown
 
 
 def sample(
@@ -75,13 +80,16 @@ def sample(
         **kwargs: the model's keyword arguments.
 
     Returns:
-        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at.
+        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at. Where rows lie
+        in several processes, all of which call this, that is in the first one, which alone writes; in the others None.
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
-        ValueError: for an argument out of range; for rows that lie in several processes; as
-            :class:`~split_common.errors.StoreError` for a store that this run cannot go on from.
+        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
+            cannot go on from.
         OSError: where nothing can be written, such as on a full disk; what was written before is whole.
+        RanksError: where processes that share the rows were given other arguments, and where the first has failed, in
+            the others; a ValueError.
 
     Warns:
         UserWarning: where the run was stopped early, and where a store is damaged.
@@ -106,30 +114,71 @@ def sample(
         raise ValueError(
             f"mcmc must have a thinning that divides num_samples, got {mcmc.thinning} and {mcmc.num_samples}"
         )
-    _check_at_hand(args, kwargs)
     plan = Plan.checked(mcmc.num_chains, mcmc.num_warmup, mcmc.num_samples // mcmc.thinning, every, keep, warmup)
-    options = Options.checked(store, plan, stop_when, stop_on, load)
+    options, fields = Options.checked(store, plan, stop_when, stop_on, load), tuple(extra_fields)
+    speak = _between_processes(mcmc, plan, fields, args, kwargs)
+
+    def begin(leader: Leader | None = None) -> NumPyroStart:
+        return NumPyroStart(mcmc, rng_key, init_params, args, kwargs, plan, fields, leader)
+
+    if speak is not None and jax.process_index():
+        return _follow(mcmc, args, kwargs, begin, speak, options)
 
     def start(_: Mapping[str, Any] | None) -> Start:
-        return NumPyroStart(mcmc, rng_key, init_params, args, kwargs, plan, tuple(extra_fields))
+        if leader is not None:
+            leader.say(START)
+        return begin(leader)
 
-    with opened(options, start) as (written, begun), progress_bar(plan, mcmc.progress_bar) as bar:
+    with (
+        leading(speak) as leader,
+        opened(options, start) as (written, begun),
+        progress_bar(plan, mcmc.progress_bar) as bar,
+    ):
         reason = run(options, written, begun, bar)
         draws = [begun.position_of(chain) - plan.num_warmup for chain in range(plan.num_chains)]
         loaded = _loaded(written, begun, min(draws)) if options.load and min(draws) > 0 else None
-        fill_run(mcmc, args, kwargs, begun.state, loaded)
+        fill_run(mcmc, args, kwargs, begun.state, _on_device(loaded))
+        if leader is not None:
+            leader.say(END, loaded)
     warn_of_end(reason, options.path, [max(n, 0) for n in draws], plan)
     return open_store(options.path, warmup=warmup)
 
 
-def _check_at_hand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise where rows are with other processes, which would all write to the store."""
-    arrays = [x.array if is_filled(x) else x for x in jax.tree.leaves((args, kwargs), is_leaf=is_filled)]
-    if any(map(is_elsewhere, arrays)):
+def _between_processes(
+    mcmc: MCMC, plan: Plan, fields: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Broadcast | None:
+    """How the processes that share the rows of a run speak to one another, compared; None where one has them all."""
+    if jax.process_count() == 1 or not shares_rows(arguments := mcmc.sampler._given(args, kwargs)):
+        return None
+    if not traces_arguments(mcmc):
+        check_at_hand(arguments)
+    if mcmc.num_chains > 1 and mcmc.chain_method not in ("sequential", "vectorized"):
         raise ValueError(
-            "store must be of a run whose rows this process has, got rows that lie in several processes: run it by "
-            "mcmc.run(...)"
+            "chain_method must be 'sequential' or 'vectorized' where rows lie in several processes, got "
+            f"{shown(mcmc.chain_method)}"
         )
+    check_alike({"length of the run": (plan, mcmc.thinning), "extra_fields": fields, "chain_method": mcmc.chain_method})
+    return broadcast
+
+
+def _follow(
+    mcmc: MCMC,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    begin: Callable[[], NumPyroStart],
+    speak: Broadcast,
+    options: Options,
+) -> None:
+    """A process that does not write: does as the first one does, until that ends the run."""
+    begun: list[NumPyroStart] = []
+
+    def groups() -> list[Any]:
+        begun.append(begin())
+        return begun[0].groups
+
+    with interruptible(options.signals):
+        (loaded,) = follow(speak, groups)
+    fill_run(mcmc, args, kwargs, begun[0].state, _on_device(loaded))
 
 
 class NumPyroStart:
@@ -143,6 +192,7 @@ class NumPyroStart:
         kwargs: its keyword arguments.
         plan: how long the run is.
         extra_fields: of the state, that are kept too.
+        leader: tells other processes how chains move; None where there are none, or one of these leads.
     """
 
     def __init__(
@@ -154,29 +204,33 @@ class NumPyroStart:
         kwargs: dict[str, Any],
         plan: Plan,
         extra_fields: tuple[str, ...],
+        leader: Leader | None = None,
     ):
         self._mcmc, self._args, self._kwargs = mcmc, args, kwargs
         self._rng_key, self._init_params = rng_key, init_params
         self._kernel: Any = mcmc.sampler
         self._extra_fields = extra_fields
-        states = self._first_states()
+        with nullcontext() if leader is None else leader.moving():
+            states = self._first_states()
+            self.start_energies = [float(x) for state in states for x in np.ravel(state.potential_energy)]
+            self._opened = self._kernel._open(args, kwargs)
+            self._known = self._kernel._prepare(mcmc.num_warmup, *self._opened, self._one_start())
+            self._data = key_of_data(self._known[2].data)
         digest = states[0].data_digest
         one = jax.tree.map(lambda x: x[0], digest) if jnp.ndim(digest.status) else digest
         program = Program.of(mcmc, args, kwargs, plan, extra_fields, one)
         numbers = [(i,) for i in range(len(states))] if len(states) == mcmc.num_chains else [range(mcmc.num_chains)]
-        self.groups = [
+        groups: list[Any] = [
             CompiledChains(chains, program, state, plan, mcmc.thinning)
             for chains, state in zip(numbers, states, strict=True)
         ]
-        self.start_energies = [float(x) for state in states for x in np.ravel(state.potential_energy)]
-        self._opened = self._kernel._open(args, kwargs)
-        self._known = self._kernel._prepare(mcmc.num_warmup, *self._opened, self._one_start())
+        self.groups = [x if leader is None else LedChains(x, leader, i) for i, x in enumerate(groups)]
 
     @property
     def identity(self) -> dict[str, str]:
         """Kernel, model, data, key and versions."""
         mcmc, kernel = self._mcmc, self._kernel
-        prepared, potential, content = self._known
+        prepared, potential, _ = self._known
         num_subsets = prepared.num_subsets  # a store knows how many, not how they were chosen
         arguments, owner = kernel._arguments(*self._opened), code_of(kernel.model or kernel._potential)
         if kernel.model is None:
@@ -185,7 +239,8 @@ class NumPyroStart:
             model = program_of_model(kernel._running_model, arguments, owner)
         return {
             "model": model,
-            "data": digest_of_data(content.data).key,
+            "data": self._data,
+            **({} if potential.shards is None else {"shards": potential.shards.text}),
             "kernel": type(kernel).__qualname__,
             **texts_of(kernel._splitting.for_subsets(num_subsets), "kernel argument splitting"),
             **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
@@ -267,4 +322,9 @@ def _loaded(store: Any, begun: NumPyroStart, num: int) -> dict[str, Any]:
         for group in (SAMPLING.draws, SAMPLING.statistics)
     )
     found = state_fields(statistics)
-    return jax.tree.map(jnp.asarray, {"z": draws, **{name: found[name] for name in begun.fields if name in found}})
+    return {"z": draws, **{name: found[name] for name in begun.fields if name in found}}
+
+
+def _on_device(loaded: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What was loaded, as the host has it."""
+    return jax.tree.map(jnp.asarray, loaded)

@@ -37,9 +37,28 @@ def unpack_state(packed: Packed, like: Any) -> Any:
                 f"store must hold states of the form that the kernel has now, got {found} for {place}, which is "
                 f"{expected.dtype}{list(jnp.shape(expected))}"
             )
-        numbers = jnp.asarray(given)
-        leaves.append(random.wrap_key_data(numbers, impl=random.key_impl(x)) if _is_key(x) else numbers)
+        leaves.append(_like(jnp.asarray(given), x))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def on_one_device(state: Any) -> Any:
+    """A state whose arrays are the same on several devices, on one of this process, as a state from a store is.
+
+    So a program takes states of one kind alone, and is compiled once, wherever a run begins or goes on.
+    """
+    return jax.tree.map(_on_one_device, state)
+
+
+def _on_one_device(x: Any) -> Any:
+    numbers = _numbers(x)
+    if len(numbers.sharding.device_set) == 1 or not numbers.is_fully_replicated:
+        return x
+    return _like(jnp.asarray(np.asarray(numbers)), x)
+
+
+def _like(numbers: jax.Array, x: Any) -> jax.Array:
+    """Numbers, as a random key where ``x`` is one."""
+    return random.wrap_key_data(numbers, impl=random.key_impl(x)) if _is_key(x) else numbers
 
 
 def _leaves(state: Any) -> list[tuple[str, Any]]:

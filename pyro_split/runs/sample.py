@@ -18,13 +18,14 @@ from pyro_split.inference_data import Observations
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.ranks import group_of
 from pyro_split.runs.chains import KernelChain, Task
-from pyro_split.runs.leader import END, START, Ended, Leader, LedChain, follow, leading
+from pyro_split.runs.leader import Ended, broadcast_in
 from pyro_split.runs.processes import drive_in_processes
 from pyro_split.runs.states import pack_random_state, set_random_state
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
 from split_common.runs.identity import code_of, texts_of, versions_of
 from split_common.runs.interruption import interruptible
+from split_common.runs.leader import END, START, Broadcast, Leader, LedChains, follow, leading
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 from split_common.runs.reading import open_store
@@ -109,8 +110,9 @@ def sample(
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
     task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook), _group_of(mcmc)
-    if group is not None and dist.get_rank(group):
-        return _follow(mcmc, task, group, options)
+    broadcast = broadcast_in(group)
+    if broadcast is not None and dist.get_rank(group):
+        return _follow(mcmc, task, broadcast, options)
 
     def start(about: Mapping[str, Any] | None) -> Start:
         begin = beginning() if about is None else about["start"]
@@ -122,7 +124,7 @@ def sample(
     with (
         ended_clean(mcmc.kernel),
         as_in_a_run(mcmc),
-        leading(group) as leader,
+        leading(broadcast) as leader,
         opened(options, start) as (written, begun),
         progress_bar(plan, is_shown) as bar,
     ):
@@ -152,14 +154,14 @@ def _group_of(mcmc: MCMC) -> Any:
     return group
 
 
-def _follow(mcmc: MCMC, task: Task, group: Any, options: Options) -> None:
+def _follow(mcmc: MCMC, task: Task, broadcast: Broadcast, options: Options) -> None:
     """A rank that does not write: does as the first one does, until that ends the run."""
 
     def begin(start: Mapping[str, Any]) -> list[Any]:
         return PyroStart(mcmc, task, start).groups
 
     with ended_clean(mcmc.kernel), as_in_a_run(mcmc), interruptible(options.signals):
-        fill_run(mcmc, task.args, task.kwargs, *follow(group, begin))
+        fill_run(mcmc, task.args, task.kwargs, *follow(broadcast, begin))
 
 
 @contextmanager
@@ -197,7 +199,7 @@ class PyroStart:
             else:
                 set_random_state(present)
             self._data = self._data_of_all()
-        self.groups: list[Any] = [x if leader is None else LedChain(x, leader, i) for i, x in enumerate(groups)]
+        self.groups: list[Any] = [x if leader is None else LedChains(x, leader, i) for i, x in enumerate(groups)]
 
     @property
     def identity(self) -> dict[str, str]:
@@ -274,9 +276,11 @@ class PyroStart:
         kernel = self._task.kernel
         assert kernel._prepared is not None
         found = texts_of(pytree.tree_leaves(kernel._open(self._task.args, self._task.kwargs)), "data")
-        first, *others = kernel._prepared.potential.ranks.of_all(found)
+        ranks = kernel._prepared.potential.ranks
+        first, *others = ranks.of_all(found)
         named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
-        return {**first, **named}
+        division = {} if ranks.is_one else {"division of the rows": f"{list(ranks.num_rows)}, by rank"}
+        return {**division, **first, **named}
 
     def _seed(self, number: int) -> int:
         """The seed that the host gives to a chain in parallel."""

@@ -69,7 +69,7 @@ def check_same(stored: Mapping[str, str], now: Mapping[str, str], path: Any) -> 
     Raises:
         StoreError: that says what differs.
     """
-    places = [place for place in {**now, **stored} if stored.get(place) != now.get(place)]
+    places = [place for place in {**stored, **now} if stored.get(place) != now.get(place)]
     if not places:
         return
     listed = [f"{p}: {stored.get(p, 'nothing')} in the store, got {now.get(p, 'nothing')}" for p in places[:MOST_SHOWN]]
