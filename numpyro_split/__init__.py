@@ -19,6 +19,7 @@ from numpyro_split.splitting.model_split import split_model
 from numpyro_split.subsampling.audit import audit
 from split_common import metrics, plots
 from split_common.errors import ModelNotSplittableError, StoreError
+from split_common.runs.elpd import loo, waic
 from split_common.runs.reading import open_store, summary_of
 from split_common.runs.stopping import StopWhen
 from split_common.schedule import Reversal, Schedule
@@ -47,6 +48,7 @@ __all__ = [
     "audit",
     "center_of",
     "log_likelihood",
+    "loo",
     "metric_of",
     "metrics",
     "networks",
@@ -61,4 +63,5 @@ __all__ = [
     "step_size_of",
     "summary_of",
     "to_inference_data",
+    "waic",
 ]

@@ -18,6 +18,7 @@ from pyro_split.splitting.model_split import split_model
 from pyro_split.subsampling.audit import audit
 from split_common import metrics, plots
 from split_common.errors import ModelNotSplittableError, StoreError
+from split_common.runs.elpd import loo, waic
 from split_common.runs.reading import open_store, summary_of
 from split_common.runs.stopping import StopWhen
 from split_common.schedule import Reversal, Schedule
@@ -45,6 +46,7 @@ __all__ = [
     "audit",
     "center_of",
     "log_likelihood",
+    "loo",
     "metric_of",
     "metrics",
     "networks",
@@ -58,4 +60,5 @@ __all__ = [
     "step_size_of",
     "summary_of",
     "to_inference_data",
+    "waic",
 ]

@@ -1,11 +1,11 @@
-"""Predictive uncertainty and likelihoods, and the data loaders: known values, and errors that say what is wrong."""
+"""Predictive uncertainty and likelihoods: known values, and errors that say what is wrong."""
 
 import numpy as np
 import pytest
 from scipy.stats import entropy as scipy_entropy
 from scipy.stats import multivariate_normal, norm
 
-from split_common import datasets, metrics
+from split_common import metrics
 
 NUM_CLASSES = 10
 UNCERTAINTIES = [metrics.predictive_entropy, metrics.expected_entropy, metrics.mutual_information]
@@ -164,65 +164,3 @@ def test_expected_log_likelihood_exceeds_the_evidence_by_the_divergence():
 def test_bad_log_likelihoods(average, bad, message):
     with pytest.raises(ValueError, match=message):
         average(bad)
-
-
-def test_digits_are_scaled_and_divided_class_by_class():
-    digits = datasets.load_digits_split(test_fraction=0.2, seed=1)
-    assert len(digits.x_train) + len(digits.x_test) == 1797
-    assert digits.x_train.dtype == np.float32
-    assert (digits.x_train.min(), digits.x_train.max()) == (0.0, 1.0)
-    shares = [np.bincount(y) / len(y) for y in (digits.y_train, digits.y_test)]
-    np.testing.assert_allclose(shares[0], shares[1], atol=0.01)
-
-
-def test_digits_are_centred_on_the_training_images():
-    plain, centred = datasets.load_digits_split(), datasets.load_digits_split(centre=True)
-    np.testing.assert_allclose(centred.x_train.mean(axis=0), 0.0, atol=1e-6)
-    np.testing.assert_allclose(plain.x_test - centred.x_test, np.tile(plain.x_train.mean(axis=0), (450, 1)), atol=1e-6)
-
-
-def test_data_directory_prefers_the_option(tmp_path, monkeypatch):
-    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "elsewhere"))
-    assert datasets.data_directory(tmp_path) == tmp_path
-    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path))
-    assert datasets.data_directory() == tmp_path
-
-
-def test_data_directory_names_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
-    with pytest.raises(ValueError, match=r"option --data.*variable SPLIT_MCMC_DATA, got neither"):
-        datasets.data_directory()
-    with pytest.raises(NotADirectoryError, match=r"option --data must name a directory, got .*nowhere"):
-        datasets.data_directory(tmp_path / "nowhere")
-    monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(NotADirectoryError, match=r"variable SPLIT_MCMC_DATA must name a directory, got .*nowhere"):
-        datasets.data_directory()
-
-
-LOADERS = {"mnist.npz": datasets.load_mnist, "fashion_mnist.npz": datasets.load_fashion_mnist}
-
-
-def write_small_images(path, names=datasets.ImageData._fields):
-    images, classes = np.full((3, 28, 28), 255, np.uint8), np.arange(3, dtype=np.uint8)
-    arrays = {name: images if name.startswith("x") else classes for name in names}
-    np.savez(path, **arrays)
-
-
-@pytest.mark.parametrize(("flatten", "shape"), [(True, (3, 784)), (False, (3, 28, 28))])
-@pytest.mark.parametrize("name", LOADERS)
-def test_images_are_scaled_and_shaped(tmp_path, name, flatten, shape):
-    write_small_images(tmp_path / name)
-    images = LOADERS[name](tmp_path, flatten)
-    assert images.x_train.shape == images.x_test.shape == shape
-    assert images.x_train.dtype == np.float32
-    assert images.x_train.max() == 1.0
-    assert images.y_test.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_images_name_what_is_missing(tmp_path, name):
-    with pytest.raises(FileNotFoundError, match=f"must hold {name}"):
-        LOADERS[name](tmp_path)
-    write_small_images(tmp_path / name, ["x_train", "y_train"])
-    with pytest.raises(ValueError, match=r"none named \['x_test', 'y_test'\]"):
-        LOADERS[name](tmp_path)
