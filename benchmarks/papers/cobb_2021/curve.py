@@ -43,9 +43,10 @@ DRAFT |= {"symmetric": (0.88, 0.04, 7.72)}
 COVERAGE = {"1 sd": 0.305, "2 sd": 0.035}  # share of the points outside
 WIDTHS = (1, 100, 100, 1)
 STEPS = {"num_subsets": 4, "num_steps": 30, "step_size": 5e-4, "mass": 1.0}
+TAKEN = {"activation": "tanh", "divisor": 1.0, "schemes": SCHEMES}
 SIZES = {
-    "quick": {**STEPS, "warmup": 200, "draws": 400, "chains": 3, "activation": "tanh", "schemes": SCHEMES},
-    "full": {**STEPS, "warmup": 200, "draws": 800, "chains": 10, "activation": "tanh", "schemes": SCHEMES},
+    "quick": {**STEPS, **TAKEN, "warmup": 200, "draws": 400, "chains": 3},
+    "full": {**STEPS, **TAKEN, "warmup": 200, "draws": 800, "chains": 10},
 }
 GRID = np.linspace(-10, 10, 101)
 KEPT = 50  # draws of each chain that bands and coverage are made of
@@ -105,13 +106,13 @@ def functions(draws: dict[str, np.ndarray], activation: str, x: np.ndarray) -> n
     return h[..., 0]
 
 
-def predictions(chains: Chains, activation: str, precision: float, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def predictions(chains: Chains, options: Any, precision: float, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Coverage of 1 and 2 standard deviations by chain, and bands of the first chain."""
     every = max(chains.accept_prob.shape[1] // KEPT, 1)
     kept = {name: u[:, ::every] for name, u in chains.draws.items()}
-    f = functions(kept, activation, x)
+    f = functions(kept, options.activation, x / options.divisor)
     by_chain = [normal_interval_coverage(g.mean(0), g.var(0) + 1 / precision, y, LEVELS).share for g in f]
-    bands = functions(kept, activation, GRID)
+    bands = functions(kept, options.activation, GRID / options.divisor)
     outside = 1 - np.array(by_chain)
     return {
         "outside": {name: outside[:, i].tolist() for i, name in enumerate(COVERAGE)},
@@ -126,7 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_options(__doc__, SIZES, arguments, frameworks=("numpyro", "pyro"))
     setting = setting_from(options)
     curve = load_izmailov(options.data)
-    x, y = curve.x.astype(np.float32), curve.y.astype(np.float32)
+    x, y = (curve.x / options.divisor).astype(np.float32), curve.y.astype(np.float32)
     precision = output_precision(curve.x, curve.y)
     if options.framework == "pyro":
         import torch
@@ -140,10 +141,10 @@ def main(arguments: list[str] | None = None) -> None:
         start = starts(setting.chains, options.seed)
         chains = run_scheme(options.framework, scheme, model, rows, setting, start, options.seed, store_of(options))
         results[scheme] = summary(scheme, chains)
-        results[scheme] |= predictions(chains, options.activation, precision, curve.x, curve.y)
+        results[scheme] |= predictions(chains, options, precision, curve.x, curve.y)
         print_summary(results[scheme], PAPER[scheme])
         print({name: round(float(np.mean(found)), 3) for name, found in results[scheme]["outside"].items()}, COVERAGE)
-        write(options, settings, {"schemes": results, "grid": GRID.tolist(), "x": x.tolist(), "y": y.tolist()})
+        write(options, settings, {"schemes": results, "grid": GRID.tolist(), "x": curve.x.round(4).tolist(), "y": curve.y.round(4).tolist()})
 
 
 if __name__ == "__main__":

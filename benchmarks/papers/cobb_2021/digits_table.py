@@ -38,12 +38,12 @@ PAPER = {  # accuracy %, NLL, Brier score, each with its standard deviation over
 }
 LENGTHS = {
     "SGD": Length(50, 100),
-    "SGLD": Length(1000, 100, 20),
-    "SGHMC": Length(100, 100, 2),
-    "symmetric": Length(100, 100),
+    "SGLD": Length(500, 60, 10),
+    "SGHMC": Length(50, 60),
+    "symmetric": Length(60, 60),
 }
 SIZES = {
-    "quick": {"rows": 400, "splits": 3, "factor": 1, "arms": ARMS},
+    "quick": {"rows": 300, "splits": 3, "factor": 1, "arms": ARMS},
     "full": {"rows": 1878, "splits": 7, "factor": 30, "arms": ARMS},
 }
 

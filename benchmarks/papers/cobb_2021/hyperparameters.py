@@ -24,13 +24,13 @@ STEPS = {"SGD": (-3.0, -1.0), "SGLD": (-5.0, -3.0), "SGHMC": (-6.5, -4.5), "symm
 PRIORS = (-1.5, 0.0)  # log10 of the standard deviation
 LENGTHS = {
     "SGD": Length(50, 100),
-    "SGLD": Length(600, 40, 10),
-    "SGHMC": Length(60, 40),
+    "SGLD": Length(400, 20, 10),
+    "SGHMC": Length(40, 20),
     "symmetric": Length(30, 20),
 }
 PAPER = {"SGD": (0.0103, None), "SGLD": (0.0182, 0.7431), "SGHMC": (0.0076, 0.1086), "symmetric": (4.96e-6, 0.1)}
 SIZES = {
-    "quick": {"rows": 400, "trials": 7, "first": 3, "factor": 1, "arms": ARMS},
+    "quick": {"rows": 300, "trials": 6, "first": 3, "factor": 1, "arms": ARMS},
     "full": {"rows": 1878, "trials": 50, "first": 10, "factor": 10, "arms": ARMS},
 }
 CANDIDATES = 2_000

@@ -14,7 +14,7 @@ from benchmarks.papers.options import earlier, parse_options, settings_of, write
 WIDTHS = (0.32, 0.10, 0.04, 0.03)
 STEP_SIZE = 0.01  # where adaptation starts
 SIZES = {
-    "quick": {"rows": 400, "draws": 100, "warmup": 60, "widths": WIDTHS},
+    "quick": {"rows": 300, "draws": 60, "warmup": 40, "widths": WIDTHS},
     "full": {"rows": 1878, "draws": 500, "warmup": 50, "widths": WIDTHS},
 }
 
