@@ -27,7 +27,7 @@ over chains or splits unless said otherwise; two numbers agree within two of the
 undecided, or that there is nothing to compare with. Everything ran on two cores that other jobs shared: times hold for the order of
 magnitude.
 
-This page is written by `make report` from `benchmarks/results`; no number in it is typed.
+This page is written by `make report`; the numbers of its tables are read from `benchmarks/results`.
 """
 
 

@@ -81,7 +81,7 @@ def figures(found: dict[str, Any], digits: Digits) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run every arm on every split."""
-    options = parse_options(__doc__, SIZES, arguments)
+    options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
     chosen = tuned()
     used = {arm: chosen[arm]._asdict() for arm in ARMS}
     settings = settings_of(options, SIZES, hyperparameters=used, lengths={a: x._asdict() for a, x in LENGTHS.items()})
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
         by_arm = found.setdefault(str(split), {})
         for arm in [name for name in options.arms if name not in by_arm]:
             length = LENGTHS[arm]._replace(warmup=LENGTHS[arm].warmup * options.factor, draws=LENGTHS[arm].draws * options.factor)
-            by_arm[arm] = figures(run_arm(arm, digits, chosen[arm], length, options.seed + split, store_of(options)), digits)
+            by_arm[arm] = figures(run_arm(arm, digits, chosen[arm], length, options.seed + split, options.framework, store_of(options)), digits)
             row, paper = by_arm[arm], PAPER[arm]
             print(
                 f"split {split} {arm:10s} accuracy {row['accuracy']:.1f} ({paper[0][0]}), NLL {row['nll']:.3f} ({paper[1][0]}),",

@@ -62,7 +62,7 @@ def search(arm: str, options: Any) -> dict[str, Any]:
     for i in range(options.trials):
         point = rng.random(2) if i < options.first else propose(points, scores, rng)
         chosen = settings_at(arm, point)
-        found = run_arm(arm, digits, chosen, length, options.seed)
+        found = run_arm(arm, digits, chosen, length, options.seed, options.framework)
         with np.errstate(divide="ignore"):
             likelihood = np.maximum(class_log_likelihood(found["probabilities"], digits.y_test), -50)
         score = max(float(cumulative_log_score(likelihood)[-1]), -10.0) if np.isfinite(likelihood).all() else -10.0
@@ -74,7 +74,7 @@ def search(arm: str, options: Any) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Search for every arm."""
-    options = parse_options(__doc__, SIZES, arguments)
+    options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
     settings = settings_of(options, SIZES, split=SPLIT)
     found = earlier(options, settings, "arms")
     for arm in [name for name in options.arms if name not in found]:

@@ -1,8 +1,8 @@
 """What the two tables on images share: a convolutional network by the four schemes, accuracy and log score of its draws.
 
 Convolutions are quicker in PyTorch than in a loop of XLA's on a CPU, so that Pyro is the default here. Every chain starts
-where a few epochs of Adam on the likelihood lead from PyTorch's initialisation, since a chain at a fixed step that starts
-from random weights spends its first hundreds of iterations on the way.
+where a few epochs of Adam on the likelihood lead from a draw of the prior: weights of which the data say little then have
+the prior's spread at once, to which a chain of short trajectories takes hundreds of iterations.
 """
 
 from __future__ import annotations
@@ -80,10 +80,15 @@ def numpyro_model(network: Network, prior_sd: float, x: Any, y: Any) -> None:
         numpyro.sample("y", dist.Categorical(logits=logits), obs=y)
 
 
-def optimised(network: Network, x: np.ndarray, y: np.ndarray, epochs: int, seed: int) -> dict[str, np.ndarray]:
-    """Weights after some epochs of Adam, by site."""
+def started(
+    network: Network, prior_sd: float, x: np.ndarray, y: np.ndarray, epochs: int, seed: int
+) -> dict[str, np.ndarray]:
+    """A draw of the prior after some epochs of Adam on the likelihood, by site."""
     torch.manual_seed(seed)
     module = network.in_torch()
+    with torch.no_grad():
+        for u in module.parameters():
+            u.normal_(0.0, prior_sd)
     optimiser = torch.optim.Adam(module.parameters(), LEARNING_RATE)
     rows, labels = torch.as_tensor(x), torch.as_tensor(y)
     for _ in range(epochs):
@@ -123,7 +128,7 @@ def run(
     """Run the schemes from the same starts, print and write a row for each."""
     x, y, x_test, y_test = data
     setting = setting_from(options)
-    starts = [optimised(network, x, y, options.epochs, options.seed + chain) for chain in range(setting.chains)]
+    starts = [started(network, options.prior_sd, x, y, options.epochs, options.seed + chain) for chain in range(setting.chains)]
     start = {name: np.array([one[name] for one in starts]) for name in starts[0]}
     if options.framework == "pyro":
         model, rows = partial(pyro_model, network, options.prior_sd), (torch.as_tensor(x), torch.as_tensor(y))

@@ -21,12 +21,12 @@ SIZES = {
 
 def main(arguments: list[str] | None = None) -> None:
     """A chain for each width."""
-    options = parse_options(__doc__, SIZES, arguments)
+    options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
     settings = settings_of(options, SIZES)
     digits = load(options.data, options.rows, 0)
     found = earlier(options, settings, "widths")
     for width in [width for width in options.widths if str(width) not in found]:
-        run = run_arm("symmetric", digits, Settings(STEP_SIZE, width), Length(options.warmup, options.draws), options.seed)
+        run = run_arm("symmetric", digits, Settings(STEP_SIZE, width), Length(options.warmup, options.draws), options.seed, options.framework)
         entry: dict[str, object] = {"potential_energy": np.asarray(run["trace"], float).round(1).tolist(), **run["statistics"]}
         for name, probabilities, labels in (
             ("train", run["train"], digits.y_train),

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpyro.infer import MCMC
-from numpyro.infer.util import initialize_model
+from numpyro.infer.util import initialize_model, unconstrain_fn
 
 from benchmarks.common.report import save
 from benchmarks.papers.lau_2018 import output_priors
@@ -64,8 +64,10 @@ def energy_difference(name: str, digits: Digits, warmup: int, seed: int) -> dict
     with jax.enable_x64(True):
         x, y = jnp.asarray(np.asarray(digits.x_train), jnp.float64), jnp.asarray(np.asarray(digits.y_train))
         mcmc = MCMC(SplitNUTS(model), num_warmup=warmup, num_samples=POINTS, progress_bar=False)
-        mcmc.run(jax.random.key(seed), x, y, extra_fields=("z",))
-        z = {key: np.asarray(u) for key, u in mcmc.get_extra_fields()["z"].items()}
+        mcmc.run(jax.random.key(seed), x, y)
+        draws = {key: u for key, u in mcmc.get_samples().items() if key != "output"}  # which is worked out from others
+        z = jax.vmap(partial(unconstrain_fn, model, (x, y), {}))(draws)
+        z = {key: np.asarray(u) for key, u in z.items()}
         rng = np.random.default_rng(seed)
         p = {key: rng.normal(size=u.shape) for key, u in z.items()}
         z, p = ({key: u.astype(np.float32) for key, u in values.items()} for values in (z, p))
