@@ -125,8 +125,34 @@ SCRIPTS = {
     "cobb_2021.curve": ["--chains", "2", "--warmup", "2", "--draws", "4", "--schemes", "symmetric"],
     "cobb_2021.softmax": ["--rows", "60", "--draws", "4", "--schemes", "randomised"],
     "cobb_2021.prior_widths": ["--rows", "40", "--draws", "2", "--warmup", "2", "--widths", "0.1"],
-    "cobb_2021.fashion": ["--rows", "60", "--test", "20", "--warmup", "1", "--draws", "4", "--schemes", "naive", "--chains", "2"],
-    "cobb_2021.cifar": ["--rows", "40", "--test", "20", "--warmup", "1", "--draws", "4", "--schemes", "symmetric", "--chains", "2"],
+    "cobb_2021.fashion": [
+        "--rows",
+        "60",
+        "--test",
+        "20",
+        "--warmup",
+        "1",
+        "--draws",
+        "4",
+        "--schemes",
+        "naive",
+        "--chains",
+        "2",
+    ],
+    "cobb_2021.cifar": [
+        "--rows",
+        "40",
+        "--test",
+        "20",
+        "--warmup",
+        "1",
+        "--draws",
+        "4",
+        "--schemes",
+        "symmetric",
+        "--chains",
+        "2",
+    ],
     "cobb_2021.hyperparameters": ["--rows", "60", "--trials", "2", "--first", "1", "--arms", "SGD"],
 }
 
@@ -145,12 +171,20 @@ def test_a_longer_script_runs(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["output_priors", "scaled_priors", "layers", "waic", "precision", "covariance", "sghmc_grid"])
+@pytest.mark.parametrize(
+    "name", ["output_priors", "scaled_priors", "layers", "waic", "precision", "covariance", "sghmc_grid"]
+)
 def test_a_table_of_the_thesis_runs(name, tmp_path):
     import importlib
 
     only = {"covariance": ["normal, unit"], "precision": ["normal, float"], "output_priors": ["HS ARD"]}
     module = importlib.import_module(f"benchmarks.papers.lau_2018.{name}")
-    rows = ["--only", only[name][0]] if name in only else ["--only", module.rows()[0].name] if hasattr(module, "rows") else []
+    rows = (
+        ["--only", only[name][0]]
+        if name in only
+        else ["--only", module.rows()[0].name]
+        if hasattr(module, "rows")
+        else []
+    )
     module.main(["--chains", "2", "--warmup", "3", "--draws", "4", *rows, "--json", str(tmp_path / "found.json")])
     assert json.loads((tmp_path / "found.json").read_text())["results"]

@@ -137,7 +137,10 @@ class Trained:
         """Class probabilities of several passes with units left out, shape (passes, rows, classes)."""
         keys = jax.random.split(jax.random.key(seed), passes)
         return np.array(
-            [np.concatenate([self._dropped(weights, x[i : i + CHUNK], k) for i in range(0, len(x), CHUNK)]) for k in keys]
+            [
+                np.concatenate([self._dropped(weights, x[i : i + CHUNK], k) for i in range(0, len(x), CHUNK)])
+                for k in keys
+            ]
         )
 
     def ensemble(self, x: np.ndarray, y: np.ndarray, members: int, x_test: np.ndarray, seed: int) -> np.ndarray:

@@ -140,7 +140,9 @@ def status_of(item: Item) -> tuple[str, Finding | None]:
     if not found.is_full:
         return FRACTION, found
     if any(comparison.agrees is False for comparison in found.comparisons):
-        raise ValueError(f"item {item.key} disagrees at the published size: its finding must say why it is contradicted")
+        raise ValueError(
+            f"item {item.key} disagrees at the published size: its finding must say why it is contradicted"
+        )
     return REPRODUCED, found
 
 

@@ -39,7 +39,9 @@ def parse_options(
     group.add_argument("--full", action="store_true", help="the published size")
     parser.add_argument("--framework", choices=list(frameworks), default=frameworks[0])
     parser.add_argument("--json", metavar="FILE", help="file to write the results to")
-    parser.add_argument("--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on")
+    parser.add_argument(
+        "--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on"
+    )
     parser.add_argument("--seed", type=int, default=0)
     if data:
         parser.add_argument("--data", help="directory of the data; default: environment variable SPLIT_MCMC_DATA")

@@ -59,7 +59,9 @@ def entropies() -> Finding:
     for name in others:
         ours = arms["S3HMC"]["entropy_fashion_mnist"] - arms[name]["entropy_fashion_mnist"]
         comparisons.append(
-            Comparison(f"S3HMC less sure than {name} of what is no digit", "yes", f"median by {ours:.2f} nats more", ours > 0)
+            Comparison(
+                f"S3HMC less sure than {name} of what is no digit", "yes", f"median by {ours:.2f} nats more", ours > 0
+            )
         )
     return Finding(
         comparisons,
@@ -97,7 +99,10 @@ def output_precision() -> Finding:
     means = {alpha: row["precisions"]["output"]["mean"] for alpha, row in found.items()}
     comparisons = [
         Comparison(
-            "λ depends on α (1, 10, 100)", "yes", ", ".join(f"{x:.0f}" for x in means.values()), sorted(means.values()) == list(means.values())
+            "λ depends on α (1, 10, 100)",
+            "yes",
+            ", ".join(f"{x:.0f}" for x in means.values()),
+            sorted(means.values()) == list(means.values()),
         ),
         Comparison(
             "log p(Y\\|X), without the constant, α not given",
@@ -142,7 +147,11 @@ def precisions() -> Finding:
         Comparison(
             "precisions of weights stay near 1",
             "yes",
-            ", ".join(f"{row['mean']:.2f} [{row['q05']:.2f}, {row['q95']:.2f}]" for name, row in found.items() if "weight" in name),
+            ", ".join(
+                f"{row['mean']:.2f} [{row['q05']:.2f}, {row['q95']:.2f}]"
+                for name, row in found.items()
+                if "weight" in name
+            ),
         ),
     ]
     widest = max(widths, key=lambda name: widths[name])
@@ -163,9 +172,31 @@ def draw_precisions(figure: Any) -> None:
 
 
 ITEMS = (
-    Item("B 2.2", "accuracy of a CNN of 431,080 weights on 10,000 digits of MNIST", "SGD 98.20 %, S3HMC 98.15 %, MC dropout 98.68 %.", accuracies),
-    Item("B fig. 1", "entropies on MNIST and notMNIST", "S3HMC is less sure than SGD and MC dropout of what is no digit.", entropies, draw_entropies),
+    Item(
+        "B 2.2",
+        "accuracy of a CNN of 431,080 weights on 10,000 digits of MNIST",
+        "SGD 98.20 %, S3HMC 98.15 %, MC dropout 98.68 %.",
+        accuracies,
+    ),
+    Item(
+        "B fig. 1",
+        "entropies on MNIST and notMNIST",
+        "S3HMC is less sure than SGD and MC dropout of what is no digit.",
+        entropies,
+        draw_entropies,
+    ),
     Item("B fig. 2", "output precision sampled with the weights", "α matters; log p(Y|X) = -36.25.", output_precision),
-    Item("B fig. 3", "a small and a large network on a sine", "log p(Y|X) = -37.59 and -640.52, the small one is to be taken.", networks),
-    Item("B fig. 4", "precisions of the layers", "most stay near 1; the last bias's varies most.", precisions, draw_precisions),
+    Item(
+        "B fig. 3",
+        "a small and a large network on a sine",
+        "log p(Y|X) = -37.59 and -640.52, the small one is to be taken.",
+        networks,
+    ),
+    Item(
+        "B fig. 4",
+        "precisions of the layers",
+        "most stay near 1; the last bias's varies most.",
+        precisions,
+        draw_precisions,
+    ),
 )

@@ -29,8 +29,15 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the schemes."""
     options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
     images = load_cifar10(options.data, copy="jpeg_subset")
-    x, x_test = (2 * np.moveaxis(part, -1, 1) - 1 for part in (images.x_train[: options.rows], images.x_test[: options.test]))
-    data = (x.astype(np.float32), images.y_train[: options.rows], x_test.astype(np.float32), images.y_test[: options.test])
+    x, x_test = (
+        2 * np.moveaxis(part, -1, 1) - 1 for part in (images.x_train[: options.rows], images.x_test[: options.test])
+    )
+    data = (
+        x.astype(np.float32),
+        images.y_train[: options.rows],
+        x_test.astype(np.float32),
+        images.y_test[: options.test],
+    )
     run(options, SIZES, NETWORK, data, PAPER)
 
 

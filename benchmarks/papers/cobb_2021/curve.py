@@ -144,7 +144,11 @@ def main(arguments: list[str] | None = None) -> None:
         results[scheme] |= predictions(chains, options, precision, curve.x, curve.y)
         print_summary(results[scheme], PAPER[scheme])
         print({name: round(float(np.mean(found)), 3) for name, found in results[scheme]["outside"].items()}, COVERAGE)
-        write(options, settings, {"schemes": results, "grid": GRID.tolist(), "x": curve.x.round(4).tolist(), "y": curve.y.round(4).tolist()})
+        write(
+            options,
+            settings,
+            {"schemes": results, "grid": GRID.tolist(), "x": curve.x.round(4).tolist(), "y": curve.y.round(4).tolist()},
+        )
 
 
 if __name__ == "__main__":

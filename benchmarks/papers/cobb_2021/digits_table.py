@@ -91,8 +91,13 @@ def main(arguments: list[str] | None = None) -> None:
         digits = load(options.data, options.rows, split)
         by_arm = found.setdefault(str(split), {})
         for arm in [name for name in options.arms if name not in by_arm]:
-            length = LENGTHS[arm]._replace(warmup=LENGTHS[arm].warmup * options.factor, draws=LENGTHS[arm].draws * options.factor)
-            by_arm[arm] = figures(run_arm(arm, digits, chosen[arm], length, options.seed + split, options.framework, store_of(options)), digits)
+            length = LENGTHS[arm]._replace(
+                warmup=LENGTHS[arm].warmup * options.factor, draws=LENGTHS[arm].draws * options.factor
+            )
+            by_arm[arm] = figures(
+                run_arm(arm, digits, chosen[arm], length, options.seed + split, options.framework, store_of(options)),
+                digits,
+            )
             row, paper = by_arm[arm], PAPER[arm]
             print(
                 f"split {split} {arm:10s} accuracy {row['accuracy']:.1f} ({paper[0][0]}), NLL {row['nll']:.3f} ({paper[1][0]}),",

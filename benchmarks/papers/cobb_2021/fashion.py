@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the schemes."""
     options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
     images = load_fashion_mnist(data_directory(options.data), flatten=False)
-    x, x_test = (part[:, None].astype(np.float32) for part in (images.x_train[: options.rows], images.x_test[: options.test]))
+    x, x_test = (
+        part[:, None].astype(np.float32) for part in (images.x_train[: options.rows], images.x_test[: options.test])
+    )
     data = (x, images.y_train[: options.rows], x_test, images.y_test[: options.test])
     run(options, SIZES, NETWORK, data, PAPER)
 

@@ -57,7 +57,9 @@ def search(arm: str, options: Any) -> dict[str, Any]:
     """All trials of an arm, and the best."""
     rng = np.random.default_rng(options.seed)
     digits = load(options.data, options.rows // 2 if arm == "symmetric" else options.rows, SPLIT)
-    length = LENGTHS[arm]._replace(draws=LENGTHS[arm].draws * options.factor, warmup=LENGTHS[arm].warmup * options.factor)
+    length = LENGTHS[arm]._replace(
+        draws=LENGTHS[arm].draws * options.factor, warmup=LENGTHS[arm].warmup * options.factor
+    )
     points, scores, trials = np.empty((0, 2)), np.empty(0), []
     for i in range(options.trials):
         point = rng.random(2) if i < options.first else propose(points, scores, rng)
@@ -68,7 +70,9 @@ def search(arm: str, options: Any) -> dict[str, Any]:
         score = max(float(cumulative_log_score(likelihood)[-1]), -10.0) if np.isfinite(likelihood).all() else -10.0
         points, scores = np.vstack([points, point]), np.append(scores, score)
         trials.append({**chosen._asdict(), "log_score": score, "seconds": found["statistics"]["seconds"]})
-        print(f"{arm:10s} step {chosen.step_size:.2g}, prior sd {chosen.prior_sd:.2g}: log score {score:.3f}", flush=True)
+        print(
+            f"{arm:10s} step {chosen.step_size:.2g}, prior sd {chosen.prior_sd:.2g}: log score {score:.3f}", flush=True
+        )
     return {"trials": trials, "best": int(np.argmax(scores))}
 
 

@@ -128,7 +128,10 @@ def run(
     """Run the schemes from the same starts, print and write a row for each."""
     x, y, x_test, y_test = data
     setting = setting_from(options)
-    starts = [started(network, options.prior_sd, x, y, options.epochs, options.seed + chain) for chain in range(setting.chains)]
+    starts = [
+        started(network, options.prior_sd, x, y, options.epochs, options.seed + chain)
+        for chain in range(setting.chains)
+    ]
     start = {name: np.array([one[name] for one in starts]) for name in starts[0]}
     if options.framework == "pyro":
         model, rows = partial(pyro_model, network, options.prior_sd), (torch.as_tensor(x), torch.as_tensor(y))

@@ -24,7 +24,12 @@ def acceptances(run: Run, paper: Mapping[str, Any]) -> list[Comparison]:
         theirs, spread = paper[scheme]
         ours, error = mean_error(row["accept_prob_by_chain"])
         comparisons.append(
-            Comparison(f"acceptance, {scheme}", f"{theirs} ± {spread} (sd)", number(ours, error), close(ours, error, theirs, spread))
+            Comparison(
+                f"acceptance, {scheme}",
+                f"{theirs} ± {spread} (sd)",
+                number(ours, error),
+                close(ours, error, theirs, spread),
+            )
         )
     return comparisons
 
@@ -74,10 +79,14 @@ def draw_schemes(name: str, paper: Mapping[str, Any], figure: Any) -> None:
     rows = Run(name).results["schemes"]
     names = [scheme for scheme in SCHEMES if scheme in rows]
     axes = figure.subplots(1, 2)
-    for ax, key, label in zip(axes, ("accept_prob_by_chain", "ess_by_chain"), ("acceptance", "mean ESS of a chain"), strict=True):
+    for ax, key, label in zip(
+        axes, ("accept_prob_by_chain", "ess_by_chain"), ("acceptance", "mean ESS of a chain"), strict=True
+    ):
         for place, scheme in enumerate(names):
             values = rows[scheme][key]
-            ax.plot([place] * len(values), values, "o", color="tab:blue", alpha=0.5, label="chains" if place == 0 else None)
+            ax.plot(
+                [place] * len(values), values, "o", color="tab:blue", alpha=0.5, label="chains" if place == 0 else None
+            )
         ax.set_xticks(range(len(names)), names)
         ax.set_ylabel(label)
     axes[0].plot(range(len(names)), [paper[scheme][0] for scheme in names], "x", color="black", label="paper")
@@ -139,8 +148,18 @@ def table_2(paper: Mapping[str, Any]) -> Finding:
     disagree = [c.what for c in comparisons if c.agrees is False]
     contradicted = None
     if is_full(run) and disagree:
-        contradicted = f"at the published size and with what is not given taken as said, these differ: {'; '.join(disagree)}."
-    return Finding(comparisons, chain_size(run), runs, sentence, is_full(run), contradicted=contradicted, command=f"{SCRIPTS}.curve")
+        contradicted = (
+            f"at the published size and with what is not given taken as said, these differ: {'; '.join(disagree)}."
+        )
+    return Finding(
+        comparisons,
+        chain_size(run),
+        runs,
+        sentence,
+        is_full(run),
+        contradicted=contradicted,
+        command=f"{SCRIPTS}.curve",
+    )
 
 
 def both_frameworks(numpyro: Run, pyro: Run) -> list[Comparison]:
@@ -159,14 +178,17 @@ def figure_1(is_draft: bool) -> Finding:
     run = Run("cobb_2021_curve_numpyro")
     spreads = {name: row["sd_outside_data"] for name, row in run.results["schemes"].items()}
     comparisons = [
-        Comparison("spread outside the data, " + name, "", number(*mean_error(values))) for name, values in spreads.items()
+        Comparison("spread outside the data, " + name, "", number(*mean_error(values)))
+        for name, values in spreads.items()
     ]
     symmetric = run.results["schemes"]["symmetric"]["bands"]["sd"]
     grid, x = np.array(run.results["grid"]), np.array(run.results["x"])
     inside = float(np.mean(np.array(symmetric)[np.abs(grid) <= np.abs(x).max()]))
     outside = float(np.mean(np.array(symmetric)[np.abs(grid) > np.abs(x).max()]))
     comparisons.append(
-        Comparison("bands widen outside the data", "yes", f"sd {inside:.3f} inside, {outside:.3f} outside", outside > inside)
+        Comparison(
+            "bands widen outside the data", "yes", f"sd {inside:.3f} inside, {outside:.3f} outside", outside > inside
+        )
     )
     if is_draft:
         comparisons += [order(spreads, "symmetric", other) for other in ("full", "naive") if other in spreads]
@@ -182,7 +204,9 @@ def draw_bands(schemes: Sequence[str], figure: Any) -> None:
     for ax, name in zip(np.atleast_1d(figure.subplots(1, len(names), sharey=True)), names, strict=True):
         mean, sd = (np.array(run.results["schemes"][name]["bands"][key]) for key in ("mean", "sd"))
         for width, label, alpha in ((np.sqrt(sd**2 + noise), "with noise", 0.2), (sd, "function", 0.4)):
-            ax.fill_between(grid, mean - 2 * width, mean + 2 * width, color="tab:blue", alpha=alpha, label=label, linewidth=0)
+            ax.fill_between(
+                grid, mean - 2 * width, mean + 2 * width, color="tab:blue", alpha=alpha, label=label, linewidth=0
+            )
         ax.plot(grid, mean, color="tab:blue")
         ax.plot(run.results["x"], run.results["y"], ".", color="black", markersize=2)
         ax.set(title=name, xlabel="x", ylim=(-2.5, 2.5))
@@ -196,15 +220,32 @@ def coverage() -> Finding:
     for scheme in ("full", "symmetric"):
         for name, paper in curve.COVERAGE.items():
             ours, error = mean_error(100 * np.array(run.results["schemes"][scheme]["outside"][name]))
-            close_enough = close(ours, float(np.hypot(error or 0, 100 * np.sqrt(paper * (1 - paper) / 400))), 100 * paper)
+            close_enough = close(
+                ours, float(np.hypot(error or 0, 100 * np.sqrt(paper * (1 - paper) / 400))), 100 * paper
+            )
             theirs = f"{100 * paper:.1f}" if scheme == "full" else "–"
-            comparisons.append(Comparison(f"% outside {name}, {scheme}", theirs, number(ours, error), close_enough if scheme == "full" else None))
+            comparisons.append(
+                Comparison(
+                    f"% outside {name}, {scheme}",
+                    theirs,
+                    number(ours, error),
+                    close_enough if scheme == "full" else None,
+                )
+            )
     comparisons.append(Comparison("what is right for a normal distribution", "31.7 and 4.6", "", None))
     sentence = "The points are those that the network is fitted to, as in the paper, so that this is no test of calibration beyond them."
     contradicted = None
     if is_full(run) and any(c.agrees is False for c in comparisons):
         contradicted = "full HMC refuses most trajectories at this step here, and its chains are still on their way."
-    return Finding(comparisons, chain_size(run), [run], sentence, is_full(run), contradicted=contradicted, command=f"{SCRIPTS}.curve")
+    return Finding(
+        comparisons,
+        chain_size(run),
+        [run],
+        sentence,
+        is_full(run),
+        contradicted=contradicted,
+        command=f"{SCRIPTS}.curve",
+    )
 
 
 # Images
@@ -242,8 +283,18 @@ def memory() -> Finding:
     ratio = next(row for row in numpyro.results if row["what"] == "XLA buffers, subset gradient")
     torch = pyro.results[0]
     comparisons = [
-        Comparison("memory of a gradient with M subsets", "about 1/M", f"{ratio['ratio']:.3f} at M = 10, NumPyro (XLA's plan)", ratio["ratio"] < 0.15),
-        Comparison("", "7,928 MB whole, M = 3", f"{torch['ratio']:.3f} at M = 10, Pyro (peak of a process), of {torch['whole']:,.0f} MiB", torch["ratio"] < 0.15),
+        Comparison(
+            "memory of a gradient with M subsets",
+            "about 1/M",
+            f"{ratio['ratio']:.3f} at M = 10, NumPyro (XLA's plan)",
+            ratio["ratio"] < 0.15,
+        ),
+        Comparison(
+            "",
+            "7,928 MB whole, M = 3",
+            f"{torch['ratio']:.3f} at M = 10, Pyro (peak of a process), of {torch['whole']:,.0f} MiB",
+            torch["ratio"] < 0.15,
+        ),
     ]
     sentence = "On a CPU, of a smaller network; the paper's figure is a GPU's, its M is 3."
     size = f"{numpyro.settings['rows']['numpyro']:,} images of 48,000 in NumPyro, {pyro.settings['rows']['pyro']:,} in Pyro"
@@ -285,10 +336,17 @@ def table_4() -> Finding:
 
 def paired(rows: Mapping[str, list[dict[str, Any]]], key: str, larger: str, smaller: str, what: str) -> Comparison:
     """Whether an arm has more than another, by the differences within splits."""
-    differences = [a[key] - b[key] for a, b in zip(rows[larger], rows[smaller], strict=True) if None not in (a[key], b[key])]
+    differences = [
+        a[key] - b[key] for a, b in zip(rows[larger], rows[smaller], strict=True) if None not in (a[key], b[key])
+    ]
     mean, error = mean_error(differences)
     agrees = None if error is None else True if mean > 2 * error else False if mean < -2 * error else None
-    return Comparison(what, "yes", f"difference {number(mean, error)}, {sum(d > 0 for d in differences)} of {len(differences)} splits", agrees)
+    return Comparison(
+        what,
+        "yes",
+        f"difference {number(mean, error)}, {sum(d > 0 for d in differences)} of {len(differences)} splits",
+        agrees,
+    )
 
 
 def figure_2() -> Finding:
@@ -297,7 +355,8 @@ def figure_2() -> Finding:
     rows = _splits(run)
     medians = {arm: [float(np.median(row["entropies_of_errors"])) for row in found] for arm, found in rows.items()}
     comparisons = [
-        Comparison(f"median entropy of errors, {arm}, nats", "", number(*mean_error(values))) for arm, values in medians.items()
+        Comparison(f"median entropy of errors, {arm}, nats", "", number(*mean_error(values)))
+        for arm, values in medians.items()
     ]
     as_rows = {arm: [{"entropy": value} for value in values] for arm, values in medians.items()}
     comparisons += [
@@ -322,10 +381,17 @@ def figure_3() -> Finding:
     rows, comparisons = _splits(run), []
     for arm in ("SGHMC", "symmetric"):
         right, wrong = (mean_error([row[f"information_{kind}"] for row in rows[arm]]) for kind in ("right", "wrong"))
-        comparisons.append(Comparison(f"{arm}: mutual information where right; where wrong", "", f"{number(*right)}; {number(*wrong)}"))
-    gap = {arm: [{"gap": row["information_wrong"] - row["information_right"]} for row in rows[arm]] for arm in ("SGHMC", "symmetric")}
+        comparisons.append(
+            Comparison(f"{arm}: mutual information where right; where wrong", "", f"{number(*right)}; {number(*wrong)}")
+        )
+    gap = {
+        arm: [{"gap": row["information_wrong"] - row["information_right"]} for row in rows[arm]]
+        for arm in ("SGHMC", "symmetric")
+    }
     comparisons.append(paired(gap, "gap", "symmetric", "SGHMC", "symmetric tells errors from what is right by more"))
-    comparisons.append(paired(rows, "information_wrong", "symmetric", "SGHMC", "errors of symmetric have more mutual information"))
+    comparisons.append(
+        paired(rows, "information_wrong", "symmetric", "SGHMC", "errors of symmetric have more mutual information")
+    )
     return Finding(comparisons, digits_size(run), [run], "", stand_in=STAND_IN, command=f"{SCRIPTS}.digits_table")
 
 
@@ -347,13 +413,21 @@ def draft_figure_6() -> Finding:
     """Widths of the prior."""
     run = Run("cobb_2021_prior_widths")
     found, comparisons = run.results["widths"], []
-    last = {width: {key: float(np.mean(row[key][-20:])) for key in row if key.startswith(("train", "test"))} for width, row in found.items()}
+    last = {
+        width: {key: float(np.mean(row[key][-20:])) for key in row if key.startswith(("train", "test"))}
+        for width, row in found.items()
+    }
     for width, row in last.items():
         ours = f"{row['train_accuracy']:.1f}, {row['test_accuracy']:.1f}; {row['train_nll']:.2f}, {row['test_nll']:.2f}"
         comparisons.append(Comparison(f"σ = {width}: accuracy %, training and test; NLL", "", ours))
     widest, narrowest = (pick(last, key=float) for pick in (max, min))
     comparisons += [
-        Comparison("the widest prior fits the training data", "near 100 %", f"{last[widest]['train_accuracy']:.1f} %", last[widest]["train_accuracy"] > 95),
+        Comparison(
+            "the widest prior fits the training data",
+            "near 100 %",
+            f"{last[widest]['train_accuracy']:.1f} %",
+            last[widest]["train_accuracy"] > 95,
+        ),
         Comparison(
             "and has a worse test NLL than training NLL",
             "yes",
@@ -393,8 +467,12 @@ def draft_figure_7() -> Finding:
     comparisons = []
     for arm in ("SGLD", "SGHMC", "symmetric"):
         first, last = (mean_error([row["cumulative_accuracy"][place] for row in rows[arm]]) for place in (0, -1))
-        comparisons.append(Comparison(f"{arm}: accuracy % of one draw; of all", "", f"{number(*first)}; {number(*last)}"))
-    comparisons += [paired(rows, "accuracy", "symmetric", other, f"symmetric ends above {other}") for other in ("SGLD", "SGHMC")]
+        comparisons.append(
+            Comparison(f"{arm}: accuracy % of one draw; of all", "", f"{number(*first)}; {number(*last)}")
+        )
+    comparisons += [
+        paired(rows, "accuracy", "symmetric", other, f"symmetric ends above {other}") for other in ("SGLD", "SGHMC")
+    ]
     return Finding(comparisons, digits_size(run), [run], "", stand_in=STAND_IN, command=f"{SCRIPTS}.digits_table")
 
 
@@ -403,7 +481,10 @@ def draw_cumulative(figure: Any) -> None:
     from split_common.plots import plot_cumulative
 
     rows = _splits(Run("cobb_2021_digits"))
-    curves = {arm: np.mean([row["cumulative_accuracy"] for row in rows[arm]], axis=0) / 100 for arm in ("SGLD", "SGHMC", "symmetric")}
+    curves = {
+        arm: np.mean([row["cumulative_accuracy"] for row in rows[arm]], axis=0) / 100
+        for arm in ("SGLD", "SGHMC", "symmetric")
+    }
     plot_cumulative(curves, figure.subplots())
 
 
@@ -418,7 +499,9 @@ def search() -> Finding:
         ours = f"prior sd {best['prior_sd']:.2g}, log score {best['log_score']:.2f}"
         ours = ours if arm == "symmetric" else f"step {best['step_size']:.2g}, {ours}"
         first = max(trial["log_score"] for trial in found["trials"][: run.settings["first"]])
-        comparisons.append(Comparison(arm, theirs, f"{ours}; best of the first {run.settings['first']}, at random, {first:.2f}"))
+        comparisons.append(
+            Comparison(arm, theirs, f"{ours}; best of the first {run.settings['first']}, at random, {first:.2f}")
+        )
     sentence = "The numbers belong to the data, so that they are not compared; symmetric split HMC adapts its step, which leaves one to be searched for."
     size = f"{run.settings['trials']} trials an arm, {run.settings['rows']} rows; the paper does not give its number of trials"
     return Finding(comparisons, size, [run], sentence, stand_in=STAND_IN, command=f"{SCRIPTS}.hyperparameters")
@@ -440,8 +523,19 @@ PUBLISHED = (
         partial(table_2, curve.PAPER),
         partial(draw_schemes, "cobb_2021_curve_numpyro", CURVE_TABLE),
     ),
-    Item("A fig. 1", "its bands by symmetric split HMC", "credible intervals widen outside the data.", partial(figure_1, False), partial(draw_bands, ("symmetric",))),
-    Item("A 5.2", "coverage of one and two standard deviations", "30.5 % and 3.5 % of the data lie outside, by full HMC.", coverage),
+    Item(
+        "A fig. 1",
+        "its bands by symmetric split HMC",
+        "credible intervals widen outside the data.",
+        partial(figure_1, False),
+        partial(draw_bands, ("symmetric",)),
+    ),
+    Item(
+        "A 5.2",
+        "coverage of one and two standard deviations",
+        "30.5 % and 3.5 % of the data lie outside, by full HMC.",
+        coverage,
+    ),
     Item(
         "A table 3",
         "a network of 38,390 weights on Fashion-MNIST, four schemes (the draft's table 2)",
@@ -450,13 +544,41 @@ PUBLISHED = (
         partial(draw_schemes, "cobb_2021_fashion", {scheme: row[0] for scheme, row in fashion.PAPER.items()}),
     ),
     Item("A 5.3", "memory", "7,928 MB of 7,982 for all images; with M = 3 three times as many images fit.", memory),
-    Item("A table 4", "SGD, SGLD, SGHMC and symmetric split HMC on recordings of vehicles", "80.3, 78.6, 82.6 and 84.4 % right; NLL of .72, .69, .59 and .51; Brier scores of .297, .307, .252 and .228.", table_4),
-    Item("A fig. 2", "entropies of predictions that are wrong", "those of symmetric split HMC are the highest.", figure_2, draw_entropies),
-    Item("A fig. 3", "mutual information by true and predicted class", "symmetric split HMC tells errors from what is right, SGHMC does not.", figure_3, draw_information),
+    Item(
+        "A table 4",
+        "SGD, SGLD, SGHMC and symmetric split HMC on recordings of vehicles",
+        "80.3, 78.6, 82.6 and 84.4 % right; NLL of .72, .69, .59 and .51; Brier scores of .297, .307, .252 and .228.",
+        table_4,
+    ),
+    Item(
+        "A fig. 2",
+        "entropies of predictions that are wrong",
+        "those of symmetric split HMC are the highest.",
+        figure_2,
+        draw_entropies,
+    ),
+    Item(
+        "A fig. 3",
+        "mutual information by true and predicted class",
+        "symmetric split HMC tells errors from what is right, SGHMC does not.",
+        figure_3,
+        draw_information,
+    ),
 )
 DRAFT = (
-    Item("A′ table 1", "table 2 in the draft", "acceptances of .63, .59, .73 and .88; mean ESS of 6.92, 6.77, 7.52 and 7.72.", partial(table_2, curve.DRAFT)),
-    Item("A′ fig. 1", "bands by the four schemes", "narrower for schemes that accept less.", partial(figure_1, True), partial(draw_bands, SCHEMES)),
+    Item(
+        "A′ table 1",
+        "table 2 in the draft",
+        "acceptances of .63, .59, .73 and .88; mean ESS of 6.92, 6.77, 7.52 and 7.72.",
+        partial(table_2, curve.DRAFT),
+    ),
+    Item(
+        "A′ fig. 1",
+        "bands by the four schemes",
+        "narrower for schemes that accept less.",
+        partial(figure_1, True),
+        partial(draw_bands, SCHEMES),
+    ),
     Item(
         "A′ table 3",
         "a network of 62,006 weights on 1,000 images of CIFAR-10, four schemes",
@@ -464,14 +586,36 @@ DRAFT = (
         draft_table_3,
         partial(draw_schemes, "cobb_2021_cifar", {scheme: row[0] for scheme, row in cifar.PAPER.items()}),
     ),
-    Item("A′ fig. 4", "a spectrogram of a vehicle", "one datum of the closed recordings.", closed="The recordings (ACIDS) are not public, and the figure is of one of them."),
+    Item(
+        "A′ fig. 4",
+        "a spectrogram of a vehicle",
+        "one datum of the closed recordings.",
+        closed="The recordings (ACIDS) are not public, and the figure is of one of them.",
+    ),
     Item(
         "A′ fig. 5",
         "how many recordings there are of each vehicle",
         "a large imbalance.",
         closed="The recordings (ACIDS) are not public; the spoken digits that stand in elsewhere are balanced, 300 of each, so that they cannot show it.",
     ),
-    Item("A′ B.2", "hyperparameters by Bayesian optimisation", "learning rates, prior widths and lengths of each arm.", search),
-    Item("A′ fig. 6", "four widths of the prior: accuracy, NLL, log-posterior", "too wide a prior overfits, too narrow a one underfits.", draft_figure_6, draw_widths),
-    Item("A′ fig. 7", "accuracy of the mean of the first draws", "SGLD and SGHMC settle at a lower accuracy.", draft_figure_7, draw_cumulative),
+    Item(
+        "A′ B.2",
+        "hyperparameters by Bayesian optimisation",
+        "learning rates, prior widths and lengths of each arm.",
+        search,
+    ),
+    Item(
+        "A′ fig. 6",
+        "four widths of the prior: accuracy, NLL, log-posterior",
+        "too wide a prior overfits, too narrow a one underfits.",
+        draft_figure_6,
+        draw_widths,
+    ),
+    Item(
+        "A′ fig. 7",
+        "accuracy of the mean of the first draws",
+        "SGLD and SGHMC settle at a lower accuracy.",
+        draft_figure_7,
+        draw_cumulative,
+    ),
 )

@@ -26,8 +26,18 @@ def main(arguments: list[str] | None = None) -> None:
     digits = load(options.data, options.rows, 0)
     found = earlier(options, settings, "widths")
     for width in [width for width in options.widths if str(width) not in found]:
-        run = run_arm("symmetric", digits, Settings(STEP_SIZE, width), Length(options.warmup, options.draws), options.seed, options.framework)
-        entry: dict[str, object] = {"potential_energy": np.asarray(run["trace"], float).round(1).tolist(), **run["statistics"]}
+        run = run_arm(
+            "symmetric",
+            digits,
+            Settings(STEP_SIZE, width),
+            Length(options.warmup, options.draws),
+            options.seed,
+            options.framework,
+        )
+        entry: dict[str, object] = {
+            "potential_energy": np.asarray(run["trace"], float).round(1).tolist(),
+            **run["statistics"],
+        }
         for name, probabilities, labels in (
             ("train", run["train"], digits.y_train),
             ("test", run["probabilities"], digits.y_test),

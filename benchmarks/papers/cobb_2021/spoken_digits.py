@@ -151,17 +151,13 @@ def _kernel(package: Any, arm: str, target: Any, settings: Settings) -> Any:
     if arm == "SGLD":
         return package.SGLD(target, BATCH_SIZE, step_size=settings.step_size)
     if arm == "SGHMC":
-        return package.SGHMC(
-            target, BATCH_SIZE, step_size=settings.step_size, friction=FRICTION, num_steps=SGHMC_STEPS
-        )
+        return package.SGHMC(target, BATCH_SIZE, step_size=settings.step_size, friction=FRICTION, num_steps=SGHMC_STEPS)
     return package.SymmetricSplitHMC(
         target, NUM_SUBSETS, num_steps=NUM_STEPS, step_size=settings.step_size, adapt_mass_matrix=False
     )
 
 
-def _numpyro_chain(
-    arm: str, digits: Digits, settings: Settings, length: Length, seed: int, store: str | None
-) -> Run:
+def _numpyro_chain(arm: str, digits: Digits, settings: Settings, length: Length, seed: int, store: str | None) -> Run:
     kernel = _kernel(numpyro_split, arm, partial(numpyro_model, settings.prior_sd), settings)
     mcmc = MCMC(
         kernel,

@@ -185,7 +185,9 @@ def parse_options(description: str | None, arguments: list[str] | None = None) -
     parser.add_argument("--warmup", type=int, help="iterations of each chain before its draws")
     parser.add_argument("--draws", type=int, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on")
+    parser.add_argument(
+        "--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on"
+    )
     return parser.parse_args(arguments)
 
 

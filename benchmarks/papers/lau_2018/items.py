@@ -17,9 +17,7 @@ from benchmarks.papers.lau_2018.ess import counting_lag_zero
 
 SCRIPTS = "benchmarks.papers.lau_2018"
 PAPER_DRAWS, IMAGES = 4_000, 500
-ERROR_SENTENCE = (
-    "Test errors are about half of the thesis's in every row, by scalings of the pixels that it does not give; what it compares are the rows."
-)
+ERROR_SENTENCE = "Test errors are about half of the thesis's in every row, by scalings of the pixels that it does not give; what it compares are the rows."
 
 
 def size_of(run: Run) -> str:
@@ -51,7 +49,9 @@ def of_row(run: Run, row: dict[str, Any]) -> Comparison:
         theirs += "; " + ", ".join(f"{100 * paper[key] / PAPER_DRAWS:.1f}" for key in sizes)
     ours = f"error {number(row['test_error'], share_error(row['test_error'], IMAGES))}; "
     ours += ", ".join(f"{percent(run, row, key):.1f}" for key in sizes)
-    agrees = None if paper is None else close(row["test_error"], share_error(row["test_error"], IMAGES), paper["test_error"])
+    agrees = (
+        None if paper is None else close(row["test_error"], share_error(row["test_error"], IMAGES), paper["test_error"])
+    )
     return Comparison(row["name"] + (": σ², least and median ESS" if len(sizes) == 3 else ""), theirs, ours, agrees)
 
 
@@ -65,10 +65,14 @@ def errors_differ(worse: dict[str, Any], better: dict[str, Any]) -> Comparison:
     errors = [share_error(row["test_error"], IMAGES) for row in (worse, better)]
     difference, error = worse["test_error"] - better["test_error"], float(np.hypot(*errors))
     agrees = True if difference > 2 * error else False if difference < -2 * error else None
-    return Comparison(f"{worse['name']} predicts worse than {better['name']}", "yes", f"by {number(difference, error)} %", agrees)
+    return Comparison(
+        f"{worse['name']} predicts worse than {better['name']}", "yes", f"by {number(difference, error)} %", agrees
+    )
 
 
-def of_table(name: str, script: str, claims: Callable[[Run], Sequence[Comparison]], sentence: str, **more: Any) -> Finding:
+def of_table(
+    name: str, script: str, claims: Callable[[Run], Sequence[Comparison]], sentence: str, **more: Any
+) -> Finding:
     """A table whose rows are a run's."""
     run = Run(name)
     comparisons = [*claims(run), *(of_row(run, row) for row in run.results)]
@@ -93,20 +97,30 @@ def thresholds(run: Run) -> list[Comparison]:
 def gibbs(run: Run) -> list[Comparison]:
     """The variance by each sampler."""
     rows = named(run)
-    sizes = {name: percent(run, rows[name], "variance_ess") for name in ("Gibbs, step 0.01", "joint centred", "joint non-centred")}
+    sizes = {
+        name: percent(run, rows[name], "variance_ess")
+        for name in ("Gibbs, step 0.01", "joint centred", "joint non-centred")
+    }
     text = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items())
     above = sizes["joint non-centred"] > 5 * max(sizes["Gibbs, step 0.01"], sizes["joint centred"])
     failing = rows["Gibbs, step 0.01"]
     return [
         Comparison("ESS of σ² is that of the non-centred model only", "yes", text, above),
-        Comparison("Gibbs sampling fails (error 88.4 %)", "yes", number(failing["test_error"], share_error(failing["test_error"], IMAGES)), False),
+        Comparison(
+            "Gibbs sampling fails (error 88.4 %)",
+            "yes",
+            number(failing["test_error"], share_error(failing["test_error"], IMAGES)),
+            False,
+        ),
     ]
 
 
 def trajectories(run: Run) -> list[Comparison]:
     """Windows and lengths."""
     rows = named(run)
-    pairs = [(row, rows["windowed" + name.removeprefix("static")]) for name, row in rows.items() if name.startswith("static")]
+    pairs = [
+        (row, rows["windowed" + name.removeprefix("static")]) for name, row in rows.items() if name.startswith("static")
+    ]
     gains = [percent(run, windowed, "median_ess") / percent(run, static, "median_ess") for static, windowed in pairs]
     dynamic = percent(run, rows["dynamic"], "median_ess")
     static = {name: percent(run, row, "median_ess") for name, row in rows.items() if name.startswith("static")}
@@ -159,7 +173,9 @@ def covariance(run: Run) -> list[Comparison]:
     found = []
     for prior in dict.fromkeys(name.split(",")[0] for name in rows):
         if f"{prior}, dense" in rows and f"{prior}, diagonal" in rows:
-            dense, diagonal = (percent(run, rows[f"{prior}, {metric}"], "median_ess") for metric in ("dense", "diagonal"))
+            dense, diagonal = (
+                percent(run, rows[f"{prior}, {metric}"], "median_ess") for metric in ("dense", "diagonal")
+            )
             text = f"median ESS {dense:.1f} %, {diagonal:.1f} % diagonal"
             found.append(Comparison(f"{prior}: a dense metric harms", "yes", text, dense < 0.5 * diagonal))
             seconds = [rows[f"{prior}, {metric}"]["seconds"] for metric in ("dense", "diagonal")]
@@ -181,7 +197,12 @@ def waic(run: Run) -> list[Comparison]:
     values = ", ".join(f"{name} {number(row['waic'], row['waic_se'])}" for name, row in rows.items())
     return [
         Comparison("WAIC", "3.05, 4.35, 6.36, 7.57 × 10⁴", values, False),
-        Comparison("the least WAIC is not that of the least test error", "yes", f"WAIC: {by_waic}; error: {by_error}", by_waic != by_error),
+        Comparison(
+            "the least WAIC is not that of the least test error",
+            "yes",
+            f"WAIC: {by_waic}; error: {by_error}",
+            by_waic != by_error,
+        ),
     ]
 
 
@@ -191,7 +212,9 @@ WAIC_REASON = (
 )
 
 
-def draw_errors(name: str, figure: Any, results: Callable[[Run], list[dict[str, Any]]] = lambda run: run.results) -> None:
+def draw_errors(
+    name: str, figure: Any, results: Callable[[Run], list[dict[str, Any]]] = lambda run: run.results
+) -> None:
     """Test errors of a table, and of the thesis."""
     rows = results(Run(name))
     ax = figure.subplots()
@@ -217,11 +240,21 @@ def committees() -> Finding:
         comparisons.append(Comparison(f"committee of {row['members']}, error %", f"{row['paper']}", ours, agrees))
     network = run.results["network"]
     comparisons.append(
-        Comparison("BNN, XHMC with δ = 0.1, error %", "23.4", number(network["test_error"], share_error(network["test_error"], IMAGES)), False)
+        Comparison(
+            "BNN, XHMC with δ = 0.1, error %",
+            "23.4",
+            number(network["test_error"], share_error(network["test_error"], IMAGES)),
+            False,
+        )
     )
     first, last = run.results["committees"][0], run.results["committees"][-1]
     comparisons.append(
-        Comparison("larger committees err less", "yes", f"{first['test_error']:.1f} to {last['test_error']:.1f}", last["test_error"] < first["test_error"])
+        Comparison(
+            "larger committees err less",
+            "yes",
+            f"{first['test_error']:.1f} to {last['test_error']:.1f}",
+            last["test_error"] < first["test_error"],
+        )
     )
     sentence = (
         "Small committees err by far less than the thesis's 91 and 89 %, which is guessing: its networks start from weights that ours, by PyTorch's "
@@ -255,7 +288,12 @@ def sghmc(epsilon: float) -> Finding:
     comparisons.append(Comparison("the best cell is as good as HMC", "yes", text, is_similar))
     spread = [row["test_error"] for row in run.results if row["test_error"] is not None]
     comparisons.append(
-        Comparison("the result depends on L and η", "yes", f"{min(spread):.1f} to {max(spread):.1f}", max(spread) > 2 * min(spread))
+        Comparison(
+            "the result depends on L and η",
+            "yes",
+            f"{min(spread):.1f} to {max(spread):.1f}",
+            max(spread) > 2 * min(spread),
+        )
     )
     sentence = (
         "In the kernel the velocity's scale is √η, so the thesis's ε has no counterpart and one grid stands beside its four tables, which differ by noise; "
@@ -305,7 +343,9 @@ def energies() -> Finding:
     first = run.results["energies"][0]
     size = f"{first['points']} points, {first['num_steps']} steps of {first['step_size']:g}; the thesis names neither"
     contradicted = reason if any(c.agrees is False for c in comparisons) else None
-    return Finding(comparisons, size, [run], "", is_full=True, contradicted=contradicted, command=f"{SCRIPTS}.precision")
+    return Finding(
+        comparisons, size, [run], "", is_full=True, contradicted=contradicted, command=f"{SCRIPTS}.precision"
+    )
 
 
 def precision_errors() -> Finding:
@@ -320,7 +360,11 @@ def precision_errors() -> Finding:
         text = f"{single['test_error']:.1f} and {double['test_error']:.1f}, difference {number(difference, error)}"
         theirs = f"{single['paper']['test_error']} and {double['paper']['test_error']}"
         comparisons.append(Comparison(f"{prior}: float and double, error %", theirs, text))
-        comparisons.append(Comparison(f"{prior}: no significant difference", "yes", number(difference, error), abs(difference) < 2 * error))
+        comparisons.append(
+            Comparison(
+                f"{prior}: no significant difference", "yes", number(difference, error), abs(difference) < 2 * error
+            )
+        )
     return Finding(comparisons, size_of(run), [run], ERROR_SENTENCE, is_full(run), command=f"{SCRIPTS}.precision")
 
 
@@ -346,7 +390,12 @@ def illustrations() -> Finding:
 
 
 ITEMS = (
-    Item("C 4.1", "early-stopping committees beside a BNN", "errors of 91.2, 88.6, 47.0, 51.6 and 19.2 % by 2 to 1,000 members; BNN 23.4 %.", committees),
+    Item(
+        "C 4.1",
+        "early-stopping committees beside a BNN",
+        "errors of 91.2, 88.6, 47.0, 51.6 and 19.2 % by 2 to 1,000 members; BNN 23.4 %.",
+        committees,
+    ),
     Item(
         "C 4.2",
         "XHMC at four thresholds beside GNUTS",
@@ -399,7 +448,8 @@ ITEMS = (
             "lau_2018_covariance",
             "covariance",
             covariance,
-            ERROR_SENTENCE + " A dense metric of 2,590 weights from so few draws is mostly the shrinkage, so that it harms less here says little.",
+            ERROR_SENTENCE
+            + " A dense metric of 2,590 weights from so few draws is mostly the shrinkage, so that it harms less here says little.",
         ),
         partial(draw_errors, "lau_2018_covariance"),
     ),
@@ -417,12 +467,23 @@ ITEMS = (
         precision_errors,
         partial(draw_errors, "lau_2018_precision", results=lambda run: run.results["errors"]),
     ),
-    Item("C 4.10 energies", "energies of trajectories in single and double precision", "ends differ by less than 10⁻⁵ (normal) and of the order of 10⁻² (normal-inverse-gamma).", energies),
+    Item(
+        "C 4.10 energies",
+        "energies of trajectories in single and double precision",
+        "ends differ by less than 10⁻⁵ (normal) and of the order of 10⁻² (normal-inverse-gamma).",
+        energies,
+    ),
     Item(
         "C 4.13",
         "static, windowed and dynamic HMC",
         "neither length nor windows matter.",
-        partial(of_table, "lau_2018_trajectories", "trajectories", trajectories, ERROR_SENTENCE + " A length of 10 steps mixes slowly here; L = 500 is part of `--full`."),
+        partial(
+            of_table,
+            "lau_2018_trajectories",
+            "trajectories",
+            trajectories,
+            ERROR_SENTENCE + " A length of 10 steps mixes slowly here; L = 500 is part of `--full`.",
+        ),
         partial(draw_errors, "lau_2018_trajectories"),
     ),
     Item(
@@ -431,5 +492,11 @@ ITEMS = (
         "WAIC of 3 to 8 × 10⁴, whose order is not that of the test errors.",
         partial(of_table, "lau_2018_waic", "waic", waic, "", contradicted=WAIC_REASON),
     ),
-    Item("C illustrations", "figures 2.1 and 4.1", "a trajectory that turns back; digits of MNIST and of 8 × 8 pixels.", illustrations, draw_digits),
+    Item(
+        "C illustrations",
+        "figures 2.1 and 4.1",
+        "a trajectory that turns back; digits of MNIST and of 8 × 8 pixels.",
+        illustrations,
+        draw_digits,
+    ),
 )

@@ -22,7 +22,9 @@ def row(units: int, paper: Paper, is_scaled: bool) -> Row:
 def rows() -> list[Row]:
     """The thesis's rows in its order."""
     return [
-        row(units, papers[units], is_scaled) for units in UNSCALED for papers, is_scaled in ((UNSCALED, False), (SCALED, True))
+        row(units, papers[units], is_scaled)
+        for units in UNSCALED
+        for papers, is_scaled in ((UNSCALED, False), (SCALED, True))
     ]
 
 

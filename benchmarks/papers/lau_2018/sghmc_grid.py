@@ -61,7 +61,10 @@ def main(arguments: list[str] | None = None) -> None:
             found = run_cell(num_steps, rate, digits, size, options.seed)
             results.append(found)
             theirs = [PAPER[epsilon][STEPS.index(num_steps)][RATES.index(rate)] for epsilon in PAPER]
-            print(f"L = {num_steps:3d}, η = {rate:g}: {found['test_error']} thesis {theirs} {found['seconds']:.0f} s", flush=True)
+            print(
+                f"L = {num_steps:3d}, η = {rate:g}: {found['test_error']} thesis {theirs} {found['seconds']:.0f} s",
+                flush=True,
+            )
             save(options.json, settings, results)
 
 

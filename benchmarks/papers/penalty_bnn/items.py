@@ -65,7 +65,12 @@ def regression() -> Finding:
     control = _of(run, name="n = 10, no penalty, N/n")
     ratio = number(control["sd_ratio"], _ratio_error(control))
     comparisons.append(
-        Comparison("without the penalty", "wrong", f"sd / exact sd {ratio}", control["sd_ratio"] - 1 > 2 * _ratio_error(control))
+        Comparison(
+            "without the penalty",
+            "wrong",
+            f"sd / exact sd {ratio}",
+            control["sd_ratio"] - 1 > 2 * _ratio_error(control),
+        )
     )
     sentence = "The bands are, within 1 %, those of the likelihood to the power n/N."
     size = "10,000 draws, 300 rows, 51 random weights; the paper names no size"
@@ -77,7 +82,9 @@ def draw_regression(figure: Any) -> None:
     run = Run("penalty_bnn_regression")
     rows = [_of(run, name=f"n = {n}") for n in (100, 25, 10, 5)]
     axes = figure.subplots(1, 2)
-    for ax, key, label in zip(axes, ("mean_sd", "coverage_90"), ("mean sd of the function", "coverage of 90 %"), strict=True):
+    for ax, key, label in zip(
+        axes, ("mean_sd", "coverage_90"), ("mean sd of the function", "coverage of 90 %"), strict=True
+    ):
         ax.plot((100, 25, 10, 5), [row[key] for row in rows], "o-", label="PBNN")
         ax.axhline(_of(run, name="all rows")[key], color="black", linestyle=":", label="all rows")
         ax.set(xscale="log", xlabel="rows of a batch, n", ylabel=label)
@@ -96,7 +103,9 @@ def _calibration(part: str, claim: str, sentence: str, size: str, is_full: bool,
 
 def reliability_regression() -> Finding:
     """Calibration of a regression."""
-    sentence = "Below n = 5 predictions become too unsure: calibration has an optimum in n, and one n serves no two data sets."
+    sentence = (
+        "Below n = 5 predictions become too unsure: calibration has an optimum in n, and one n serves no two data sets."
+    )
     size = "10,000 draws, 2,000 test points; the paper names no size"
     return _calibration("regression", "smaller batches calibrate (calibration error)", sentence, size, True, "n = 5")
 
@@ -127,8 +136,12 @@ def appendix() -> Finding:
     run = Run("penalty_bnn_appendix")
     large, small, tempered, penalty = run.results
     comparisons = [
-        Comparison("SGLD, large step", "biased", f"sd / exact sd {number(large['sd_ratio'], _ratio_error(large))}", None),
-        Comparison("SGLD, small step", "does not get about", f"sd / exact sd {number(small['sd_ratio'], _ratio_error(small))}"),
+        Comparison(
+            "SGLD, large step", "biased", f"sd / exact sd {number(large['sd_ratio'], _ratio_error(large))}", None
+        ),
+        Comparison(
+            "SGLD, small step", "does not get about", f"sd / exact sd {number(small['sd_ratio'], _ratio_error(small))}"
+        ),
         Comparison(
             "tempering against PBNN",
             "qualitatively different",
@@ -151,7 +164,9 @@ def acceptance() -> Finding:
     pairs = ", ".join(f"{row['n'] * row['K']:,}: {row['accept_prob']:.3f} ({row['predicted']:.3f})" for row in rows)
     rising = all(a["accept_prob"] <= b["accept_prob"] + 0.02 for a, b in zip(rows, rows[1:], strict=False))
     comparisons = [Comparison("acceptance rises with the batch (Kn: acceptance, predicted)", "yes", pairs, rising)]
-    sentence = "It is the product Kn that counts, and it has to grow with N; about a mode the noise can be removed instead."
+    sentence = (
+        "It is the product Kn that counts, and it has to grow with N; about a mode the noise can be removed instead."
+    )
     size = "1,000 draws of 10 coefficients, 10,000 rows; the paper names no size"
     return Finding(comparisons, size, [run], sentence, is_full=True, command=f"{SCRIPTS}.acceptance")
 
@@ -168,8 +183,20 @@ def draw_acceptance(figure: Any) -> None:
 
 
 ITEMS = (
-    Item("D linear", "linear regression with and without the penalty", "without the penalty the posterior is not sampled, with it it is.", linear, draw_linear),
-    Item("D regression", "predictions of a network by batch size, four panels", "bands widen as the batch shrinks; without the penalty they are wrong.", regression, draw_regression),
+    Item(
+        "D linear",
+        "linear regression with and without the penalty",
+        "without the penalty the posterior is not sampled, with it it is.",
+        linear,
+        draw_linear,
+    ),
+    Item(
+        "D regression",
+        "predictions of a network by batch size, four panels",
+        "bands widen as the batch shrinks; without the penalty they are wrong.",
+        regression,
+        draw_regression,
+    ),
     Item(
         "D reliability 1",
         "reliability diagram of the regression",
@@ -184,6 +211,17 @@ ITEMS = (
         reliability_mnist,
         lambda figure: draw_reliability("mnist", figure),
     ),
-    Item("D appendix", "SGLD at two steps, tempering and PBNN", "SGLD needs a vanishing step; tempering gives qualitatively different results.", appendix),
-    Item("D text", "acceptance against the batch", "larger batches lessen the noise and raise the acceptance.", acceptance, draw_acceptance),
+    Item(
+        "D appendix",
+        "SGLD at two steps, tempering and PBNN",
+        "SGLD needs a vanishing step; tempering gives qualitatively different results.",
+        appendix,
+    ),
+    Item(
+        "D text",
+        "acceptance against the batch",
+        "larger batches lessen the noise and raise the acceptance.",
+        acceptance,
+        draw_acceptance,
+    ),
 )
