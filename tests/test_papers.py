@@ -1,4 +1,8 @@
-"""``benchmarks.papers``: the registry's statuses follow from results, and the page is what the committed results render."""
+(
+    """``benchmarks.papers``: the registry's statuses follow from results, and " " """
+    "the page is what the committed results render."
+    ""
+)
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ import pytest
 
 pytest.importorskip("numpyro")  # the scripts that the items name are NumPyro's
 
-from benchmarks.papers import report  # noqa: E402
-from benchmarks.papers.findings import (  # noqa: E402
+from benchmarks.papers import report
+from benchmarks.papers.findings import (
     CLOSED,
     CONTRADICTED,
     FRACTION,
@@ -28,7 +32,7 @@ from benchmarks.papers.findings import (  # noqa: E402
     share_error,
     status_of,
 )
-from benchmarks.papers.registry import PAPERS  # noqa: E402
+from benchmarks.papers.registry import PAPERS
 
 ITEMS = [item for group in PAPERS.values() for item in group]
 

@@ -1,8 +1,9 @@
 """Arms of comparison that are no samplers of the library, once for all scripts: what the papers compare with, in JAX.
 
-A network is given as a function of its activation, such as ``partial(networks.cnn, ...)``, so that dropout is a matter of
-the activation: each hidden unit is left out with the same probability, in training and in prediction (Gal and Ghahramani
-2016). Weights are dicts by path, as the sites of :func:`~numpyro_split.networks.random_module` without their prefix.
+A network is given as a function of its activation, such as ``partial(networks.cnn, ...)``, so that dropout is a
+matter of the activation: each hidden unit is left out with the same probability, in training and in prediction (Gal
+and Ghahramani 2016). Weights are dicts by path, as the sites of :func:`~numpyro_split.networks.random_module` without
+their prefix.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Trained:
         rows = np.setdiff1d(np.arange(len(x)), held)
         state = training.optimiser.init(jax.tree.map(jnp.asarray, initial_weights(self.network, seed)))
         best, best_error, waited = None, np.inf, 0
-        for epoch in range(training.epochs):
+        for _ in range(training.epochs):
             for batch in _batches(rows, training.batch_size, rng):
                 key = jax.random.fold_in(jax.random.key(seed), int(rng.integers(2**31)))
                 state = self._update(state, x[batch], y[batch], key)

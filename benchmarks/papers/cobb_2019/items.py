@@ -10,7 +10,10 @@ SCRIPTS = "benchmarks.papers.cobb_2019"
 TEST_IMAGES = 10_000
 PAPER_ACCURACY = {"SGD": 98.20, "S3HMC": 98.15, "MC dropout": 98.68}
 ACCURACY_ERROR = share_error(98.2, TEST_IMAGES)
-CNN_SIZE = "10 draws after 5 iterations of 2 steps (NumPyro), 4 after 4 (Pyro); the paper does not give the length of its chain"
+CNN_SIZE = (
+    "10 draws after 5 iterations of 2 steps (NumPyro), 4 after 4 (Pyro); "
+    "the paper does not give the length of its chain"
+)
 DROPOUT = "cobb_2019_dropout"
 
 
@@ -110,7 +113,10 @@ def output_precision() -> Finding:
             ", ".join(f"{row['expected_without_constant']:.1f}" for row in found.values()),
         ),
     ]
-    sentence = "Neither the number of points nor α nor the estimate of log p(Y|X) is in the paper; the figure compares in order of magnitude."
+    sentence = (
+        "Neither the number of points nor α nor the estimate of log p(Y|X) is in "
+        "the paper; the figure compares in order of magnitude."
+    )
     return Finding(comparisons, SINE_SIZE, runs, sentence, command=f"{SCRIPTS}.sine")
 
 
@@ -124,8 +130,10 @@ def networks() -> Finding:
         Comparison("log p(Y\\|X), large network", "-640.52", f"{large['expected_without_constant']:.1f}", False),
     ]
     reason = (
-        "a mean squared residual of 17 noise variances is that of a chain far from its equilibrium: the small network had -998 after "
-        f"8 iterations, and the large one fits as well as the small one here, although R-hat of its precisions is still {worst:.2f} "
+        "a mean squared residual of 17 noise variances is that of a chain far from "
+        "its equilibrium: the small network had -998 after "
+        f"8 iterations, and the large one fits as well as the small one here, "
+        f"although R-hat of its precisions is still {worst:.2f} "
         "(a trajectory moves the precision of 2,500 weights by 4 %)."
     )
     return Finding(comparisons, SINE_SIZE, runs, "", contradicted=reason, command=f"{SCRIPTS}.sine")
@@ -155,7 +163,10 @@ def precisions() -> Finding:
         ),
     ]
     widest = max(widths, key=lambda name: widths[name])
-    sentence = f"Precisions of weights have means of 2 to 3 and not 1, under a Gamma(2, 2) taken for the prior; widest is that of {widest}."
+    sentence = (
+        f"Precisions of weights have means of 2 to 3 and not 1, under a Gamma(2, 2) "
+        f"taken for the prior; widest is that of {widest}."
+    )
     return Finding(comparisons, SINE_SIZE, runs, sentence, command=f"{SCRIPTS}.sine")
 
 

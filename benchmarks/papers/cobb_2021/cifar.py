@@ -1,8 +1,8 @@
 """The draft of Cobb and Jalaian, table 3: a network of 62,006 weights on 1,000 images of CIFAR-10, four schemes.
 
-Convolutions of 6 and 16 channels, layers of 120, 84 and 10, SELU; 1,000 images in M = 10 subsets, L = 20, ε = 5e-6, mass 1e-5,
-every weight N(0, 0.1²), five chains of 1,000 iterations of which 200 are dropped. The images are the JPEG copy of CIFAR-10
-(``load_cifar10(copy="jpeg_subset")``), scaled to (-1, 1); how the paper scales them is not given.
+Convolutions of 6 and 16 channels, layers of 120, 84 and 10, SELU; 1,000 images in M = 10 subsets, L = 20, ε = 5e-6,
+mass 1e-5, every weight N(0, 0.1²), five chains of 1,000 iterations of which 200 are dropped. The images are the JPEG
+copy of CIFAR-10 (``load_cifar10(copy="jpeg_subset")``), scaled to (-1, 1); how the paper scales them is not given.
 """
 
 from __future__ import annotations

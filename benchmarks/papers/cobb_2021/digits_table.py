@@ -38,13 +38,13 @@ PAPER = {  # accuracy %, NLL, Brier score, each with its standard deviation over
 }
 LENGTHS = {
     "SGD": Length(50, 100),
-    "SGLD": Length(500, 60, 10),
-    "SGHMC": Length(50, 60),
-    "symmetric": Length(60, 60),
+    "SGLD": Length(1500, 150, 20),
+    "SGHMC": Length(150, 150),
+    "symmetric": Length(250, 150),
 }
 SIZES = {
     "quick": {"rows": 300, "splits": 3, "factor": 1, "arms": ARMS},
-    "full": {"rows": 1878, "splits": 7, "factor": 30, "arms": ARMS},
+    "full": {"rows": 1878, "splits": 7, "factor": 18, "arms": ARMS},
 }
 
 
@@ -100,7 +100,8 @@ def main(arguments: list[str] | None = None) -> None:
             )
             row, paper = by_arm[arm], PAPER[arm]
             print(
-                f"split {split} {arm:10s} accuracy {row['accuracy']:.1f} ({paper[0][0]}), NLL {row['nll']:.3f} ({paper[1][0]}),",
+                f"split {split} {arm:10s} accuracy {row['accuracy']:.1f} "
+                f"({paper[0][0]}), NLL {row['nll']:.3f} ({paper[1][0]}),",
                 f"Brier {row['brier']:.3f} ({paper[2][0]}), {row['seconds']:.0f} s",
                 flush=True,
             )

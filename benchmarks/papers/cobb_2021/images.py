@@ -1,8 +1,8 @@
-"""What the two tables on images share: a convolutional network by the four schemes, accuracy and log score of its draws.
+"""What the two tables on images share: a convolutional network by four schemes, accuracy and log score of its draws.
 
-Convolutions are quicker in PyTorch than in a loop of XLA's on a CPU, so that Pyro is the default here. Every chain starts
-where a few epochs of Adam on the likelihood lead from a draw of the prior: weights of which the data say little then have
-the prior's spread at once, to which a chain of short trajectories takes hundreds of iterations.
+Convolutions are quicker in PyTorch than in a loop of XLA's on a CPU, so that Pyro is the default here. Every chain
+starts where a few epochs of Adam on the likelihood lead from a draw of the prior: weights of which the data say
+little then have the prior's spread at once, to which a chain of short trajectories takes hundreds of iterations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812, as PyTorch's own pages have it
+import torch.nn.functional as F
 
 from benchmarks.papers.cobb_2021.schemes import (
     SCHEMES,

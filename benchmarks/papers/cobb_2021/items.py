@@ -13,16 +13,35 @@ from benchmarks.papers.findings import Comparison, Finding, Item, Run, close, me
 
 SCRIPTS = "benchmarks.papers.cobb_2021"
 SCHEMES = ("full", "naive", "randomised", "symmetric")
+STUCK = 0.01  # acceptance below which a chain has not moved
 ARMS = ("SGD", "SGLD", "SGHMC", "symmetric")
 STAND_IN = "free spoken digits (Jackson, CC BY-SA 4.0) for the closed recordings of vehicles"
 
 
+def moved(row: Mapping[str, Any], key: str = "accept_prob_by_chain") -> list[float]:
+    """The entries of the chains that have left their start."""
+    return [x for x, accepted in zip(row[key], row["accept_prob_by_chain"], strict=True) if accepted > STUCK]
+
+
+def stuck(run: Run) -> list[Comparison]:
+    """How many chains never left their start, where any did."""
+    counts = {
+        scheme: len(row["accept_prob_by_chain"]) - len(moved(row)) for scheme, row in run.results["schemes"].items()
+    }
+    text = ", ".join(f"{scheme} {count} of {run.settings['chains']}" for scheme, count in counts.items())
+    return (
+        [Comparison("chains that never left their start, left out below", "none told of", text, False)]
+        if any(counts.values())
+        else []
+    )
+
+
 def acceptances(run: Run, paper: Mapping[str, Any]) -> list[Comparison]:
     """Acceptance by scheme, beside the paper's, and its order."""
-    rows, comparisons = run.results["schemes"], []
+    rows, comparisons = run.results["schemes"], stuck(run)
     for scheme, row in rows.items():
         theirs, spread = paper[scheme]
-        ours, error = mean_error(row["accept_prob_by_chain"])
+        ours, error = mean_error(moved(row))
         comparisons.append(
             Comparison(
                 f"acceptance, {scheme}",
@@ -37,8 +56,12 @@ def acceptances(run: Run, paper: Mapping[str, Any]) -> list[Comparison]:
 def orders(run: Run, key: str, what: str) -> list[Comparison]:
     """Symmetric over the three others."""
     rows = run.results["schemes"]
-    values = {name: row[key] for name, row in rows.items()}
-    found = [order(values, "symmetric", other) for other in ("randomised", "naive", "full") if other in rows]
+    values = {name: moved(row, key) for name, row in rows.items()}
+    found = [
+        order(values, "symmetric", other)
+        for other in ("randomised", "naive", "full")
+        if {other, "symmetric"} <= set(rows)
+    ]
     return [one._replace(what=f"{what}: {one.what}") for one in found]
 
 
@@ -48,7 +71,7 @@ def sizes(run: Run, paper: Mapping[str, float]) -> list[Comparison]:
         Comparison(
             f"mean ESS, {scheme}",
             f"{paper[scheme]}",
-            f"{row['ess']:.2f} of all chains; of one {number(*mean_error(row['ess_by_chain']))}",
+            f"{row['ess']:.2f} of all chains; of one {number(*mean_error(moved(row, 'ess_by_chain')))}",
         )
         for scheme, row in run.results["schemes"].items()
     ]
@@ -65,7 +88,10 @@ def chain_size(run: Run) -> str:
     theirs = f"{published('chains')} of {published('draws')} after {published('warmup')}"
     text = f"{mine}, of {theirs}"
     if "published_rows" in settings:
-        text += f"; {settings['rows']:,} rows of {settings['published_rows']:,}, ε = {settings['step_size']:g} for {published('step_size'):g}"
+        text += (
+            f"; {settings['rows']:,} rows of {settings['published_rows']:,}, ε = "
+            f"{settings['step_size']:g} for {published('step_size'):g}"
+        )
     return text
 
 
@@ -83,7 +109,7 @@ def draw_schemes(name: str, paper: Mapping[str, Any], figure: Any) -> None:
         axes, ("accept_prob_by_chain", "ess_by_chain"), ("acceptance", "mean ESS of a chain"), strict=True
     ):
         for place, scheme in enumerate(names):
-            values = rows[scheme][key]
+            values = moved(rows[scheme], key)
             ax.plot(
                 [place] * len(values), values, "o", color="tab:blue", alpha=0.5, label="chains" if place == 0 else None
             )
@@ -117,7 +143,8 @@ def table_1() -> Finding:
         for scheme, row in small.results["schemes"].items()
     ]
     sentence = (
-        "The paper gives neither the prior nor the scaling of the inputs, which fix the acceptances; the order is what can be compared. Its time per draw "
+        "The paper gives neither the prior nor the scaling of the inputs, which fix the "
+        "acceptances; the order is what can be compared. Its time per draw "
         "of a split scheme is ten times that of one gradient, ours twice."
     )
     size = f"acceptances at the published rows and step by 2 chains of 30; effective sizes by {chain_size(small)}"
@@ -142,8 +169,10 @@ def table_2(paper: Mapping[str, Any]) -> Finding:
     except FileNotFoundError:
         pass
     sentence = (
-        "Activation, start of the chains and scale of the inputs are not given, and the acceptances depend on them. Chains of independent starts that have not "
-        "met have an ESS of about their number whatever they do, which is what the paper's column shows; that of a chain alone tells the schemes apart."
+        "Activation, start of the chains and scale of the inputs are not given, and the "
+        "acceptances depend on them. Chains of independent starts that have not "
+        "met have an ESS of about their number whatever they do, which is what the paper's "
+        "column shows; that of a chain alone tells the schemes apart."
     )
     disagree = [c.what for c in comparisons if c.agrees is False]
     contradicted = None
@@ -167,8 +196,11 @@ def both_frameworks(numpyro: Run, pyro: Run) -> list[Comparison]:
     found = []
     for scheme, row in pyro.results["schemes"].items():
         theirs = numpyro.results["schemes"][scheme]
-        a, b = mean_error(theirs["accept_prob_by_chain"]), mean_error(row["accept_prob_by_chain"])
-        text = f"NumPyro {number(*a)}, Pyro {number(*b)} ({pyro.settings['chains']} chains of {pyro.settings['draws']} after {pyro.settings['warmup']})"
+        a, b = mean_error(moved(theirs)), mean_error(moved(row))
+        text = (
+            f"NumPyro {number(*a)}, Pyro {number(*b)} ({pyro.settings['chains']} chains of "
+            f"{pyro.settings['draws']} after {pyro.settings['warmup']})"
+        )
         found.append(Comparison(f"both packages, acceptance, {scheme}", "", text, close(*a, b[0], b[1] or 0.0)))
     return found
 
@@ -176,7 +208,7 @@ def both_frameworks(numpyro: Run, pyro: Run) -> list[Comparison]:
 def figure_1(is_draft: bool) -> Finding:
     """Bands."""
     run = Run("cobb_2021_curve_numpyro")
-    spreads = {name: row["sd_outside_data"] for name, row in run.results["schemes"].items()}
+    spreads = {name: moved(row, "sd_outside_data") for name, row in run.results["schemes"].items()}
     comparisons = [
         Comparison("spread outside the data, " + name, "", number(*mean_error(values)))
         for name, values in spreads.items()
@@ -219,7 +251,8 @@ def coverage() -> Finding:
     comparisons = []
     for scheme in ("full", "symmetric"):
         for name, paper in curve.COVERAGE.items():
-            ours, error = mean_error(100 * np.array(run.results["schemes"][scheme]["outside"][name]))
+            row = run.results["schemes"][scheme]
+            ours, error = mean_error(100 * np.array(moved({**row, "outside": row["outside"][name]}, "outside")))
             close_enough = close(
                 ours, float(np.hypot(error or 0, 100 * np.sqrt(paper * (1 - paper) / 400))), 100 * paper
             )
@@ -233,7 +266,10 @@ def coverage() -> Finding:
                 )
             )
     comparisons.append(Comparison("what is right for a normal distribution", "31.7 and 4.6", "", None))
-    sentence = "The points are those that the network is fitted to, as in the paper, so that this is no test of calibration beyond them."
+    sentence = (
+        "The points are those that the network is fitted to, as in the paper, so "
+        "that this is no test of calibration beyond them."
+    )
     contradicted = None
     if is_full(run) and any(c.agrees is False for c in comparisons):
         contradicted = "full HMC refuses most trajectories at this step here, and its chains are still on their way."
@@ -297,7 +333,10 @@ def memory() -> Finding:
         ),
     ]
     sentence = "On a CPU, of a smaller network; the paper's figure is a GPU's, its M is 3."
-    size = f"{numpyro.settings['rows']['numpyro']:,} images of 48,000 in NumPyro, {pyro.settings['rows']['pyro']:,} in Pyro"
+    size = (
+        f"{numpyro.settings['rows']['numpyro']:,} images of 48,000 in "
+        f"NumPyro, {pyro.settings['rows']['pyro']:,} in Pyro"
+    )
     return Finding(comparisons, size, [numpyro, pyro], sentence, command="benchmarks.compile_and_memory")
 
 
@@ -314,7 +353,10 @@ def digits_size(run: Run) -> str:
     """Splits, rows and draws."""
     count = len(_splits(run)["SGD"])
     lengths = run.settings["lengths"]["symmetric"]
-    return f"{count} splits of 7, {run.settings['rows']} rows of 1,878, {lengths['draws']} draws of symmetric split HMC of 2,700"
+    return (
+        f"{count} splits of 7, {run.settings['rows']} rows of 1,878, "
+        f"{lengths['draws']} draws of symmetric split HMC of 2,700"
+    )
 
 
 def table_4() -> Finding:
@@ -441,8 +483,14 @@ def draft_figure_6() -> Finding:
             last[narrowest]["train_accuracy"] < last[widest]["train_accuracy"] - 5,
         ),
     ]
-    size = f"{run.settings['draws']} draws after {run.settings['warmup']} (the paper some hundred), {run.settings['rows']} rows, one chain a width"
-    sentence = "The exact chain's log-posterior settles for every width; the paper's keeps falling at σ = 0.32, which it reads as misspecification."
+    size = (
+        f"{run.settings['draws']} draws after {run.settings['warmup']} (the paper some "
+        f"hundred), {run.settings['rows']} rows, one chain a width"
+    )
+    sentence = (
+        "The exact chain's log-posterior settles for every width; the paper's keeps "
+        "falling at σ = 0.32, which it reads as misspecification."
+    )
     return Finding(comparisons, size, [run], sentence, stand_in=STAND_IN, command=f"{SCRIPTS}.prior_widths")
 
 
@@ -502,8 +550,14 @@ def search() -> Finding:
         comparisons.append(
             Comparison(arm, theirs, f"{ours}; best of the first {run.settings['first']}, at random, {first:.2f}")
         )
-    sentence = "The numbers belong to the data, so that they are not compared; symmetric split HMC adapts its step, which leaves one to be searched for."
-    size = f"{run.settings['trials']} trials an arm, {run.settings['rows']} rows; the paper does not give its number of trials"
+    sentence = (
+        "The numbers belong to the data, so that they are not compared; symmetric split "
+        "HMC adapts its step, which leaves one to be searched for."
+    )
+    size = (
+        f"{run.settings['trials']} trials an arm, {run.settings['rows']} rows; "
+        f"the paper does not give its number of trials"
+    )
     return Finding(comparisons, size, [run], sentence, stand_in=STAND_IN, command=f"{SCRIPTS}.hyperparameters")
 
 
@@ -512,7 +566,8 @@ PUBLISHED = (
     Item(
         "A table 1",
         "softmax regression on MNIST, four schemes",
-        "acceptances of .87, .87, .45 and .96, mean ESS of 68.7, 68.7, 38.4 and 75.0 (full, naive, randomised, symmetric).",
+        "acceptances of .87, .87, .45 and .96, mean ESS of 68.7, 68.7, 38.4 "
+        "and 75.0 (full, naive, randomised, symmetric).",
         table_1,
         partial(draw_schemes, "cobb_2021_softmax_numpyro", softmax.PAPER),
     ),
@@ -596,7 +651,8 @@ DRAFT = (
         "A′ fig. 5",
         "how many recordings there are of each vehicle",
         "a large imbalance.",
-        closed="The recordings (ACIDS) are not public; the spoken digits that stand in elsewhere are balanced, 300 of each, so that they cannot show it.",
+        closed="The recordings (ACIDS) are not public; the spoken digits that stand in elsewhere "
+        "are balanced, 300 of each, so that they cannot show it.",
     ),
     Item(
         "A′ B.2",

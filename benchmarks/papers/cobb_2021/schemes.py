@@ -204,7 +204,8 @@ def print_summary(row: dict[str, Any], paper: Sequence[Any] = ()) -> None:
     """A row, the paper's figures behind it."""
     print(
         f"{row['scheme']:11s} acceptance {row['accept_prob']:.3f} ± {row['accept_prob_sd'] or 0:.3f}",
-        f" ESS {row['ess']:.2f} (a chain alone {np.mean(row['ess_by_chain']):.2f})  {row['seconds']:.0f} s  paper {paper}",
+        f" ESS {row['ess']:.2f} (a chain alone "
+        f"{np.mean(row['ess_by_chain']):.2f})  {row['seconds']:.0f} s  paper {paper}",
         flush=True,
     )
 

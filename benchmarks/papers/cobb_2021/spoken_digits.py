@@ -1,11 +1,11 @@
 """What the scripts on free spoken digits share: spectrograms, the network, the four arms of table 4.
 
-The paper's recordings of vehicles are closed. Here the spoken digits of Jackson (CC BY-SA 4.0) stand in: ten classes in
-the place of nine, one microphone in the place of three. As there: log-power spectrograms by ``scipy.signal.spectrogram``
-at its default window, scaled by mean and standard deviation of the training data; four convolutional layers with
-max-pooling and SELU, and one dense layer; random splits. Frequencies are averaged in fours, 32 × 36 entries,
-kernels are 2 × 2 and channels 4, 8, 8 and 16, of which the paper says nothing.
-PyTorch's convolutions are some ten times quicker on a CPU than those in a loop of XLA's, so Pyro carries the runs.
+The paper's recordings of vehicles are closed. Here the spoken digits of Jackson (CC BY-SA 4.0) stand in: ten classes
+in the place of nine, one microphone in the place of three. As there: log-power spectrograms by
+``scipy.signal.spectrogram`` at its default window, scaled by mean and standard deviation of the training data; four
+convolutional layers with max-pooling and SELU, and one dense layer; random splits. Frequencies are averaged in fours,
+32 × 36 entries, kernels are 2 × 2 and channels 4, 8, 8 and 16, of which the paper says nothing. PyTorch's
+convolutions are some ten times quicker on a CPU than those in a loop of XLA's, so Pyro carries the runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Table 4.10 of Lau (2018): a dense, a diagonal and a unit metric, with three priors on the output weights.
 
-A dense metric is learnt from the draws of warm-up, of which there have to be more than weights for it to have full rank:
-the thesis has 4,000 for its 2,590, a short warm-up has a few, and the host then shrinks it towards a multiple of the
-identity.
+A dense metric is learnt from the draws of warm-up, of which there have to be more than weights for it to have full
+rank: the thesis has 4,000 for its 2,590, a short warm-up has a few, and the host then shrinks it towards a multiple
+of the identity.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def network(units: int = HIDDEN) -> Classifier:
     return Classifier(logits, {"hidden": (64, units), "output": (units, 10)})
 
 
-def test_errors(
+def predictive_errors(
     z: Position, digits: Digits, logits: Callable[[Position, jax.Array], jax.Array] = logits
 ) -> tuple[float, float]:
     """Error in % of the predictive distribution, and of single draws on average.
@@ -159,7 +159,7 @@ def _run_row(row: Row, digits: Digits, size: Size, seed: int, store: str | None)
     z = row.weights(draws)
     by_chain = [np.asarray(u).reshape(size.chains, size.draws, -1) for u in z.values()]
     sizes = effective_sizes(np.concatenate(by_chain, axis=2))
-    predictive, single = test_errors(z, digits, row.logits)
+    predictive, single = predictive_errors(z, digits, row.logits)
     means = {name: float(np.mean(value)) for name, value in mcmc.get_extra_fields().items()}
     return {
         "name": row.name,

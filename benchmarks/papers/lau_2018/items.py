@@ -17,14 +17,18 @@ from benchmarks.papers.lau_2018.ess import counting_lag_zero
 
 SCRIPTS = "benchmarks.papers.lau_2018"
 PAPER_DRAWS, IMAGES = 4_000, 500
-ERROR_SENTENCE = "Test errors are about half of the thesis's in every row, by scalings of the pixels that it does not give; what it compares are the rows."
+ERROR_SENTENCE = (
+    "Test errors are about half of the thesis's in every row, by scalings of the "
+    "pixels that it does not give; what it compares are the rows."
+)
 
 
 def size_of(run: Run) -> str:
     """Length of the chains beside the thesis's."""
     settings = run.settings
     return (
-        f"{settings['chains']} chains of {settings['draws']} draws after {settings['warmup']}, of 4 of 1,000 after 1,000; "
+        f"{settings['chains']} chains of {settings['draws']} draws after "
+        f"{settings['warmup']}, of 4 of 1,000 after 1,000; "
         f"a share of {settings['chains'] * settings['draws'] / PAPER_DRAWS:.3g} of the draws"
     )
 
@@ -207,7 +211,8 @@ def waic(run: Run) -> list[Comparison]:
 
 
 WAIC_REASON = (
-    "500 images of ten classes have a deviance of 2,303 at most for predictions no better than guessing, so 10⁴ is no WAIC by the formula that the "
+    "500 images of ten classes have a deviance of 2,303 at most for predictions no "
+    "better than guessing, so 10⁴ is no WAIC by the formula that the "
     "thesis prints; by that formula the widths do not differ within the error."
 )
 
@@ -257,10 +262,14 @@ def committees() -> Finding:
         )
     )
     sentence = (
-        "Small committees err by far less than the thesis's 91 and 89 %, which is guessing: its networks start from weights that ours, by PyTorch's "
+        "Small committees err by far less than the thesis's 91 and 89 %, which is "
+        "guessing: its networks start from weights that ours, by PyTorch's "
         "initialisation and Adam, do not need to be rescued from."
     )
-    size = f"committees of 2 to {last['members']} members, {run.settings['repeats']} committees of each size drawn from {run.settings['pool']} networks; {size_of_network(run)}"
+    size = (
+        f"committees of 2 to {last['members']} members, {run.settings['repeats']} committees of each "
+        f"size drawn from {run.settings['pool']} networks; {size_of_network(run)}"
+    )
     return Finding(comparisons, size, [run], sentence, command=f"{SCRIPTS}.committees")
 
 
@@ -284,7 +293,10 @@ def sghmc(epsilon: float) -> Finding:
     best = min((row for row in run.results if row["test_error"] is not None), key=lambda row: row["test_error"])
     reference = share_error(11.8, IMAGES)
     is_similar = best["test_error"] < 11.8 + 2 * float(np.hypot(reference, share_error(best["test_error"], IMAGES)))
-    text = f"{number(best['test_error'], share_error(best['test_error'], IMAGES))} at L = {best['L']}, η = {best['eta']:g}; NUTS 11.8 ± 1.4"
+    text = (
+        f"{number(best['test_error'], share_error(best['test_error'], IMAGES))} at L "
+        f"= {best['L']}, η = {best['eta']:g}; NUTS 11.8 ± 1.4"
+    )
     comparisons.append(Comparison("the best cell is as good as HMC", "yes", text, is_similar))
     spread = [row["test_error"] for row in run.results if row["test_error"] is not None]
     comparisons.append(
@@ -296,11 +308,15 @@ def sghmc(epsilon: float) -> Finding:
         )
     )
     sentence = (
-        "In the kernel the velocity's scale is √η, so the thesis's ε has no counterpart and one grid stands beside its four tables, which differ by noise; "
+        "In the kernel the velocity's scale is √η, so the thesis's ε has no counterpart and "
+        "one grid stands beside its four tables, which differ by noise; "
         "its algorithm 16, as printed, loses the velocity."
     )
     settings = run.settings
-    size = f"{settings['draws']} draws after {settings['warmup']}, minibatches of {settings['batch_size']}; the thesis names neither"
+    size = (
+        f"{settings['draws']} draws after {settings['warmup']}, minibatches of "
+        f"{settings['batch_size']}; the thesis names neither"
+    )
     return Finding(comparisons, size, [run], sentence, command=f"{SCRIPTS}.sghmc_grid")
 
 
@@ -327,7 +343,8 @@ def energies() -> Finding:
         Comparison(
             f"mean \\|H_d - H_f\\|, {row['name']}",
             f"< {row['paper']:g}" if row["paper"] < 1e-3 else f"order of {row['paper']:g}",
-            f"{row['mean_difference']:.2g}, at most {row['largest_difference']:.2g}, of energies of {row['energy']:,.0f}",
+            f"{row['mean_difference']:.2g}, at most "
+            f"{row['largest_difference']:.2g}, of energies of {row['energy']:,.0f}",
             row["mean_difference"] < 10 * row["paper"],
         )
         for row in run.results["energies"]
@@ -337,7 +354,8 @@ def energies() -> Finding:
     comparisons.append(Comparison("change of the acceptance", "at most 1 %", changes, worst < 0.01))
     eps = f"{run.results['energies'][0]['energy'] * 6e-8:.1g}"
     reason = (
-        f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is out of reach of an end's energy; what "
+        f"an energy of some thousands is known to {eps} in single precision, whatever the "
+        f"trajectory, so 10⁻⁵ is out of reach of an end's energy; what "
         "matters, the acceptance, changes as little as the thesis says."
     )
     first = run.results["energies"][0]
@@ -382,7 +400,8 @@ def illustrations() -> Finding:
     """The digits of figure 4.1."""
     return Finding(
         [Comparison("8 × 8 digits", "second row of figure 4.1", "below")],
-        "the second row; figure 2.1 is another author's, and the first row of figure 4.1 is of MNIST, whose images are not shown here",
+        "the second row; figure 2.1 is another author's, and the first row of "
+        "figure 4.1 is of MNIST, whose images are not shown here",
         [],
         "",
         command="benchmarks.papers.report",
@@ -412,7 +431,8 @@ ITEMS = (
             "lau_2018_gibbs_joint",
             "gibbs_joint",
             gibbs,
-            "The order holds; that Gibbs predicts no better than guessing is not seen at its own settings, where trajectories of 1,023 steps reach what predicts.",
+            "The order holds; that Gibbs predicts no better than guessing is not seen at its own "
+            "settings, where trajectories of 1,023 steps reach what predicts.",
         ),
     ),
     Item(
@@ -448,8 +468,8 @@ ITEMS = (
             "lau_2018_covariance",
             "covariance",
             covariance,
-            ERROR_SENTENCE
-            + " A dense metric of 2,590 weights from so few draws is mostly the shrinkage, so that it harms less here says little.",
+            ERROR_SENTENCE + " A dense metric of 2,590 weights from so few draws is mostly the "
+            "shrinkage, so that it harms less here says little.",
         ),
         partial(draw_errors, "lau_2018_covariance"),
     ),

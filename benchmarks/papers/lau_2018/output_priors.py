@@ -1,8 +1,8 @@
 """Table 4.4 of Lau (2018): seven priors on the weights out of the hidden layer, by the generalised No-U-Turn sampler.
 
-Weights into the hidden layer are N(0, 1) in every row. ARD gives each hidden unit a scale of its own for the weights that
-leave it, besides the layer's one where there is one. All hierarchical priors are sampled non-centred; the
-thesis has a product r₁√r₂ of two variables for each half-Cauchy scale, which has the same law.
+Weights into the hidden layer are N(0, 1) in every row. ARD gives each hidden unit a scale of its own for the weights
+that leave it, besides the layer's one where there is one. All hierarchical priors are sampled non-centred; the thesis
+has a product r₁√r₂ of two variables for each half-Cauchy scale, which has the same law.
 """
 
 from __future__ import annotations

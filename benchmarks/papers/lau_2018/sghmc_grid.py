@@ -17,7 +17,7 @@ import numpy as np
 from numpyro.infer import MCMC
 
 from benchmarks.common.report import save
-from benchmarks.papers.lau_2018.digits import load, network, parse_options, size_of, test_errors
+from benchmarks.papers.lau_2018.digits import load, network, parse_options, predictive_errors, size_of
 from numpyro_split import SGHMC
 
 BATCH_SIZE = 50
@@ -39,7 +39,7 @@ def run_cell(num_steps: int, rate: float, digits: Any, size: Any, seed: int) -> 
     mcmc.run(jax.random.key(seed), digits.x_train, digits.y_train, extra_fields=("diverging",))
     draws = mcmc.get_samples()
     diverging = float(np.mean(np.asarray(mcmc.get_extra_fields()["diverging"])))
-    error = test_errors(draws, digits)[0]
+    error = predictive_errors(draws, digits)[0]
     return {
         "L": num_steps,
         "eta": rate,

@@ -1,7 +1,7 @@
 """Table 4.14 of Lau (2018): WAIC and test error of four widths of the hidden layer.
 
-The thesis defines WAIC as lppd - p_WAIC and prints figures of 3·10⁴ to 8·10⁴ for 500 images, which no log-density of ten
-classes can have: 500 log 10 is 1,151. Here -2 (lppd - p_WAIC), and the pointwise log-densities are of all draws.
+The thesis defines WAIC as lppd - p_WAIC and prints figures of 3·10⁴ to 8·10⁴ for 500 images, which no log-density of
+ten classes can have: 500 log 10 is 1,151. Here -2 (lppd - p_WAIC), and the pointwise log-densities are of all draws.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ PAPER_WAIC = {35: 3.05e4, 50: 4.35e4, 75: 6.36e4, 90: 7.57e4}
 
 
 def criterion(z: Position, digits: Digits) -> dict[str, float]:
-    """WAIC of the training images on the scale of a deviance, its standard error, and what the test images make of it."""
+    (
+        """WAIC of the training images on the scale of a deviance, its standard " " """
+        "error, and what the test images make of it."
+        ""
+    )
 
     def log_density(x: jax.Array, y: jax.Array, one: Position) -> jax.Array:
         return jnp.take_along_axis(jax.nn.log_softmax(logits(one, x)), y[:, None], axis=1)[:, 0]

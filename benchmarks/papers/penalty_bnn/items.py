@@ -1,10 +1,12 @@
 """Items of "Data subsampling for Bayesian neural networks": what the paper shows, and what was found.
 
-The paper gives no sizes that a run could fall short of, but for MNIST; what was taken is in the README beside this file.
+The paper gives no sizes that a run could fall short of, but for MNIST; what was taken is in the README beside this
+file.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.papers.findings import Comparison, Finding, Item, Run, number
@@ -145,12 +147,14 @@ def appendix() -> Finding:
         Comparison(
             "tempering against PBNN",
             "qualitatively different",
-            f"{number(tempered['sd_ratio'], _ratio_error(tempered))} and {number(penalty['sd_ratio'], _ratio_error(penalty))}",
+            f"{number(tempered['sd_ratio'], _ratio_error(tempered))} and "
+            f"{number(penalty['sd_ratio'], _ratio_error(penalty))}",
             False,
         ),
     ]
     reason = (
-        "given a finite data set the expected posterior is the posterior tempered to the power n/N, so the two panels show one "
+        "given a finite data set the expected posterior is the posterior "
+        "tempered to the power n/N, so the two panels show one "
         "distribution; the statements on SGLD hold."
     )
     size = "100,000 draws of SGLD, 10,000 of the others, n = 10; the paper names no size"
@@ -162,7 +166,7 @@ def acceptance() -> Finding:
     run = Run("penalty_bnn_acceptance")
     rows = sorted((row for row in run.results if row["control_variate"] is None), key=lambda row: row["n"] * row["K"])
     pairs = ", ".join(f"{row['n'] * row['K']:,}: {row['accept_prob']:.3f} ({row['predicted']:.3f})" for row in rows)
-    rising = all(a["accept_prob"] <= b["accept_prob"] + 0.02 for a, b in zip(rows, rows[1:], strict=False))
+    rising = all(a["accept_prob"] <= b["accept_prob"] + 0.02 for a, b in pairwise(rows))
     comparisons = [Comparison("acceptance rises with the batch (Kn: acceptance, predicted)", "yes", pairs, rising)]
     sentence = (
         "It is the product Kn that counts, and it has to grow with N; about a mode the noise can be removed instead."
