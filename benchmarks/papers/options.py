@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.report import save
+from benchmarks.common.report import add_common_options, save
 
 
 def parse_options(
@@ -34,17 +34,11 @@ def parse_options(
         The options, where what was not given by hand is that of the size asked for.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--quick", action="store_true", help="minutes on two cores; the size without an option")
-    group.add_argument("--full", action="store_true", help="the published size")
-    parser.add_argument("--framework", choices=list(frameworks), default=frameworks[0])
-    parser.add_argument("--json", metavar="FILE", help="file to write the results to")
+    add_common_options(parser, frameworks, data, full="the published size; hours", one_at_a_time=True)
     parser.add_argument(
         "--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on"
     )
     parser.add_argument("--seed", type=int, default=0)
-    if data:
-        parser.add_argument("--data", help="directory of the data; default: environment variable SPLIT_MCMC_DATA")
     for name, value in sizes["quick"].items():
         several = {"nargs": "+"} if isinstance(value, tuple) else {}
         kind = type(value[0]) if isinstance(value, tuple) else type(value)
