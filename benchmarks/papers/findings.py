@@ -83,7 +83,7 @@ class Item(NamedTuple):
     @property
     def figure(self) -> str:
         """Name of its figure's file."""
-        return "results_" + "".join(c if c.isalnum() else "_" for c in self.key.lower()) + ".svg"
+        return "results_" + "".join(c if c.isalnum() else "_" for c in self.key.lower().replace("′", "_draft")) + ".svg"
 
     def found(self) -> Finding | None:
         """What was found, or None where it has not been run."""

@@ -410,11 +410,13 @@ def figure_2() -> Finding:
 
 def draw_entropies(figure: Any) -> None:
     """The distribution functions."""
-    from split_common.plots import plot_error_entropies
-
-    rows = _splits(Run("cobb_2021_digits"))
-    entropies = {arm: np.concatenate([row["entropies_of_errors"] for row in found]) for arm, found in rows.items()}
-    plot_error_entropies(entropies, figure.subplots())
+    rows, ax = _splits(Run("cobb_2021_digits")), figure.subplots()
+    for arm, found in rows.items():
+        entropies = np.sort(np.concatenate([row["entropies_of_errors"] for row in found]))
+        ax.step(entropies, np.arange(1, len(entropies) + 1) / len(entropies), where="post", label=arm)
+    ax.axvline(np.log(10), color="gray", linewidth=0.8)
+    ax.set(xlabel="predictive entropy of errors, nats", ylabel="share at most that", xlim=(0, None), ylim=(0, 1))
+    ax.legend()
 
 
 def figure_3() -> Finding:
@@ -439,16 +441,17 @@ def figure_3() -> Finding:
 
 def draw_information(figure: Any) -> None:
     """The two matrices, all splits together."""
-    from split_common.metrics import ClassMatrix
-    from split_common.plots import plot_mutual_information
-
-    rows = _splits(Run("cobb_2021_digits"))
-    for ax, arm in zip(figure.subplots(1, 2), ("SGHMC", "symmetric"), strict=True):
+    rows, axes = _splits(Run("cobb_2021_digits")), figure.subplots(1, 2)
+    matrices = {}
+    for arm in ("SGHMC", "symmetric"):
         count = np.sum([row["count"] for row in rows[arm]], axis=0)
         total = np.sum([np.multiply(row["count"], row["information"]) for row in rows[arm]], axis=0)
-        mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-        plot_mutual_information(ClassMatrix(mean, count), ax)
-        ax.set_title(arm)
+        matrices[arm] = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    top = max(np.nanmax(matrix) for matrix in matrices.values())
+    for ax, (arm, matrix) in zip(axes, matrices.items(), strict=True):
+        image = ax.imshow(matrix, vmin=0, vmax=top)
+        ax.set(xlabel="predicted digit", ylabel="digit", title=arm, xticks=range(10), yticks=range(10))
+    figure.colorbar(image, ax=axes, label="mean mutual information, nats")
 
 
 def draft_figure_6() -> Finding:
@@ -526,14 +529,16 @@ def draft_figure_7() -> Finding:
 
 def draw_cumulative(figure: Any) -> None:
     """The curves, means over splits."""
-    from split_common.plots import plot_cumulative
-
-    rows = _splits(Run("cobb_2021_digits"))
-    curves = {
-        arm: np.mean([row["cumulative_accuracy"] for row in rows[arm]], axis=0) / 100
-        for arm in ("SGLD", "SGHMC", "symmetric")
-    }
-    plot_cumulative(curves, figure.subplots())
+    rows, ax = _splits(Run("cobb_2021_digits")), figure.subplots()
+    for colour, arm in enumerate(("SGLD", "SGHMC", "symmetric")):
+        curves = np.array([row["cumulative_accuracy"] for row in rows[arm]])
+        share, mean = np.linspace(0, 1, curves.shape[1]), curves.mean(0)
+        ax.plot(share, mean, color=f"C{colour}", label=arm)
+        if len(curves) > 1:
+            error = curves.std(0, ddof=1) / np.sqrt(len(curves))
+            ax.fill_between(share, mean - error, mean + error, color=f"C{colour}", alpha=0.2, linewidth=0)
+    ax.set(xlabel="share of the draws", ylabel="accuracy of their mean, %")
+    ax.legend()
 
 
 def search() -> Finding:

@@ -329,7 +329,14 @@ def draw_sghmc(figure: Any) -> None:
         values = np.array([[np.nan if x is None else x for x in row] for row in grid], float)
         ax.imshow(values, vmin=0, vmax=100, cmap="viridis_r")
         for (i, j), x in np.ndenumerate(values):
-            ax.text(j, i, "NA" if np.isnan(x) else f"{x:.0f}", ha="center", va="center", color="black")
+            ax.text(
+                j,
+                i,
+                "NA" if np.isnan(x) else f"{x:.0f}",
+                ha="center",
+                va="center",
+                color="white" if x > 60 else "black",
+            )
         ax.set_xticks(range(len(RATES)), [f"{rate:g}" for rate in RATES])
         ax.set_yticks(range(len(STEPS)), [str(steps) for steps in STEPS])
         ax.set(xlabel="η", ylabel="L", title=f"test error %, {name}")
