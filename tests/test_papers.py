@@ -1,8 +1,4 @@
-(
-    """``benchmarks.papers``: the registry's statuses follow from results, and " " """
-    "the page is what the committed results render."
-    ""
-)
+"""``benchmarks.papers``: statuses follow from results, and the page is what the committed results render."""
 
 from __future__ import annotations
 
@@ -11,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("numpyro")  # the scripts that the items name are NumPyro's
+pytest.importorskip("numpyro")  # some scripts that the items name are NumPyro's, some Pyro's
+pytest.importorskip("pyro")
 
 from benchmarks.papers import report
 from benchmarks.papers.findings import (
@@ -34,6 +31,7 @@ from benchmarks.papers.findings import (
 )
 from benchmarks.papers.registry import PAPERS
 
+pytestmark = pytest.mark.both_packages
 ITEMS = [item for group in PAPERS.values() for item in group]
 
 
