@@ -1,5 +1,4 @@
-"""The draft's appendix B.2: hyperparameters of the four arms by Bayesian optimisation, on a split that is not used
-again.
+"""The draft's appendix B.2: hyperparameters of the four arms by Bayesian optimisation, on a split of its own.
 
 The paper takes BoTorch; here a Gaussian process with a Matérn 5/2 kernel and expected improvement, by scikit-learn, on
 the logarithms of step size (learning rate) and prior standard deviation. What is optimised is the log score of the

@@ -30,11 +30,7 @@ PAPER_WAIC = {35: 3.05e4, 50: 4.35e4, 75: 6.36e4, 90: 7.57e4}
 
 
 def criterion(z: Position, digits: Digits) -> dict[str, float]:
-    (
-        """WAIC of the training images on the scale of a deviance, its standard " " """
-        "error, and what the test images make of it."
-        ""
-    )
+    """WAIC of the training images on the scale of a deviance, its standard error, and the test images' deviance."""
 
     def log_density(x: jax.Array, y: jax.Array, one: Position) -> jax.Array:
         return jnp.take_along_axis(jax.nn.log_softmax(logits(one, x)), y[:, None], axis=1)[:, 0]
