@@ -1,9 +1,8 @@
-"""Arms of comparison that are no samplers of the library, once for all scripts: what the papers compare with, in JAX.
+"""Arms of comparison that are no samplers of the library, for all scripts: point estimates and committees, in JAX.
 
-A network is given as a function of its activation, such as ``partial(networks.cnn, ...)``, so that dropout is a
-matter of the activation: each hidden unit is left out with the same probability, in training and in prediction (Gal
-and Ghahramani 2016). Weights are dicts by path, as the sites of :func:`~numpyro_split.networks.random_module` without
-their prefix.
+A network is a function of its activation, such as ``partial(networks.cnn, ...)``. Weights are dicts by path, as the
+sites of :func:`~numpyro_split.networks.random_module` without their prefix. MC dropout stands in
+:mod:`benchmarks.papers.cobb_2019.dropout`, in PyTorch.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class Training(NamedTuple):
         epochs: passes through the rows.
         batch_size: rows of a step; what is left over of an epoch is left out.
         weight_decay: of the loss, ½ weight_decay |w|².
-        dropout: probability that a hidden unit is left out.
         patience: epochs without a better validation error after which training stops; None for no early stop.
         holdout: share of the rows for validation, where there is an early stop.
     """
@@ -41,7 +39,6 @@ class Training(NamedTuple):
     epochs: int
     batch_size: int
     weight_decay: float = 0.0
-    dropout: float = 0.0
     patience: int | None = None
     holdout: float = 0.2
 
@@ -66,20 +63,9 @@ def initial_weights(network: Network, seed: int) -> Weights:
     return {path: rng.uniform(-1, 1, shape).astype(np.float32) * fan_in[path] ** -0.5 for path, shape in shapes.items()}
 
 
-def logits(
-    network: Network, activation: Callable[[Any], Any], weights: Weights, x: Any, rng_key: Any = None, rate: float = 0.0
-) -> jax.Array:
-    """What a network makes of rows; with a key, by units that stay with probability 1 - ``rate``."""
-    keys = [] if rng_key is None else [rng_key]
-
-    def kept(h: Any) -> Any:
-        h = activation(h)
-        if not keys:
-            return h
-        keys[0], key = jax.random.split(keys[0])
-        return h * jax.random.bernoulli(key, 1 - rate, h.shape) / (1 - rate)
-
-    return networks.random_module("net", network(activation=kept), lambda name, _: weights[name[4:]])(x)
+def logits(network: Network, activation: Callable[[Any], Any], weights: Weights, x: Any) -> jax.Array:
+    """What a network makes of rows."""
+    return networks.random_module("net", network(activation=activation), lambda name, _: weights[name[4:]])(x)
 
 
 class Trained:
@@ -95,15 +81,13 @@ class Trained:
         self.network, self.training = network, training
         self._logits = partial(logits, network, activation)
         self._forward = jax.jit(lambda w, x: jax.nn.softmax(self._logits(w, x)))
-        self._dropped = jax.jit(lambda w, x, key: jax.nn.softmax(self._logits(w, x, key, training.dropout)))
         self._update = jax.jit(self._step)
 
-    def _step(self, state: Any, x: Any, y: Any, key: Any) -> Any:
+    def _step(self, state: Any, x: Any, y: Any) -> Any:
         training = self.training
 
         def loss(w: Weights) -> jax.Array:
-            key_or_none = key if training.dropout else None
-            log_probs = jax.nn.log_softmax(self._logits(w, x, key_or_none, training.dropout))
+            log_probs = jax.nn.log_softmax(self._logits(w, x))
             decay = 0.5 * training.weight_decay * sum(jnp.sum(u**2) for u in w.values())
             return decay - jnp.mean(jnp.take_along_axis(log_probs, y[:, None], axis=1))
 
@@ -119,8 +103,7 @@ class Trained:
         best, best_error, waited = None, np.inf, 0
         for _ in range(training.epochs):
             for batch in _batches(rows, training.batch_size, rng):
-                key = jax.random.fold_in(jax.random.key(seed), int(rng.integers(2**31)))
-                state = self._update(state, x[batch], y[batch], key)
+                state = self._update(state, x[batch], y[batch])
             if training.patience:
                 found = training.optimiser.get_params(state)
                 error = float(np.mean(self.probabilities(found, x[held]).argmax(-1) != y[held]))
@@ -133,16 +116,6 @@ class Trained:
         """Class probabilities of rows, shape (rows, classes)."""
         parts = [self._forward(weights, x[i : i + CHUNK]) for i in range(0, len(x), CHUNK)]
         return np.concatenate([np.asarray(part) for part in parts])
-
-    def dropout_probabilities(self, weights: Weights, x: np.ndarray, passes: int, seed: int) -> np.ndarray:
-        """Class probabilities of several passes with units left out, shape (passes, rows, classes)."""
-        keys = jax.random.split(jax.random.key(seed), passes)
-        return np.array(
-            [
-                np.concatenate([self._dropped(weights, x[i : i + CHUNK], k) for i in range(0, len(x), CHUNK)])
-                for k in keys
-            ]
-        )
 
     def ensemble(self, x: np.ndarray, y: np.ndarray, members: int, x_test: np.ndarray, seed: int) -> np.ndarray:
         """Class probabilities by networks of several starts, shape (members, rows, classes).
