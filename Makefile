@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := split_common numpyro_split pyro_split tests benchmarks demo examples
 
-.PHONY: demo test test-contract test-slow test-versions test-notebooks lint types docs clean
+.PHONY: demo test test-contract test-slow test-versions test-notebooks lint types report docs clean
 
 .venv-demo/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-demo
@@ -49,7 +49,11 @@ lint: .venv-test/ready
 types: .venv-test/ready
 	.venv-test/bin/pyright --pythonpath .venv-test/bin/python
 
-docs: .venv-test/ready
+# docs/results.md and its figures, from the committed results: no data, no accelerator, seconds.
+report: .venv-test/ready
+	.venv-test/bin/python -m benchmarks.papers.report
+
+docs: .venv-test/ready report
 	.venv-test/bin/python $(PIP) '.[docs]'
 	.venv-test/bin/python -m benchmarks.common.performance
 	.venv-test/bin/mkdocs build --strict

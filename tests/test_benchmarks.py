@@ -38,6 +38,7 @@ def test_one_dialect_of_options(name):
     texts = [script_of(name).read_text()]
     if name.startswith("papers."):  # whose scripts share a command line
         texts += [path.read_text() for path in script_of(name).parent.glob("*.py")]
+        texts.append((ROOT / "papers" / "options.py").read_text())
     assert any("add_common_options(" in text for text in texts) == (name not in OWN_OPTIONS)
     for text in texts:
         assert not re.findall(r'add_argument\("--(framework|json|quick|full|data)"', text)

@@ -1,10 +1,12 @@
-"""What both tables share: digits, the network, how a row is run and printed."""
+"""What the tables share: digits, the networks, how a row is run and printed."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +18,7 @@ from sklearn.datasets import load_digits
 from benchmarks.common.numpyro_models import Classifier, Position
 from benchmarks.common.report import add_common_options, save, size_named
 from benchmarks.papers.lau_2018.ess import counting_lag_zero, effective_sizes
+from numpyro_split import sample
 
 NUM_ROWS = 500  # of training and of test data
 HIDDEN = 35
@@ -63,14 +66,22 @@ class Row(NamedTuple):
     Attributes:
         name: what is run.
         paper: the thesis's figures, where it has them.
-        kernel: the kernel.
+        kernel: the kernel, or what makes it.
         statistics: those to record that not every kernel has.
+        weights: the weights among a kernel's draws.
+        logits: of weights and images.
+        double: whether the chains run in double precision.
+        measure: further figures of the weights, each with a leading axis of draws.
     """
 
     name: str
     paper: Paper | None
     kernel: Any
     statistics: tuple[str, ...] = ()
+    weights: Callable[[Position], Position] = lambda draws: draws
+    logits: Callable[[Position, jax.Array], jax.Array] = lambda z, x: logits(z, x)
+    double: bool = False
+    measure: Callable[[Position, Digits], dict[str, float]] | None = None
 
 
 def load(scaling: str) -> Digits:
@@ -86,17 +97,20 @@ def logits(z: Position, x: jax.Array) -> jax.Array:
     return jnp.tanh(x @ z["hidden"]) @ z["output"]
 
 
-def network() -> Classifier:
+def network(units: int = HIDDEN) -> Classifier:
     """The thesis's model: every weight N(0, 1)."""
-    return Classifier(logits, {"hidden": (64, HIDDEN), "output": (HIDDEN, 10)})
+    return Classifier(logits, {"hidden": (64, units), "output": (units, 10)})
 
 
-def test_errors(z: Position, digits: Digits) -> tuple[float, float]:
+def predictive_errors(
+    z: Position, digits: Digits, logits: Callable[[Position, jax.Array], jax.Array] = logits
+) -> tuple[float, float]:
     """Error in % of the predictive distribution, and of single draws on average.
 
     Args:
         z: weights, each with a leading axis of draws.
         digits: images and labels.
+        logits: of weights and images.
     """
 
     def add(total: jax.Array, one: Position) -> tuple[jax.Array, jax.Array]:
@@ -107,10 +121,27 @@ def test_errors(z: Position, digits: Digits) -> tuple[float, float]:
     return 100 * float(jnp.mean(total.argmax(axis=1) != digits.y_test)), 100 * float(single.mean())
 
 
-def run_row(row: Row, digits: Digits, size: Size, seed: int) -> dict[str, Any]:
-    """Run the chains of a row one after the other; its figures."""
+def run_row(row: Row, digits: Digits, size: Size, seed: int, store: str | None = None) -> dict[str, Any]:
+    """Run the chains of a row one after the other; its figures.
+
+    Args:
+        row: of the table.
+        digits: images and labels.
+        size: of the run.
+        seed: of the chains.
+        store: folder that the run is written to and goes on from; None keeps it in memory.
+    """
+    with jax.enable_x64(True) if row.double else nullcontext():
+        if row.double:
+            x_train, x_test = (jnp.asarray(np.asarray(x), jnp.float64) for x in (digits.x_train, digits.x_test))
+            digits = digits._replace(x_train=x_train, x_test=x_test)
+        return _run_row(row, digits, size, seed, store)
+
+
+def _run_row(row: Row, digits: Digits, size: Size, seed: int, store: str | None) -> dict[str, Any]:
+    kernel = row.kernel() if callable(row.kernel) and not hasattr(row.kernel, "sample") else row.kernel
     mcmc = MCMC(
-        row.kernel,
+        kernel,
         num_warmup=size.warmup,
         num_samples=size.draws,
         num_chains=size.chains,
@@ -118,12 +149,17 @@ def run_row(row: Row, digits: Digits, size: Size, seed: int) -> dict[str, Any]:
         progress_bar=False,
     )
     start = time.perf_counter()
-    mcmc.run(jax.random.key(seed), digits.x_train, digits.y_train, extra_fields=STATISTICS + row.statistics)
-    z = jax.block_until_ready(mcmc.get_samples())
+    rows, fields = (digits.x_train, digits.y_train), STATISTICS + row.statistics
+    if store is None:
+        mcmc.run(jax.random.key(seed), *rows, extra_fields=fields)
+    else:
+        sample(mcmc, jax.random.key(seed), *rows, store=f"{store}/{row.name}_{seed}.zarr", extra_fields=fields)
+    draws = jax.block_until_ready(mcmc.get_samples())
     seconds = time.perf_counter() - start
+    z = row.weights(draws)
     by_chain = [np.asarray(u).reshape(size.chains, size.draws, -1) for u in z.values()]
     sizes = effective_sizes(np.concatenate(by_chain, axis=2))
-    predictive, single = test_errors(z, digits)
+    predictive, single = predictive_errors(z, digits, row.logits)
     means = {name: float(np.mean(value)) for name, value in mcmc.get_extra_fields().items()}
     return {
         "name": row.name,
@@ -132,13 +168,15 @@ def run_row(row: Row, digits: Digits, size: Size, seed: int) -> dict[str, Any]:
         "test_error_single_draw": single,
         "min_ess": float(sizes.min()),
         "median_ess": float(np.median(sizes)),
+        "parameters": int(sum(np.prod(u.shape[1:]) for u in z.values())),
         "seconds": seconds,
+        **(row.measure(z, digits) if row.measure else {}),
         **means,
     }
 
 
 def parse_options(description: str | None, arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line that both scripts take."""
+    """The command line that the scripts take."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_options(parser, ["numpyro"], full="the thesis's lengths; hours")
     parser.add_argument("--scaling", choices=list(PIXEL_DIVISORS), default="255", help="what pixels are divided by")
@@ -147,6 +185,9 @@ def parse_options(description: str | None, arguments: list[str] | None = None) -
     parser.add_argument("--warmup", type=int, help="iterations of each chain before its draws")
     parser.add_argument("--draws", type=int, help="of each chain")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--store", metavar="DIR", help="folder to write the draws to, from which the same command goes on"
+    )
     return parser.parse_args(arguments)
 
 
@@ -164,12 +205,20 @@ def run_table(rows: Sequence[Row], options: argparse.Namespace) -> None:
     digits, size = load(options.scaling), size_of(options)
     print(f"pixels divided by {PIXEL_DIVISORS[options.scaling]:g}; {size}; thesis: 4 chains, 4,000 draws")
     print_header()
-    results = []
-    for row in chosen:
-        results.append(run_row(row, digits, size, options.seed))
-        print_result(results[-1], size.chains * size.draws)
     settings = size._asdict() | {"scaling": options.scaling, "seed": options.seed, "rows": NUM_ROWS}
-    save(options.json, settings, results)
+    store, results = store_of(options), []
+    for row in chosen:
+        results.append(run_row(row, digits, size, options.seed, store))
+        print_result(results[-1], size.chains * size.draws)
+        save(options.json, settings, results)
+
+
+def store_of(options: argparse.Namespace) -> str | None:
+    """Folder of the runs' stores; runs of the published size have one unless told otherwise."""
+    folder = options.store or ("paper_runs/lau_2018" if options.full else None)
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def print_header() -> None:

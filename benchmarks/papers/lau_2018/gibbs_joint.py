@@ -34,8 +34,8 @@ from benchmarks.papers.lau_2018.digits import (
     load,
     logits,
     parse_options,
+    predictive_errors,
     size_of,
-    test_errors,
 )
 from benchmarks.papers.lau_2018.ess import effective_sizes
 from numpyro_split import S3HMC, BlockGibbsHMC, SplitNUTS
@@ -125,7 +125,7 @@ def run_row(row: Row, digits: Digits, size: Size, seed: int) -> dict[str, Any]:
     weights, variance = weights_and_variance(draws)
     by_chain = [np.asarray(u).reshape(size.chains, size.draws, -1) for u in (variance, *weights.values())]
     sizes = effective_sizes(np.concatenate(by_chain, axis=2))
-    predictive, single = test_errors(weights, digits)
+    predictive, single = predictive_errors(weights, digits)
     return {
         "name": row.name,
         "paper": row.paper and row.paper._asdict(),
