@@ -166,7 +166,8 @@ def _few_rows(mcmc: MCMC) -> Arguments | None:
     if not hasattr(kernel, "report") or kernel.model is None:
         return None
     split = _split_of(mcmc)
-    arguments = Arguments(*kernel._open(*arguments_of_run(mcmc)), split._row_axes)
+    args, kwargs = kernel._open(*arguments_of_run(mcmc))
+    arguments = Arguments(args, kwargs, split._row_axes)
     if not arguments.sources:
         return split.few_rows
     block = RowBlock(jnp.arange(min(2, split.layout.num_rows)), jnp.array(0))

@@ -400,8 +400,9 @@ class ChosenSchedule:
 
     @property
     def _is_built_first(self) -> bool:
-        is_known = isinstance(self.num_subsets, int)
-        return not isinstance(self.choice, str) and is_known and self.num_subsets <= MAX_CHECKED_SUBSETS
+        num_subsets = self.num_subsets
+        is_small = isinstance(num_subsets, int) and num_subsets <= MAX_CHECKED_SUBSETS
+        return is_small and not isinstance(self.choice, str)
 
     @cached_property
     def rows(self) -> Schedule:

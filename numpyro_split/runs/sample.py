@@ -224,7 +224,7 @@ class NumPyroStart:
             CompiledChains(chains, program, state, plan, mcmc.thinning)
             for chains, state in zip(numbers, states, strict=True)
         ]
-        self.groups = [x if leader is None else LedChains(x, leader, i) for i, x in enumerate(groups)]
+        self.groups: list[Any] = groups if leader is None else [LedChains(x, leader, i) for i, x in enumerate(groups)]
 
     @property
     def identity(self) -> dict[str, str]:
