@@ -47,8 +47,8 @@ def found_by(package: str, devices: int, processes: int, size: dict[str, Any]) -
         finally:
             for worker in workers:
                 worker.kill()
-        if any(codes):
-            raise RuntimeError(f"a process of {package} on {devices} devices of {processes} processes has failed")
+        if not out.exists():
+            raise RuntimeError(f"{package} on {devices} devices of each of {processes} processes failed, {codes}")
         return json.loads(out.read_text())
 
 

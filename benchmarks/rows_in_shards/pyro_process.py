@@ -76,6 +76,7 @@ def main() -> None:
     if not place:
         Path(given["out"]).write_text(json.dumps(found))
     if is_group:
+        torch.distributed.barrier()  # a rank that ends while another speaks would end that one
         torch.distributed.destroy_process_group()
 
 

@@ -6,14 +6,14 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.sharding import PartitionSpec
+from jax.sharding import AbstractMesh, PartitionSpec
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,13 +33,27 @@ def one_thread_at_a_time(function: Function) -> Function:
     return guarded  # type: ignore[return-value]
 
 
-def eagerly() -> AbstractContextManager[None]:
+def eagerly() -> AbstractContextManager[Any]:
     """Context in which operations on concrete values are evaluated eagerly, even while the host traces.
 
     Only asked of JAX where something is being traced (chains in parallel start so): it compiles every operation on
     known values for itself, those in functions that are compiled whole included (211 compilations for 122, once).
+    Where chains are divided over one axis of a mesh and rows over another, JAX must forget that too: values that lie
+    on the whole mesh are none of a chain's.
     """
-    return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else nullcontext()
+    if not isinstance(jnp.zeros(()), Tracer):
+        return nullcontext()
+    context = ExitStack()
+    context.enter_context(jax.ensure_compile_time_eval())
+    if undivided_axes():
+        context.enter_context(jax.sharding.use_abstract_mesh(AbstractMesh((), ())))
+    return context
+
+
+def undivided_axes() -> set[str]:
+    """Axes of the mesh along which a program that is divided by hand along others is left to JAX."""
+    context = jax.sharding.get_abstract_mesh()
+    return set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
 
 
 WARNINGS_VARIABLE = "SPLIT_MCMC_WARNINGS"  # "report" in this environment variable leaves warnings to the report
@@ -68,11 +82,9 @@ def always_call_back(function: Callable[..., None], *operands: Any) -> None:
     another axis of the mesh is. So there it is divided by hand altogether, and each device calls, with one number more,
     since XLA takes no call without operands for one that is divided.
     """
-    context = jax.sharding.get_abstract_mesh()
-    divided = set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
-    if not divided:
+    if not (axes := undivided_axes()):
         jax.debug.callback(function, *operands)
         return
     call = partial(jax.debug.callback, lambda _, *told: function(*told))
-    alike = PartitionSpec()
-    jax.shard_map(call, in_specs=alike, out_specs=alike, axis_names=divided, check_vma=False)(jnp.zeros(()), *operands)
+    specs = {"in_specs": PartitionSpec(), "out_specs": PartitionSpec()}
+    jax.shard_map(call, **specs, axis_names=axes, check_vma=False)(jnp.zeros(()), *operands)
