@@ -215,9 +215,9 @@ def waic(run: Run) -> list[Comparison]:
 
 
 WAIC_REASON = (
-    "500 images of ten classes have a deviance of 2,303 for predictions no better than guessing, so 10⁴ is no WAIC by "
-    "the formula that the thesis prints; by that formula it falls with the width, where the thesis's rises, and test errors "
-    "do not differ."
+    "500 images of ten classes have a deviance of 2,303 for predictions no better than guessing, so 10⁴ is no WAIC "
+    "by the formula that the thesis prints; by that formula it falls with the width, where the thesis's rises, and "
+    "test errors do not differ."
 )
 
 
