@@ -18,13 +18,15 @@ from benchmarks.papers.registry import PAPERS
 ROOT = Path(__file__).parents[2]
 PAGE, FIGURES = ROOT / "docs" / "results.md", ROOT / "docs" / "figures"
 AGREEMENT = {True: "yes", False: "no", None: "open"}
-INTRODUCTION = """ Each table, figure and stated result of the five papers that this library rests on, rerun by
-`benchmarks/papers`. Every item has one status. *Reproduced*: at the published size, and all that is compared agrees.
-*Contradicted*: it differs, for a reason that is given and that more draws would not take away. *At a fraction of the
-size*: shorter chains or fewer rows than published, so its agreement is a trend. *On a stand-in*: other data, where
-the paper's cannot be had. Errors are standard errors, over chains or splits unless said otherwise; two numbers agree
-within two of them, and *open* says that they leave it undecided, or that there is nothing to compare with. Everything
-ran on two cores that other jobs shared: times hold for the order of magnitude.
+INTRODUCTION = """
+Each table, figure and stated result of the five papers that this library rests on, rerun by `benchmarks/papers`.
+Every item has one status. *Reproduced*: at the published size, and all that is compared agrees. *Contradicted*: it
+differs, for a reason that is given and that more draws would not take away. *At a fraction of the size*: shorter
+chains or fewer rows than published, so its agreement is a trend. *On a stand-in*: other data, where the paper's
+cannot be had. Errors are standard errors, over chains or splits unless said otherwise; two numbers agree within two
+of them, and *open* says that they leave it undecided, or that there is nothing to compare with. Rows of the
+thesis's tables have the test error in %, and the least and the median effective size of all weights in % of the
+draws. Everything ran on two cores that other jobs shared: times hold for the order of magnitude.
 
 This page is written by `make report`; the numbers of its tables are read from `benchmarks/results`.
 """
@@ -61,8 +63,8 @@ def _of_finding(found: Finding) -> list[str]:
         about.append(f"Contradicted: {found.contradicted}")
     about.append(found.sentence)
     lines += [" ".join(part for part in about if part), ""]
-    command = f"`python -m {found.command}`; " if found.command else ""
-    return [*lines, command + "; ".join(run.about for run in found.runs) + ".", ""]
+    sources = [f"`python -m {found.command}`"] if found.command else []
+    return [*lines, "; ".join(sources + [run.about for run in found.runs]) + ".", ""]
 
 
 def page() -> str:
