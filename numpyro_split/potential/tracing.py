@@ -86,5 +86,5 @@ def always_call_back(function: Callable[..., None], *operands: Any) -> None:
         jax.debug.callback(function, *operands)
         return
     call = partial(jax.debug.callback, lambda _, *told: function(*told))
-    specs = {"in_specs": PartitionSpec(), "out_specs": PartitionSpec()}
-    jax.shard_map(call, **specs, axis_names=axes, check_vma=False)(jnp.zeros(()), *operands)
+    alike = PartitionSpec()
+    jax.shard_map(call, in_specs=alike, out_specs=alike, axis_names=axes, check_vma=False)(jnp.zeros(()), *operands)
