@@ -25,14 +25,15 @@ def add_common_options(
 
     Args:
         parser: of its command line.
-        frameworks: that it runs in.
+        frameworks: that it runs in; empty for one that needs none.
         data: whether it reads MNIST.
         full: what ``--full`` is, of a benchmark that has a size above the one of its figures.
         one_at_a_time: whether one run is in one framework, the first where none is named.
     """
     several = len(frameworks) > 1 and not one_at_a_time
     choices = [*frameworks, "both"] if several else list(frameworks)
-    parser.add_argument("--framework", choices=choices, default="both" if several else choices[0])
+    if frameworks:
+        parser.add_argument("--framework", choices=choices, default="both" if several else choices[0])
     parser.add_argument("--json", metavar="FILE", help="file to write the results to")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_true", help="a small size: shows that the script runs, not a figure")

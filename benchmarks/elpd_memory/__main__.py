@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 import xarray
 
-from benchmarks.common.report import save, verdict
+from benchmarks.common.report import add_common_options, save, verdict
 from split_common.runs.elpd import loo, waic
 from split_common.runs.pointwise import LOG_LIKELIHOOD, Grid, Piece, Posterior, collected
 from split_common.runs.reading import dataset_in
@@ -82,8 +82,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, help="default 1,000, in 4 chains")
     parser.add_argument("--step", choices=("write", *CRITERIA), help="one step alone, in this process")
     parser.add_argument("--store", help="path of the store of a step")
-    parser.add_argument("--json", metavar="FILE", help="file to write the results to")
-    parser.add_argument("--quick", action="store_true", help="a small size: shows that the script runs, not a figure")
+    add_common_options(parser, frameworks=())
     options = parser.parse_args()
     rows = options.rows or (10**4 if options.quick else 10**6)
     num_draws = options.draws or (100 if options.quick else 1000)
