@@ -195,7 +195,7 @@ def covariance(run: Run) -> list[Comparison]:
 def layers(run: Run) -> list[Comparison]:
     """Depth."""
     rows = named(run)
-    return [errors_differ(rows["4 layers"], rows["2 layers"])]
+    return [errors_differ(rows["4 layers"], rows["2 layers"])] if {"4 layers", "2 layers"} <= set(rows) else []
 
 
 def waic(run: Run) -> list[Comparison]:
@@ -377,7 +377,8 @@ def precision_errors() -> Finding:
     run = Run("lau_2018_precision")
     rows = {row["name"]: row for row in run.results["errors"]}
     comparisons = []
-    for prior in ("normal", "normal-inv-gamma"):
+    whole = [prior for prior in ("normal", "normal-inv-gamma") if {f"{prior}, float", f"{prior}, double"} <= set(rows)]
+    for prior in whole:
         single, double = rows[f"{prior}, float"], rows[f"{prior}, double"]
         difference = single["test_error"] - double["test_error"]
         error = float(np.hypot(*(share_error(row["test_error"], IMAGES) for row in (single, double))))
