@@ -378,6 +378,8 @@ def precision_errors() -> Finding:
     rows = {row["name"]: row for row in run.results["errors"]}
     comparisons = []
     whole = [prior for prior in ("normal", "normal-inv-gamma") if {f"{prior}, float", f"{prior}, double"} <= set(rows)]
+    if not whole:
+        raise FileNotFoundError(f"no prior has both precisions in {run.name}.json")
     for prior in whole:
         single, double = rows[f"{prior}, float"], rows[f"{prior}, double"]
         difference = single["test_error"] - double["test_error"]
