@@ -242,7 +242,7 @@ def draw_bands(schemes: Sequence[str], figure: Any) -> None:
             )
         ax.plot(grid, mean, color="tab:blue")
         ax.plot(run.results["x"], run.results["y"], ".", color="black", markersize=2)
-        ax.set(title=name, xlabel="x", ylim=(-2.5, 2.5))
+        ax.set(title=name if sd.any() else f"{name}: a chain that never left its start", xlabel="x", ylim=(-2.5, 2.5))
     ax.legend(loc="lower right")
 
 
