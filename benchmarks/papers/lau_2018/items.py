@@ -78,12 +78,19 @@ def errors_differ(worse: dict[str, Any], better: dict[str, Any]) -> Comparison:
 
 
 def of_table(
-    name: str, script: str, claims: Callable[[Run], Sequence[Comparison]], sentence: str, **more: Any
+    name: str,
+    script: str,
+    claims: Callable[[Run], Sequence[Comparison]],
+    sentence: str,
+    rows: int | None = None,
+    **more: Any,
 ) -> Finding:
-    """A table whose rows are a run's."""
+    """A table whose rows are a run's, of so many as the thesis has."""
     run = Run(name)
     comparisons = [*claims(run), *(of_row(run, row) for row in run.results)]
-    return Finding(comparisons, size_of(run), [run], sentence, is_full(run), command=f"{SCRIPTS}.{script}", **more)
+    is_whole = rows is None or len(run.results) == rows
+    size = size_of(run) if is_whole else f"{len(run.results)} of {rows} rows; {size_of(run)}"
+    return Finding(comparisons, size, [run], sentence, is_full(run) and is_whole, command=f"{SCRIPTS}.{script}", **more)
 
 
 def thresholds(run: Run) -> list[Comparison]:
@@ -361,8 +368,8 @@ def energies() -> Finding:
     eps = f"{run.results['energies'][0]['energy'] * 6e-8:.1g}"
     reason = (
         f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is "
-        "out of reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is made by "
-        "a few points, at which the two trajectories part: there a step of 0.01 may be too long, which the thesis calls "
+        "out of reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is "
+        "made by a few points, at which the two trajectories part: there a step of 0.01 may be too long, which the thesis calls "
         "conservative and does not name."
     )
     first = run.results["energies"][0]
@@ -480,6 +487,7 @@ ITEMS = (
             covariance,
             ERROR_SENTENCE + " A dense metric of 2,590 weights from so few draws is mostly the "
             "shrinkage, so that it harms less here says little.",
+            rows=9,
         ),
         partial(draw_errors, "lau_2018_covariance"),
     ),
@@ -487,7 +495,7 @@ ITEMS = (
         "C 4.11",
         "two to four hidden layers",
         "errors of 16.4, 16.8 and 49.8 %.",
-        partial(of_table, "lau_2018_layers", "layers", layers, ERROR_SENTENCE),
+        partial(of_table, "lau_2018_layers", "layers", layers, ERROR_SENTENCE, rows=3),
         partial(draw_errors, "lau_2018_layers"),
     ),
     Item(
