@@ -367,8 +367,8 @@ def energies() -> Finding:
     comparisons.append(Comparison("change of the acceptance", "at most 1 %", changes, worst < 0.01))
     eps = f"{run.results['energies'][0]['energy'] * 6e-8:.1g}"
     reason = (
-        f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is out of "
-        "reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is made by a few "
+        f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is out "
+        "of reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is made by a few "
         "points, at which the two trajectories part: there a step of 0.01 may be too long, which the thesis calls "
         "conservative and does not name."
     )
