@@ -3,6 +3,8 @@
 Two convolutions of 10 and 20 channels, layers of 100 and 10; 48,000 images in M = 3 subsets, L = 30, ε = 2e-5, mass
 0.01, every weight N(0, 1), ten chains. The quick size has 1/80 of the images; their likelihood is 80 times flatter,
 so ε is √80 times larger. Burn-in and number of draws are not given; 200 and 800 are taken for the full size.
+From a draw of the prior nothing is accepted at the quick size (both chains of the full scheme stood still in a trial),
+so that its step, or the start, is still to be found.
 """
 
 from __future__ import annotations

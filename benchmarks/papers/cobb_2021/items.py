@@ -87,6 +87,8 @@ def chain_size(run: Run) -> str:
     mine = f"{settings['chains']} chains of {settings['draws']} draws after {settings['warmup']}"
     theirs = f"{published('chains')} of {published('draws')} after {published('warmup')}"
     text = f"{mine}, of {theirs}"
+    if missing := [scheme for scheme in SCHEMES if scheme not in run.results["schemes"]]:
+        text = f"without the scheme {', '.join(missing)}, which was not run; {text}"
     if "published_rows" in settings:
         text += (
             f"; {settings['rows']:,} rows of {settings['published_rows']:,}, ε = "
@@ -242,7 +244,7 @@ def draw_bands(schemes: Sequence[str], figure: Any) -> None:
             )
         ax.plot(grid, mean, color="tab:blue")
         ax.plot(run.results["x"], run.results["y"], ".", color="black", markersize=2)
-        ax.set(title=name, xlabel="x", ylim=(-2.5, 2.5))
+        ax.set(title=name if sd.any() else f"{name}: a chain that never left its start", xlabel="x", ylim=(-2.5, 2.5))
     ax.legend(loc="lower right")
 
 
@@ -309,7 +311,7 @@ def draft_table_3() -> Finding:
     for scheme, row in run.results["schemes"].items():
         accuracy = cifar.PAPER[scheme][2]
         comparisons.append(Comparison(f"accuracy %, {scheme}", f"{accuracy[0]}", number(*mean_error(row["accuracy"]))))
-    sentence = "Published rows, step and split, few draws: acceptances are compared, effective sizes are not."
+    sentence = "Published rows, step and split, but so few draws of one chain that nothing is settled."
     stand_in = "the JPEG copy of CIFAR-10 for the original"
     return Finding(comparisons, chain_size(run), [run], sentence, stand_in=stand_in, command=f"{SCRIPTS}.cifar")
 

@@ -78,12 +78,19 @@ def errors_differ(worse: dict[str, Any], better: dict[str, Any]) -> Comparison:
 
 
 def of_table(
-    name: str, script: str, claims: Callable[[Run], Sequence[Comparison]], sentence: str, **more: Any
+    name: str,
+    script: str,
+    claims: Callable[[Run], Sequence[Comparison]],
+    sentence: str,
+    rows: int | None = None,
+    **more: Any,
 ) -> Finding:
-    """A table whose rows are a run's."""
+    """A table whose rows are a run's, of so many as the thesis has."""
     run = Run(name)
     comparisons = [*claims(run), *(of_row(run, row) for row in run.results)]
-    return Finding(comparisons, size_of(run), [run], sentence, is_full(run), command=f"{SCRIPTS}.{script}", **more)
+    is_whole = rows is None or len(run.results) == rows
+    size = size_of(run) if is_whole else f"{len(run.results)} of {rows} rows; {size_of(run)}"
+    return Finding(comparisons, size, [run], sentence, is_full(run) and is_whole, command=f"{SCRIPTS}.{script}", **more)
 
 
 def thresholds(run: Run) -> list[Comparison]:
@@ -195,7 +202,7 @@ def covariance(run: Run) -> list[Comparison]:
 def layers(run: Run) -> list[Comparison]:
     """Depth."""
     rows = named(run)
-    return [errors_differ(rows["4 layers"], rows["2 layers"])]
+    return [errors_differ(rows["4 layers"], rows["2 layers"])] if {"4 layers", "2 layers"} <= set(rows) else []
 
 
 def waic(run: Run) -> list[Comparison]:
@@ -349,7 +356,7 @@ def energies() -> Finding:
         Comparison(
             f"mean \\|H_d - H_f\\|, {row['name']}",
             f"< {row['paper']:g}" if row["paper"] < 1e-3 else f"order of {row['paper']:g}",
-            f"{row['mean_difference']:.2g}, at most "
+            f"{row['mean_difference']:.2g}, median {row['median_difference']:.2g}, at most "
             f"{row['largest_difference']:.2g}, of energies of {row['energy']:,.0f}",
             row["mean_difference"] < 10 * row["paper"],
         )
@@ -360,9 +367,10 @@ def energies() -> Finding:
     comparisons.append(Comparison("change of the acceptance", "at most 1 %", changes, worst < 0.01))
     eps = f"{run.results['energies'][0]['energy'] * 6e-8:.1g}"
     reason = (
-        f"an energy of some thousands is known to {eps} in single precision, whatever the "
-        f"trajectory, so 10⁻⁵ is out of reach of an end's energy; what "
-        "matters, the acceptance, changes as little as the thesis says."
+        f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is out "
+        "of reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is made by a few "
+        "points, at which the two trajectories part: there a step of 0.01 may be too long, which the thesis calls "
+        "conservative and does not name."
     )
     first = run.results["energies"][0]
     size = f"{first['points']} points, {first['num_steps']} steps of {first['step_size']:g}; the thesis names neither"
@@ -377,7 +385,10 @@ def precision_errors() -> Finding:
     run = Run("lau_2018_precision")
     rows = {row["name"]: row for row in run.results["errors"]}
     comparisons = []
-    for prior in ("normal", "normal-inv-gamma"):
+    whole = [prior for prior in ("normal", "normal-inv-gamma") if {f"{prior}, float", f"{prior}, double"} <= set(rows)]
+    if not whole:
+        raise FileNotFoundError(f"no prior has both precisions in {run.name}.json")
+    for prior in whole:
         single, double = rows[f"{prior}, float"], rows[f"{prior}, double"]
         difference = single["test_error"] - double["test_error"]
         error = float(np.hypot(*(share_error(row["test_error"], IMAGES) for row in (single, double))))
@@ -476,6 +487,7 @@ ITEMS = (
             covariance,
             ERROR_SENTENCE + " A dense metric of 2,590 weights from so few draws is mostly the "
             "shrinkage, so that it harms less here says little.",
+            rows=9,
         ),
         partial(draw_errors, "lau_2018_covariance"),
     ),
@@ -483,7 +495,7 @@ ITEMS = (
         "C 4.11",
         "two to four hidden layers",
         "errors of 16.4, 16.8 and 49.8 %.",
-        partial(of_table, "lau_2018_layers", "layers", layers, ERROR_SENTENCE),
+        partial(of_table, "lau_2018_layers", "layers", layers, ERROR_SENTENCE, rows=3),
         partial(draw_errors, "lau_2018_layers"),
     ),
     Item(

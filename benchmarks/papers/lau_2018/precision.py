@@ -118,6 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
     print_header()
     settings = size._asdict() | {"scaling": options.scaling, "seed": options.seed}
     results: dict[str, Any] = {"energies": energies, "errors": []}
+    save(options.json, settings, results)
     for row in rows():
         if not options.only or row.name in options.only:
             results["errors"].append(run_row(row, digits, size, options.seed, store_of(options)))
