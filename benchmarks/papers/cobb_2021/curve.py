@@ -3,11 +3,11 @@
 Data of Izmailov and others (2019); layers [1, 100, 100, 1], which is what 10,401 weights are (the text says three
 hidden layers); every weight N(0, 1); M = 4 subsets of 100 points, L = 30, ε = 5e-4, unit mass, ten chains of 1,000
 iterations of which 200 are dropped. The output precision comes from a Gaussian process with a Matérn 3/2 kernel, by
-scikit-learn in the place of GPyTorch. Not given, and taken here: inputs divided by 4, which was chosen among 1, 2 and 4
-because full HMC's acceptance then comes nearest to the paper's (undivided it is 0.19, and 0.81 of symmetric; the
-standard deviation of the inputs is 4.9), so that the level of acceptances is no independent check; tanh units (with rectified ones hardly anything is
-accepted), the usual initialisation of PyTorch (uniform within 1 / sqrt(fan-in)) for the start of each chain, points
-in the file's order, which is random.
+scikit-learn in the place of GPyTorch. Not given, and taken here: inputs divided by 4, which was chosen among 1, 2 and
+4 because full HMC's acceptance then comes nearest to the paper's (undivided it is 0.19, and 0.81 of symmetric; the
+standard deviation of the inputs is 4.9), so that the level of acceptances is no independent check; tanh units (with
+rectified ones hardly anything is accepted), the usual initialisation of PyTorch (uniform within 1 / sqrt(fan-in)) for
+the start of each chain, points in the file's order, which is random.
 
 The draft's table 1 and figure 1 are the same experiment with other figures.
 """
