@@ -355,7 +355,7 @@ def test_a_deterministic_site_on_rows_is_refused(lib, tmp_path):
         w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
         plain(lib, X, y, lib.ppl.deterministic("mean", w * X[:, 0]))
 
-    refused(lib, model, *maps(tmp_path, *arrays()), match="the site 'mean'")
+    refused(lib, model, *maps(tmp_path, *arrays()), match="site 'mean'")
 
 
 def test_values_that_python_reads_are_refused(lib, tmp_path):

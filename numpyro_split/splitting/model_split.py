@@ -574,7 +574,8 @@ class ModelSplit:
         found = ["the log-density outside the data plate"] if reads_inputs(prior, rows) else []
         for name in jax.eval_shape(deterministic, rows):
             if reads_inputs(lambda rows, name=name: deterministic(rows)[name], rows):
-                found.append(f"the site {name!r}")
+                kind = "site" if name in self.site_sizes else "deterministic site"
+                found.append(f"the {kind} {name!r}")
         return found
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
