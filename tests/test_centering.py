@@ -153,7 +153,7 @@ VISITS = {"schedule": "single_visit", "trajectory_length": 1.5, "step_size_jitte
     [
         ("SplitHMC", {"center": "auto", **VISITS}),
         ("SplitHMC", {"center": FAR, "center_order": 2, **VISITS}),
-        ("SymmetricSplitHMC", {"center": FAR}),
+        pytest.param("SymmetricSplitHMC", {"center": FAR}, marks=pytest.mark.slow),
         pytest.param(
             "SplitNUTS",
             {"center": "auto", "center_order": 2, "schedule": "single_visit"},

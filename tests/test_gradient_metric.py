@@ -110,7 +110,7 @@ def metric_of(lib, mcmc):
 @pytest.mark.parametrize(
     ("name", "options", "num_subsets"),
     [
-        ("SplitNUTS", {}, 1),
+        pytest.param("SplitNUTS", {}, 1, marks=pytest.mark.slow),
         ("SplitNUTS", {}, 3),
         ("SymmetricSplitHMC", {}, 2),
         ("SplitHMC", {"schedule": "single_visit", "center": "auto"}, 3),

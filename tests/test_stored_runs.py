@@ -176,7 +176,7 @@ class TestChainMethods:
     @pytest.mark.parametrize(
         ("method", "options"),
         [
-            ("sequential", {"thinning": 2}),
+            pytest.param("sequential", {"thinning": 2}, marks=pytest.mark.slow),
             ("vectorized", {"jit_model_args": True}),
             pytest.param("parallel", {}, marks=pytest.mark.slow),
             pytest.param("vmap", {}, marks=pytest.mark.slow),
