@@ -44,9 +44,11 @@ def unpack_state(packed: Packed, like: Any) -> Any:
 def on_one_device(state: Any) -> Any:
     """A state whose arrays are the same on several devices, on one of this process, as a state from a store is.
 
-    So a program takes states of one kind alone, and is compiled once, wherever a run begins or goes on.
+    So a program takes states of one kind alone, and is compiled once, wherever a run begins or goes on. It is called
+    after every piece of a run, so states that lie on one device already are only looked at.
     """
-    return jax.tree.map(_on_one_device, state)
+    is_on_one = all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(state) if isinstance(x, jax.Array))
+    return state if is_on_one else jax.tree.map(_on_one_device, state)
 
 
 def _on_one_device(x: Any) -> Any:
