@@ -11,7 +11,7 @@ from tests import posteriordb_models
 
 POSTERIORDB = (
     *("kidscore_interaction", "ar_k", "logmesquite_logvash", "eight_schools_noncentered", "kidscore_momiq"),
-    *("logearn_interaction_z", "nes", "blr", "low_dim_gauss_mix", "garch11", "lotka_volterra"),
+    *("logearn_interaction_z", "nes", "blr", "low_dim_gauss_mix", "garch11", "lotka_volterra", "diamonds"),
 )
 UNDIVIDED = ("garch11", "lotka_volterra")
 NUMPYRO_ONLY = ("lotka_volterra",)

@@ -1,0 +1,43 @@
+"""Tables of the runs, by target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.arrival.record import HOST
+from benchmarks.common.markdown import NO_FIGURE, results_of, table
+
+KERNELS = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC")
+FRAMEWORKS = ("numpyro", "pyro")
+
+
+def runs(framework: str) -> str:
+    """Of every target: the host's R-hat, and of each kernel R-hat, |z|, gradients over the host's and trouble."""
+    header = ["target", "seeds", "R-hat of NUTS", *(f"{kernel}: R-hat; \\|z\\|; gradients" for kernel in KERNELS)]
+    return table(header, (_row(name, found) for name, found in results_of(f"arrival_{framework}").items()))
+
+
+def _row(target: str, found: dict[str, dict[str, Any]]) -> list[str]:
+    host = found[HOST]
+    worst = f"{_largest(host, host, 'rhat'):.3f}"
+    return [f"`{target}`", str(len(host)), worst, *(_cell(found.get(kernel, {}), host) for kernel in KERNELS)]
+
+
+def _cell(by_seed: dict[str, Any], host: dict[str, Any]) -> str:
+    """Worst R-hat and |z|, least and most gradients over the host's, and how many runs the report found trouble in."""
+    runs = {seed: row for seed, row in by_seed.items() if row is not None}
+    if not runs:
+        return NO_FIGURE
+    passes = sorted(row["passes"] for row in runs.values())
+    price = f"{passes[0]:.2f}" if len(passes) == 1 else f"{passes[0]:.2f} to {passes[-1]:.2f}"
+    troubled = sum(bool(row["trouble"]) for row in runs.values())
+    told = f"; trouble in {troubled}" if troubled else ""
+    return f"{_largest(runs, host, 'rhat'):.3f}; {_largest(runs, host, 'z'):.1f}; {price}{told}"
+
+
+def _largest(runs: dict[str, Any], host: Iterable[str], figure: str) -> float:
+    return max(runs[seed][figure] for seed in host if seed in runs)
+
+
+TABLES = {framework: lambda framework=framework: runs(framework) for framework in FRAMEWORKS}
