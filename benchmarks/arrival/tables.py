@@ -9,7 +9,7 @@ from benchmarks.arrival.record import HOST
 from benchmarks.common.markdown import NO_FIGURE, results_of, table
 
 KERNELS = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC")
-FRAMEWORKS = ("numpyro", "pyro")
+FRAMEWORKS = ("numpyro",)
 
 
 def runs(framework: str) -> str:
