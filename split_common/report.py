@@ -125,15 +125,18 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
     yield _divergences(int(of["diverging"].sum()), num_draws)
     if "rows_touched" not in of:  # of the others the energy is an estimate, or is that of no Hamiltonian
         yield _energies(of["energy"])
-        yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)) if "reached_max_treedepth" not in of else 0.0)
-    if "reached_max_treedepth" in of:
-        yield _depth(float(of["reached_max_treedepth"].mean()))
+        if "reached_max_treedepth" in of:
+            yield _depth(float(of["reached_max_treedepth"].mean()))
+        else:
+            yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)))
     if "chi2" in of:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
     if "tail_error" in of:
         yield _tail(float(of["tail_error"].mean()))
-    yield _acceptance(of["acceptance_rate"].mean(axis=1))
-    yield _step_sizes(of["step_size"].mean(axis=1))
+    if "rows_touched" not in of or "chi2" in of:  # with noisy gradients alone there is no accept step
+        yield _acceptance(of["acceptance_rate"].mean(axis=1))
+    if len(of["step_size"]) > 1:  # one chain has no other to compare with
+        yield _step_sizes(of["step_size"].mean(axis=1))
 
 
 def _divergences(number: int, num_draws: int) -> Check:
@@ -298,5 +301,5 @@ def _convergence(name: str, rhat: float) -> Check:
 
 def _knowledge(name: str, ess: float) -> Check:
     advice = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
-    seen = f"there are {ess:.0f} effective draws of {name}"
+    seen = f"the fewest effective draws are {ess:.0f}, of {name}"
     return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, advice)

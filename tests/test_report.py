@@ -104,7 +104,7 @@ def test_trouble_of_draws_is_said(name, which):
 def test_one_chain_has_no_other_to_meet():
     """A drift is seen in its effective draws."""
     report = Report.of(run_of({"a": np.linspace(0, 9, DRAWS) + normal()[:1]}), "SplitHMC")
-    assert "R-hat" not in report.table.index
+    assert not {"R-hat", "step sizes"} & set(report.table.index)
     assert "effective draws" in [check.name for check in report.trouble]
 
 
@@ -129,7 +129,9 @@ def test_a_run_is_reported(lib, name):
     report = kernel.report(mcmc)
     assert f"{name}: 1 chain of 20 draws" in str(report)
     assert "the model divides: proved" in str(report)
-    assert {"divergences", "acceptance", "effective draws"} <= set(report.table.index)
+    assert {"divergences", "effective draws"} <= set(report.table.index)
+    assert ("acceptance" in report.table.index) == (name != "SGLD")  # which has no accept step
+    assert ("cut trajectories" in report.table.index) == (name in ("SymmetricSplitHMC", "S3HMC"))
     assert ("noise" in report.table.index) == (name == "PenaltyMH")
     with pytest.warns(UserWarning, match="effective draws"):
         lib.split.to_inference_data(mcmc)
