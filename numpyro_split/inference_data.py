@@ -11,12 +11,12 @@ import numpy as np
 import numpyro
 from numpyro.infer import MCMC
 
-from numpyro_split.host import arguments_of_run, with_arguments
+from numpyro_split.host import arguments_of_run, has_draws, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
-from split_common.report import Report
+from split_common.report import Report, check_has_draws
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
 
@@ -39,8 +39,9 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         several devices or are read from a source, of which ArviZ's own function would read all.
 
     Raises:
-        ValueError: with ``log_likelihood=True``, for a kernel made from a :class:`~numpyro_split.SplitPotential`, which
-            has no model, and for a model whose discrete latent sites were summed out.
+        ValueError: when there are no draws yet; and, with ``log_likelihood=True``, for a kernel made from a
+            :class:`~numpyro_split.SplitPotential`, which has no model, and for a model whose discrete latent sites were
+            summed out.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -60,6 +61,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         from arviz import from_numpyro
     except ImportError:
         from arviz_base import from_numpyro
+    check_has_draws(has_draws(mcmc))
     few = _few_rows(mcmc)
     found = from_numpyro(
         mcmc if few is None else with_arguments(mcmc, *few.build(few.data)), log_likelihood=False, **options

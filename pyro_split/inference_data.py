@@ -14,14 +14,14 @@ from pyro.distributions.util import scale_and_mask
 from pyro.infer import MCMC
 from torch import Tensor
 
-from pyro_split.host import arguments_of_run, diagnostics_by_chain, unvalidated
+from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws, unvalidated
 from pyro_split.potential.arguments import Data
 from pyro_split.potential.model_rows import sample_sites
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
-from split_common.report import Report
+from split_common.report import Report, check_has_draws
 from split_common.row_independence import Verdict
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
 from split_common.runs.statistics import arviz_statistics
@@ -56,8 +56,9 @@ def to_inference_data(
         from a :class:`~pyro_split.SplitPotential` has no model, and its run no observed data.
 
     Raises:
-        ValueError: when the run has no sampler statistics; and, with ``log_likelihood=True``, when it has no model that
-            still runs on its data, or no draws of some latent site (discrete ones that were summed out among them).
+        ValueError: when there are no draws yet, or no sampler statistics; and, with ``log_likelihood=True``, when the
+            run has no model that still runs on its data, or no draws of some latent site (discrete ones that were
+            summed out among them).
 
     Warns:
         UserWarning: when the model can no longer be run on the arguments of the run; the observed data are then
@@ -77,6 +78,7 @@ def to_inference_data(
         >>> idata.posterior["mu"].shape, idata.observed_data["y"].shape, idata.log_likelihood["y"].shape
         ((1, 500), (4,), (1, 500, 4))
     """
+    check_has_draws(has_draws(mcmc))
     draws = mcmc.get_samples(group_by_chain=True)
     by_chain: list[Any] = diagnostics_by_chain(mcmc)
     missing = [name for name in STATISTICS if name not in by_chain[0]]

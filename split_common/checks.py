@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,3 +90,12 @@ def check_site_names(name: str, value: Any) -> list[str] | None:
     if not is_sequence or not value or not all(is_name(site) for site in value) or len(set(value)) < len(value):
         raise ValueError(f"{name} must be None or a list of site names, each once, got {shown(value)}")
     return list(value)
+
+
+def check_model_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a model's arguments, or raise unless they are a tuple or a list, and a mapping or None."""
+    if not isinstance(args, tuple | list):
+        raise TypeError(f"model_args must be a tuple of the model's arguments, got {type(args).__name__}")
+    if not isinstance(kwargs, Mapping | None):
+        raise TypeError(f"model_kwargs must be a dict of the model's arguments, or None, got {type(kwargs).__name__}")
+    return tuple(args), dict(kwargs or {})

@@ -44,9 +44,11 @@ likelihood can be in the second block, with the Fisher information N/2 (``output
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from split_common.checks import check_choice
 
 Position = dict[str, np.ndarray]
 ScalesAt = Callable[[Position, int], "Scales"]
@@ -59,6 +61,20 @@ FORMS = (
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
     "HalfNormal, ...)"
 )
+
+
+def check_trajectory(trajectory: Any, lengths: Mapping[str, Any]) -> str:
+    """Return ``trajectory``, or raise unless it is one of ``TRAJECTORIES``, and no length is given for trees.
+
+    Args:
+        trajectory: the argument of that name.
+        lengths: arguments by name that say how long trajectories without trees are; None where not given.
+    """
+    chosen = check_choice("trajectory", trajectory, TRAJECTORIES)
+    for name, value in lengths.items():
+        if chosen == "nuts" and value is not None:
+            raise ValueError(f"{name} must be None unless trajectory is 'hmc' (trees end by themselves), got {value!r}")
+    return chosen
 
 
 class Scales(NamedTuple):

@@ -77,7 +77,7 @@ class Report(NamedTuple):
         """The report on a run in ArviZ's format: ``arviz.InferenceData``, or ``xarray.DataTree``."""
         draws = run["posterior"]
         num_chains, num_draws = int(draws.sizes["chain"]), int(draws.sizes["draw"])
-        title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draws"
+        title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draw{'s' * (num_draws > 1)}"
         statistics = run["sample_stats"]
         settled = get_settled(statistics)
         checks = (*_of_statistics(statistics), *_of_warmup(settled), *_of_draws(draws))
@@ -118,22 +118,32 @@ def check_reported(sampler: Any, kernel: type) -> None:
         raise TypeError(f"mcmc must have been run with a kernel of this package, got one of {type(sampler).__name__}")
 
 
+def check_has_draws(has_draws: bool) -> None:
+    """Raise unless a run has draws."""
+    if not has_draws:
+        raise ValueError("mcmc must have been run, got no draws")
+
+
 def _of_statistics(statistics: Any) -> Iterator[Check]:
     """Checks of the sampler's statistics, each of shape (chains, draws)."""
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
     num_draws = of["diverging"].size
     yield _divergences(int(of["diverging"].sum()), num_draws)
     if "rows_touched" not in of:  # of the others the energy is an estimate, or is that of no Hamiltonian
-        yield _energies(of["energy"])
-        yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)) if "reached_max_treedepth" not in of else 0.0)
-    if "reached_max_treedepth" in of:
-        yield _depth(float(of["reached_max_treedepth"].mean()))
+        if of["energy"].shape[1] > 1:
+            yield _energies(of["energy"])
+        if "reached_max_treedepth" in of:
+            yield _depth(float(of["reached_max_treedepth"].mean()))
+        else:
+            yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)))
     if "chi2" in of:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
     if "tail_error" in of:
         yield _tail(float(of["tail_error"].mean()))
-    yield _acceptance(of["acceptance_rate"].mean(axis=1))
-    yield _step_sizes(of["step_size"].mean(axis=1))
+    if "rows_touched" not in of or "chi2" in of:  # with noisy gradients alone there is no accept step
+        yield _acceptance(of["acceptance_rate"].mean(axis=1))
+    if len(of["step_size"]) > 1:  # one chain has no other to compare with
+        yield _step_sizes(of["step_size"].mean(axis=1))
 
 
 def _divergences(number: int, num_draws: int) -> Check:
@@ -147,10 +157,10 @@ def _divergences(number: int, num_draws: int) -> Check:
 
 def _energies(energy: np.ndarray) -> Check:
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
-    worst = float(np.min(change / np.where(spread == 0, np.inf, spread))) if energy.shape[1] > 1 else np.nan
+    worst = float(np.min(change / np.where(spread == 0, np.inf, spread)))
     advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
     seen = f"the lowest E-BFMI of a chain is {worst:.2f}"
-    return Check("E-BFMI", worst, LEAST_BFMI, worst >= LEAST_BFMI or energy.shape[1] < 2, seen, advice)
+    return Check("E-BFMI", worst, LEAST_BFMI, worst >= LEAST_BFMI, seen, advice)
 
 
 def _cut(share: float) -> Check:
@@ -298,5 +308,5 @@ def _convergence(name: str, rhat: float) -> Check:
 
 def _knowledge(name: str, ess: float) -> Check:
     advice = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
-    seen = f"there are {ess:.0f} effective draws of {name}"
+    seen = f"the fewest effective draws are {ess:.0f}, of {name}"
     return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, advice)

@@ -35,6 +35,17 @@ def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]
         )
 
 
+def check_names(z: Any, sites: Iterable[str]) -> None:
+    """Raise unless a position has a value for each of these latent sites."""
+    if not isinstance(z, Mapping):
+        raise TypeError(f"z must be a dict of unconstrained values by site, got {type(z).__name__}")
+    for name in sites:
+        if name not in z:
+            raise ValueError(
+                f"z must hold an unconstrained value for every latent site, got none for {name!r} among {sorted(z)}"
+            )
+
+
 def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
     """Raise unless the potential energy of every chain is finite at its initial parameters.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from split_common.checks import check_choice, check_positive_int
-from split_common.values import shown
+from split_common.values import shown, whole_number
 
 SUBSET_ORDERS = ("sequential", "shuffled")
 SHUFFLE_SEED = 0
@@ -139,3 +139,26 @@ def check_num_subsets(num_subsets: Any, num_rows: int) -> int:
             f"num_subsets must be at most the number of rows in the data plate, {num_rows}, got {shown(num_subsets)}"
         )
     return number
+
+
+def check_subset(m: Any, num_subsets: int) -> int:
+    """Return ``m`` as an int, or raise unless it is the number of one of so many subsets, counted from 0."""
+    number = whole_number(m)
+    if number is None or not 0 <= number < num_subsets:
+        raise ValueError(f"m must be a whole number from 0 to {num_subsets - 1}, got {shown(m)}")
+    return number
+
+
+def check_rows(indices: Any, num_rows: int) -> np.ndarray:
+    """Return ``indices`` as an array, or raise unless they are row numbers, of shape (n,), counted from 0.
+
+    Example:
+        >>> check_rows(range(3), 5)
+        array([0, 1, 2])
+    """
+    numbers = np.asarray(indices)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
+        raise ValueError(f"indices must be whole numbers of rows, at least one, of shape (n,), got {shown(indices)}")
+    if not 0 <= numbers.min() <= numbers.max() < num_rows:
+        raise ValueError(f"indices must lie from 0 to {num_rows - 1}, got {shown(indices)}")
+    return numbers

@@ -421,6 +421,10 @@ def test_arguments_out_of_range(lib):
         lib.split.BlockGibbsHMC(model, trajectory="hmc", num_steps=3, trajectory_length=1.0)
     with pytest.raises(ValueError, match="max_tree_depth"):
         lib.split.BlockGibbsHMC(model, max_tree_depth=0)
+    with pytest.raises(ValueError, match="num_steps must be None unless trajectory is 'hmc' .*, got 3"):
+        lib.split.BlockGibbsHMC(model, num_steps=3)
+    with pytest.raises(ValueError, match="step_size_jitter must be None unless trajectory is 'hmc' .*, got 0.1"):
+        lib.split.BlockGibbsHMC(model, trajectory="nuts", step_size_jitter=0.1)
 
 
 def test_depth_limit_is_warned_of(lib):

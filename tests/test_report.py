@@ -1,9 +1,12 @@
 """Reports of finished runs: what is in trouble is said, with what to do, and nothing else is."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 from split_common.report import Report
+from tests.backends import NumPyroBackend
 from tests.kernels import TABLE, small
 
 DRAWS = 400
@@ -104,7 +107,7 @@ def test_trouble_of_draws_is_said(name, which):
 def test_one_chain_has_no_other_to_meet():
     """A drift is seen in its effective draws."""
     report = Report.of(run_of({"a": np.linspace(0, 9, DRAWS) + normal()[:1]}), "SplitHMC")
-    assert "R-hat" not in report.table.index
+    assert not {"R-hat", "step sizes"} & set(report.table.index)
     assert "effective draws" in [check.name for check in report.trouble]
 
 
@@ -129,7 +132,9 @@ def test_a_run_is_reported(lib, name):
     report = kernel.report(mcmc)
     assert f"{name}: 1 chain of 20 draws" in str(report)
     assert "the model divides: proved" in str(report)
-    assert {"divergences", "acceptance", "effective draws"} <= set(report.table.index)
+    assert {"divergences", "effective draws"} <= set(report.table.index)
+    assert ("acceptance" in report.table.index) == (name != "SGLD")  # which has no accept step
+    assert ("cut trajectories" in report.table.index) == (name in ("SymmetricSplitHMC", "S3HMC"))
     assert ("noise" in report.table.index) == (name == "PenaltyMH")
     with pytest.warns(UserWarning, match="effective draws"):
         lib.split.to_inference_data(mcmc)
@@ -155,6 +160,21 @@ def test_trouble_is_said_while_a_run_goes_on(lib, name):
     with pytest.warns(UserWarning, match="of the first 100 draws") as caught:
         lib.run(kernel, *args, num_warmup=0, num_samples=105)
     assert sum("first 100 draws" in str(warning.message) for warning in caught) == 1
+
+
+def test_one_draw_has_no_change_of_energy():
+    report = Report.of(run_of({"a": normal()[:1, :1]}), "SplitHMC")
+    assert str(report).startswith("SplitHMC: 1 chain of 1 draw\n")
+    assert "nan" not in str(report)
+
+
+def test_a_run_before_it_was_made_is_an_error(lib):
+    kernel = lib.split.SplitNUTS(lambda y: None)
+    warmup = "num_warmup" if isinstance(lib, NumPyroBackend) else "warmup_steps"
+    mcmc = importlib.import_module(f"{lib.ppl.__name__}.infer").MCMC(kernel, num_samples=1, **{warmup: 1})
+    for ask in (kernel.report, lib.split.to_inference_data):
+        with pytest.raises(ValueError, match="mcmc must have been run, got no draws"):
+            ask(mcmc)
 
 
 def test_a_run_of_another_kernel_is_an_error(lib):

@@ -101,8 +101,60 @@ def test_parts_add_up_one_by_one(lib):
     np.testing.assert_allclose(float(potential.potential(z)), whole, rtol=1e-10)
     summed = sum(flat(lib, potential.subset_potential_and_grad(z, m)[1]) for m in range(4))
     np.testing.assert_allclose(summed, flat(lib, potential.potential_and_grad(z)[1]), atol=1e-10)
-    with pytest.raises(ValueError, match="m must lie from 0 to 3, got 4"):
-        potential.subset_potential(z, 4)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda u, z: u.subset_potential(z, 4), "m must be a whole number from 0 to 3, got 4"),
+        (lambda u, z: u.subset_log_likelihood(z, np.int64(9)), r"m must be a whole number from 0 to 3, got .*9"),
+        (lambda u, z: u.subset_potential_and_grad(z, 1.5), "m must be a whole number from 0 to 3, got 1.5"),
+        (lambda u, z: u.subset_potential(z, "first"), "m must be a whole number from 0 to 3, got 'first'"),
+        (lambda u, z: u.pointwise_log_likelihood(z, [15]), r"indices must lie from 0 to 14, got \[15\]"),
+        (lambda u, z: u.pointwise_log_likelihood(z, [0, -1]), r"indices must lie from 0 to 14, got \[0, -1\]"),
+        (lambda u, z: u.pointwise_log_likelihood(z, [0.5]), r"indices must be whole numbers of rows, .* got \[0.5\]"),
+        (lambda u, z: u.pointwise_log_likelihood(z, 3), r"indices must be .* of shape \(n,\), got 3"),
+        (lambda u, z: u.pointwise_log_likelihood(z, []), r"indices must be .* at least one, .* got \[\]"),
+        (lambda u, z: u.pointwise_log_likelihood(z, slice(3)), "indices must be .* got slice"),
+        (lambda u, z: u.potential({}), r"z must hold .* every latent site, got none for '.' among \[\]"),
+        (lambda u, z: u.log_prior({"b": z["b"]}), r"z must hold .* got none for 's' among \['b'\]"),
+    ],
+)
+def test_what_a_potential_is_asked_for(lib, ask, message):
+    model, args = models.plate_from_shape(lib)
+    potential = lib.split.split_model(model, args, num_subsets=4)
+    z = {"b": lib.array(np.ones(3)), "s": lib.array(0.0)}
+    with pytest.raises(ValueError, match=message):
+        ask(potential, z)
+
+
+def test_rows_are_named_as_users_name_them(lib):
+    model, args = models.plate_from_shape(lib)
+    potential = lib.split.split_model(model, args, num_subsets=4)
+    z = {"b": lib.array(np.ones(3)), "s": lib.array(0.0)}
+    rows = lib.to_numpy(potential.pointwise_log_likelihood(z, np.arange(15)))
+    for given in ([3, 4], range(3, 5), lib.array(np.array([3, 4]))):
+        np.testing.assert_allclose(lib.to_numpy(potential.pointwise_log_likelihood(z, given)), rows[3:5], rtol=1e-12)
+    assert repr(potential) == "SplitPotential(plate='data', plate_size=15, num_subsets=4)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model_args": 3}, "model_args must be a tuple of the model's arguments, got int"),
+        ({"model_kwargs": [1]}, "model_kwargs must be a dict of the model's arguments, or None, got list"),
+        ({"model": 3}, "model must be callable, got int 3"),
+    ],
+)
+def test_arguments_of_a_model(lib, arguments, message):
+    with pytest.raises(TypeError, match=message):
+        lib.split.split_model(**{"model": print, "num_subsets": 2} | arguments)
+
+
+def test_an_array_is_no_tuple_of_arguments(lib):
+    model, (X, _) = models.plate_from_shape(lib)
+    with pytest.raises(TypeError, match="model_args must be a tuple"):
+        lib.split.split_model(model, X, num_subsets=2)
 
 
 @pytest.mark.slow

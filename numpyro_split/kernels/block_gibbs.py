@@ -40,10 +40,9 @@ from numpyro_split.trajectories.doubling import Doubling
 from numpyro_split.trajectories.fixed_length import FixedLength
 from numpyro_split.trajectories.termination import U_TURN
 from split_common.adaptation import AdaptationSettings
-from split_common.checks import check_choice
 from split_common.conjugacy import check_conjugacy
 from split_common.fixed_length import LengthSettings
-from split_common.hierarchy import TRAJECTORIES, check_priors_only, conjugate_shapes
+from split_common.hierarchy import check_priors_only, check_trajectory, conjugate_shapes
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 from split_common.termination import FixedRule
@@ -281,6 +280,7 @@ class BlockGibbsHMC(SplitKernel):
         splitting, adaptation = resolve_options(model, num_subsets, options)
         trees = Doubling(FixedRule(U_TURN), max_tree_depth)
         lengths = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
-        moves = trees if check_choice("trajectory", trajectory, TRAJECTORIES) == "nuts" else lengths
+        given = {"num_steps": num_steps, "trajectory_length": trajectory_length, "step_size_jitter": step_size_jitter}
+        moves = trees if check_trajectory(trajectory, given) == "nuts" else lengths
         chosen = ChosenSchedule(schedule, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, moves, adaptation, system))

@@ -27,6 +27,7 @@ from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock, subset_block
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
+from split_common.start import check_names
 from split_common.subsets import SubsetLayout
 
 
@@ -272,8 +273,15 @@ class ModelDensity:
 
     def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         # the host's own handler for unconstrained values: it adds each site's Jacobian as a factor
-        unconstrained = substitute(self.model, substitute_fn=lambda site: unconstrain_reparam(z, site))
+        unconstrained = substitute(self.model, substitute_fn=partial(_substituted, z))
         return trace(unconstrained).get_trace(*args, **kwargs)
+
+
+def _substituted(z: Position, site: dict[str, Any]) -> Any:
+    """The value of a site at a position, None for one that is no latent site of the host's."""
+    is_open = site["type"] == "sample" and not site["is_observed"] and site["value"] is None
+    check_names(z, [site["name"]] if is_open else [])
+    return unconstrain_reparam(z, site)
 
 
 class FunctionDensity:

@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from numpyro_split.potential.arguments import Data, as_array, filled_sizes, is_rows
 from numpyro_split.potential.compensated import Compensated, compensated_total
@@ -36,7 +37,7 @@ from numpyro_split.potential.sources import read_rows, sources_in
 from split_common.checks import check_callable
 from split_common.data_axes import check_lengths
 from split_common.sources.rows import wants_sequential
-from split_common.subsets import SubsetLayout
+from split_common.subsets import SubsetLayout, check_rows, check_subset
 
 
 @jax.tree_util.register_pytree_node_class
@@ -70,6 +71,10 @@ class SplitPotential:
 
     def __init__(self, density: Density, data: Data):
         self._density, self._data = density, data
+
+    def __repr__(self) -> str:
+        """The plate, its number of rows, and how many subsets they are divided into."""
+        return f"SplitPotential(plate={self.plate!r}, plate_size={self.plate_size}, num_subsets={self.num_subsets})"
 
     @classmethod
     def from_functions(
@@ -227,7 +232,6 @@ class SplitPotential:
         """The prior's term of U(z), a scalar, and its gradient, a dict like ``z``."""
         return energy_and_grad(lambda z: self._density.prior(z, self._data), z, self.forward_mode)
 
-    @jax.jit
     def pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
         """Log-likelihood of single rows.
 
@@ -238,8 +242,17 @@ class SplitPotential:
         Returns:
             Shape (n,): all that the model says inside the plate about each row, local latents included, so
             that the values of all rows add up to the subsets' log-likelihoods.
+
+        Raises:
+            ValueError: for indices that are no row numbers, where they are not traced.
         """
-        return self.over_rows(LocalRows.pointwise, z, jnp.asarray(indices))
+        if not isinstance(indices, Tracer):
+            indices = jnp.asarray(check_rows(indices, self.plate_size))
+        return self._pointwise_log_likelihood(z, indices)
+
+    @jax.jit
+    def _pointwise_log_likelihood(self, z: Position, indices: jax.Array) -> jax.Array:
+        return self.over_rows(LocalRows.pointwise, z, indices)
 
     def row_terms(self, indices: jax.Array) -> Callable[[Position], jax.Array]:
         """The log-likelihood of single rows as a function of the position; rows of sources are read once, here.
@@ -248,7 +261,7 @@ class SplitPotential:
             indices: row numbers, shape (n,).
         """
         rows = self if self.shards is not None else type(self)(self._density, read_rows(self._data, indices))
-        return lambda z: rows.pointwise_log_likelihood(z, indices)
+        return lambda z: rows._pointwise_log_likelihood(z, indices)
 
     @jax.jit
     def batch_potential_and_grad(
@@ -347,9 +360,7 @@ class SplitPotential:
         return self.over_rows(LocalRows.log_likelihood, z, m)
 
     def _subset_index(self, m: int | jax.Array) -> jax.Array:
-        if isinstance(m, int) and not 0 <= m < self.num_subsets:
-            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
-        return jnp.asarray(m)
+        return jnp.asarray(m if isinstance(m, Tracer) else check_subset(m, self.num_subsets))
 
     @property
     def data(self) -> Data:

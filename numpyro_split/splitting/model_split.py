@@ -54,7 +54,7 @@ from numpyro_split.splitting.over_shards import (
     rows_are_read,
 )
 from numpyro_split.splitting.row_independence import prove
-from split_common.checks import check_callable
+from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
 from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal
 from split_common.discrete import check_no_discrete
@@ -150,7 +150,7 @@ def split_model(
         )
         return split.bind(args, kwargs)
 
-    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential = FORMS.divide(model, *check_model_arguments(model_args, model_kwargs), divide)
     potential.held = (model_args, model_kwargs)
     return potential
 

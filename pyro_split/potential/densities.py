@@ -21,6 +21,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import take
 from split_common.errors import ModelNotSplittableError
+from split_common.start import check_names
 from split_common.subsets import SubsetLayout
 
 Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
@@ -277,7 +278,8 @@ class ModelDensity:
 
     def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, Position]:
         """The model's trace at a position, and the position constrained."""
-        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
+        check_names(z, self.transforms)
+        constrained = {name: transform.inv(z[name]) for name, transform in self.transforms.items()}
         with poutine.block(), unvalidated():
             return poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs), constrained
 

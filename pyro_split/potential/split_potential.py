@@ -33,7 +33,7 @@ from split_common.checks import check_callable
 from split_common.containers import Given
 from split_common.data_axes import check_lengths
 from split_common.sources.rows import wants_sequential
-from split_common.subsets import SubsetLayout
+from split_common.subsets import SubsetLayout, check_rows, check_subset
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
 
@@ -73,6 +73,10 @@ class SplitPotential:
         self.ranks = ranks or Ranks((density.layout.num_rows,))
         self._blocks: dict[int, RowBlock] = {}
         self._sites: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """The plate, its number of rows, and how many subsets they are divided into."""
+        return f"SplitPotential(plate={self.plate!r}, plate_size={self.plate_size}, num_subsets={self.num_subsets})"
 
     @classmethod
     def from_functions(
@@ -256,8 +260,13 @@ class SplitPotential:
         Returns:
             Shape (n,): all that the model says inside the plate about each row, local latents included, so
             that the values of all rows add up to the subsets' log-likelihoods.
+
+        Raises:
+            ValueError: for indices that are no row numbers.
         """
-        block = RowBlock(torch.as_tensor(indices))
+        is_tensor = isinstance(indices, Tensor)
+        numbers = check_rows(indices.cpu() if is_tensor else indices, self._density.layout.num_rows)
+        block = RowBlock(torch.as_tensor(numbers, device=indices.device if is_tensor else None))
         return self._density.pointwise(*self._density.cut(z, self._data, block), block.indices)
 
     def batch_potential_and_grad(
@@ -433,8 +442,7 @@ class SplitPotential:
         return (*(z[name] for name in self._sites), *data)
 
     def _block(self, m: int) -> RowBlock:
-        if not 0 <= m < self.num_subsets:
-            raise ValueError(f"m must lie from 0 to {self.num_subsets - 1}, got {m}")
+        m = check_subset(m, self.num_subsets)
         if self.reads_sources:
             return subset_block(self._density.layout, m)  # the numbers of all rows might not fit either
         if m not in self._blocks:

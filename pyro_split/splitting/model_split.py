@@ -37,6 +37,7 @@ from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.exactness import check_exact
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
+from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
 from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal
 from split_common.discrete import check_no_discrete
@@ -120,6 +121,7 @@ def split_model(
         >>> potential.plate, potential.subset_sizes
         ('data', (4, 3, 3))
     """
+    check_callable("model", model)
     subsets = check_subsets(num_subsets, memory)
 
     def divide(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> SplitPotential:
@@ -136,7 +138,7 @@ def split_model(
         )
         return split.bind(args, kwargs)
 
-    potential = FORMS.divide(model, tuple(model_args), dict(model_kwargs or {}), divide)
+    potential = FORMS.divide(model, *check_model_arguments(model_args, model_kwargs), divide)
     potential.held = (model_args, model_kwargs)
     return potential
 
