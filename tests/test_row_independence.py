@@ -577,7 +577,7 @@ def test_row_numbers_in_a_type_too_small_for_them_are_others():
     dtype = jnp.uint16
     assert verdict(model, (y,)).kind == PROVED
     dtype = jnp.uint8
-    with pytest.raises(ModelNotSplittableError, match="the number of a row as it is cut"):
+    with pytest.raises(ModelNotSplittableError, match="a look-up of other rows"):
         verdict(model, (y,))
 
 
