@@ -183,16 +183,6 @@ def _descent(density: ModelDensity, data: Data, z: Position) -> list[Position]:
     return points + beside
 
 
-def _far(z: Position) -> list[Position]:
-    """Points at random, ever further away, where branches are taken that none takes near a start."""
-    rng = np.random.default_rng(3)
-    return [
-        {name: (scale * rng.standard_normal(u.shape)).astype(u.dtype) for name, u in z.items()}
-        for scale in FAR
-        for _ in range(2)
-    ]
-
-
 def _compare_at(
     density: ModelDensity,
     data: Data,

@@ -342,7 +342,8 @@ def linear_solve(walk: Walk, op: Operation) -> list[Value]:
 
 def reduce(walk: Walk, op: Operation) -> list[Value]:
     """A reduction by a function of the user's, of single numbers."""
-    if faults := [value for value in op.operands if isinstance(value, NotAligned)]:
+    faults: list[Value] = [value for value in op.operands if isinstance(value, NotAligned)]
+    if faults:
         return faults[:1] * op.results
     found = walk.inside(op.param("jaxpr"), op.part.params["jaxpr"], [FREE] * len(op.operands))
     return general_reduction(op) if all(value == FREE for value in found) else unknown(op)

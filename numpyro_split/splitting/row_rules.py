@@ -229,9 +229,9 @@ def scatter(op: Operation) -> list[Value]:
     if isinstance(index, Numbers | OwnRow):
         return _scatter_in_own_row(op)
     if index != FREE or not op.same("dimension_numbers", "mode"):
-        is_of_rows = any(isinstance(value, Aligned | Numbers) for value in op.operands[1:])
+        is_of_rows = any(not isinstance(value, Free) for value in op.operands[1:])
         return met(op, f"rows put together by an index ({op.name})") if is_of_rows else no_rule(op)
-    if any(isinstance(value, Numbers) for value in op.operands):
+    if any(isinstance(value, Numbers | OwnRow) for value in op.operands):
         return met(op, "the number of a row as it is cut")
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(op.shape(0))) if axis not in gone]
@@ -258,7 +258,8 @@ def _scatter_in_own_row(op: Operation) -> list[Value]:
     [of_index] = index.axes
     batch = [d for d in range(len(op.shape(2))) if d not in numbers.update_window_dims]  # for each axis of the index
     is_own = axis in numbers.inserted_window_dims and target.axes == {axis} and updates.axes == {batch[of_index]}
-    if not is_own or not op.same("dimension_numbers", "mode") or any(isinstance(x, Numbers) for x in (target, updates)):
+    are_numbers = any(isinstance(value, Numbers | OwnRow) for value in (target, updates))
+    if axis is None or not is_own or are_numbers or not op.same("dimension_numbers", "mode"):
         return met(op, f"rows put together by an index ({op.name})")
     return [Aligned(axis)]
 
@@ -306,7 +307,7 @@ def gather(op: Operation) -> list[Value]:
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     of_table = dict(zip([d for d in range(len(op.shape(0))) if d not in gone], numbers.offset_dims, strict=True))
     paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    if isinstance(table, Numbers):
+    if isinstance(table, Numbers | OwnRow):
         return met(op, "the number of a row as it is cut")
     if isinstance(table, Free):
         if isinstance(index, Numbers | OwnRow):
