@@ -452,6 +452,22 @@ def test_a_maximum_that_a_sample_of_the_rows_does_not_hold():
     np.testing.assert_allclose(potential.potential(z), potential_energy(model, (x,), {}, z), rtol=1e-9)
 
 
+def test_few_rows_of_a_model_that_holds_values():
+    """Of one row a quantile is another program; what is held is given to as many rows as were proved."""
+
+    def model(x):
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", x.shape[0]):
+            numpyro.sample("y", dist.Normal(b, 1.0), obs=x / (jnp.quantile(x, 0.9) - jnp.median(x)))
+
+    x, z = jnp.asarray(Y), {"b": jnp.array(0.3)}
+    potential = split_model(model, (x,), num_subsets=SUBSETS)
+    expected = dist.Normal(0.3, 1.0).log_prob(x / (jnp.quantile(x, 0.9) - jnp.median(x)))
+    for rows in ([7], [3, 19], range(NUM_ROWS)):
+        found = potential.pointwise_log_likelihood(z, jnp.asarray(list(rows)))
+        np.testing.assert_allclose(found, expected[jnp.asarray(list(rows))], rtol=1e-9)
+
+
 def test_a_support_that_rests_on_all_rows():
     """The bound of a parameter is the data's maximum: positions are mapped by all rows, also in a part's likelihood."""
 

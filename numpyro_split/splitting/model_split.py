@@ -601,7 +601,7 @@ class ModelSplit:
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
         found = tuple(sorted(held.items()))
         verdict = Verdict(PROVED, held=reasons(value for _, value in found))
-        return verdict, Held(found, position, num_steps) if held else NOTHING_HELD
+        return verdict, Held(found, position, num_steps, tuple(sorted(sizes))) if held else NOTHING_HELD
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
