@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from split_common.errors import first_line
 from split_common.values import is_name, shown, whole_number
 
@@ -73,6 +75,42 @@ def check_row_axis(name: str, shape: tuple[int, ...], axis: int | None, num_rows
             f"data arguments must have equal length (rows): {name!r} must have {num_rows} along axis {axis}, "
             f"the size of the data plate, got shape {shape}"
         )
+
+
+def unseen_advice(unseen: Mapping[str, Any]) -> str:
+    """Advice about arguments that hold arrays where none is looked for.
+
+    Args:
+        unseen: by name, such arguments, or what they hold.
+
+    Example:
+        >>> unseen_advice({"d": np.zeros(3, [("y", float)])})
+        "; arrays are not looked for inside 'd' (numpy.ndarray of type [('y', '<f8')]): pass them as arguments"
+        >>> unseen_advice({})
+        ''
+    """
+    if not unseen:
+        return ""
+    listed = ", ".join(f"{name!r} ({_kind(x)})" for name, x in unseen.items())
+    return f"; arrays are not looked for inside {listed}: pass them as arguments"
+
+
+def hides_arrays(value: Any, is_array: Callable[[Any], bool]) -> bool:
+    """Whether a leaf of arguments is a structured array, an array of objects, or an object with arrays as attributes.
+
+    Args:
+        value: the leaf, which is no array of numbers.
+        is_array: whether a value is an array of numbers.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "VO"
+    return not callable(value) and any(map(is_array, getattr(value, "__dict__", {}).values()))
+
+
+def _kind(value: Any) -> str:
+    """What a value is, in words."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return f"{kind} of type {value.dtype}" if isinstance(value, np.ndarray) else kind
 
 
 def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:

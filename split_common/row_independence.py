@@ -5,11 +5,12 @@ followed through the trace, operation by operation, in two traces side by side: 
 as are evaluated at a time. The two must be the same program but for the lengths of axes that follow the number of rows.
 So whatever else depends on that number (a literal 1/N, a branch, a bound of a slice) is seen.
 
-Every value is one of four kinds:
+Every value is one of five kinds:
 
 * :class:`Free` of rows. It may be long in the rows' number, and is then constant along those axes.
 * :class:`Aligned` with the rows on one axis.
 * :class:`Numbers` of the rows as they are cut, 0 to n - 1: good to look up the cut rows by, and for nothing else.
+* :class:`OwnRow`: such numbers beside other indices, as ``x[arange(n), label]`` has them.
 * :class:`NotAligned`: a row has met another one, or nobody knows.
 
 An operation on a value that is not aligned gives another one, so that the first reason is what is reported. What the
@@ -64,6 +65,23 @@ class Numbers(NamedTuple):
         return frozenset({self.axis})
 
 
+class OwnRow(NamedTuple):
+    """Indices into an array, side by side along the last axis: one is the row's own number, the others are aligned.
+
+    Attributes:
+        axis: the rows' axis.
+        place: of the row's number among the indices.
+    """
+
+    axis: int
+    place: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Axes as long as there are rows."""
+        return frozenset({self.axis})
+
+
 class NotAligned(NamedTuple):
     """A value whose entries rest on several rows, or nobody knows on which.
 
@@ -86,7 +104,7 @@ class NotAligned(NamedTuple):
         return f"{self.where}: {self.why}" if self.where else self.why
 
 
-Value = Free | Aligned | Numbers | NotAligned
+Value = Free | Aligned | Numbers | OwnRow | NotAligned
 
 
 class Verdict(NamedTuple):
@@ -138,7 +156,7 @@ def verdict_of(terms: list[tuple[Value, int]]) -> Verdict:
 def _fault(value: Value, axis: int) -> NotAligned | None:
     if isinstance(value, NotAligned):
         return value
-    if isinstance(value, Numbers):
+    if isinstance(value, Numbers | OwnRow):
         return NotAligned(True, "the number of a row as it is cut")
     if axis in value.axes:
         return None

@@ -322,6 +322,32 @@ def test_data_axes_are_named_where_a_length_is_ambiguous(lib):
     np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), host, rtol=1e-10)
 
 
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_arrays_that_are_not_looked_for_are_named(package):
+    """Fields of a structured array, and attributes of an object of one's own."""
+    jnp, numpyro = pytest.importorskip("jax.numpy"), pytest.importorskip("numpyro")
+    split = pytest.importorskip(package)
+    X, _, y = numbers()
+
+    class Data:
+        def __init__(self):
+            self.x, self.y = jnp.asarray(X[:, 0]), jnp.asarray(y)
+
+    records = np.zeros(NUM_ROWS, [("x", float), ("y", float)])
+    records["x"], records["y"] = X[:, 0], y
+
+    def regress(x, y):
+        w = numpyro.sample("w", numpyro.distributions.Normal(0.0, 1.0))
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", numpyro.distributions.Normal(w * jnp.asarray(x), 1.0), obs=jnp.asarray(y))
+
+    message = r"arrays are not looked for inside 'data' \(.*%s\): pass them as arguments"
+    with pytest.raises(split.ModelNotSplittableError, match=message % "Data"):
+        split.split_model(lambda data: regress(data.x, data.y), (Data(),), num_subsets=SUBSETS)
+    with pytest.raises(split.ModelNotSplittableError, match=message % r"numpy.ndarray of type \[\('x', .*"):
+        split.split_model(lambda data: regress(data["x"], data["y"]), (records,), num_subsets=SUBSETS)
+
+
 def test_pandas_is_not_imported():
     import subprocess
     import sys

@@ -16,7 +16,7 @@ from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_auto
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given, Opened
-from split_common.data_axes import argument_names, check_row_axis
+from split_common.data_axes import argument_names, check_row_axis, hides_arrays
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
 from split_common.subsets import SubsetLayout
@@ -43,6 +43,7 @@ class Arguments:
         axes: for each array, the axis of its rows, or None.
         filled_sizes: rows of each shard, where shards are filled up; else None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
+        unseen: by the name of the argument, what holds arrays that are not looked for.
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class Arguments:
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
         names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
+        self.unseen = {
+            self._argument_of(path): x for path, x in paths if not _is_array(x) and hides_arrays(x, _is_array)
+        }
 
     @property
     def others(self) -> list[Any]:

@@ -174,8 +174,11 @@ class ModelDensity:
 
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """Terms inside the plate, one sum for each row."""
+        num_rows = indices.shape[0]
+        if (size := self.held.size_for(num_rows)) != num_rows:
+            indices = jnp.append(indices, jnp.zeros(size - num_rows, indices.dtype))
         by_site = self._rows(z, data, RowBlock(indices))
-        return sum((_sum_to_axis(term, axis, indices.shape[0]) for term, axis in by_site), jnp.zeros(indices.shape))
+        return sum((_sum_to_axis(term, axis, size) for term, axis in by_site), jnp.zeros(size))[:num_rows]
 
     def readable(self, model_trace: dict[str, Any]) -> dict[str, Any]:
         """The sites of a trace that can be read off: all of them."""

@@ -35,6 +35,7 @@ ROW_BUDGET = 2048
 SAMPLE_SUBSETS = 5
 JITTER = 0.1
 TRIES = 20
+FAR = (3.0, 10.0, 30.0, 100.0)  # standard deviations of far points
 DESCENT = 100  # steps of the descent
 STEP_SIZE = 0.05
 MEMORY_SHARE = 0.5  # of the free memory, that a value on all rows may take
@@ -71,9 +72,9 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
         block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
         taken = density.arguments.take(block, data)
         sample = density.for_layout(layout, density.arguments.replace(taken))
-        points = _compare(sample, taken, density.local(z, block), is_proved, with_grad=True)
+        points, far = _compare(sample, taken, density.local(z, block), is_proved, with_grad=True)
         if not is_proved and not density.local_axes and _has_memory(density, data, z):
-            _compare_at(density, data, points, is_proved, with_grad=False)
+            _compare_at(density, data, points, far, is_proved, with_grad=False)
             done += f"; all {num_rows} rows, on the host: energy"
     else:
         done = f"all {num_rows} rows, on the host: energy only (the model fixes their number)"
@@ -118,16 +119,30 @@ def _has_memory(density: ModelDensity, data: Data, z: Position) -> bool:
     return memory is not None and memory.temp_size_in_bytes < MEMORY_SHARE * free
 
 
-def _compare(density: ModelDensity, data: Data, z: Position, is_proved: bool, with_grad: bool) -> list[Position]:
-    """Compare at finite points, found here; the points."""
+def _compare(
+    density: ModelDensity, data: Data, z: Position, is_proved: bool, with_grad: bool
+) -> tuple[list[Position], list[Position]]:
+    """Compare at finite points, found here; the points, and those far away."""
     host = jax.jit(partial(_host_energy, density))
     is_finite = lambda point: bool(jnp.isfinite(host(point, data)))  # noqa: E731
+    far: list[Position] = []
     with _on_host(not with_grad):
         points = [_finite_point(is_finite, z, density.arguments.replace(data))]
         if not is_proved:
             points += [point for point in _descent(density, data, points[0]) if is_finite(point)]
-    _compare_at(density, data, points, is_proved, with_grad)
-    return points
+            far = [point for point in _far_points(z) if is_finite(point)]
+    _compare_at(density, data, points, far, is_proved, with_grad)
+    return points, far
+
+
+def _far_points(z: Position) -> list[Position]:
+    """Points at random, further and further away, where branches are taken that none takes near a start."""
+    rng = np.random.default_rng(3)
+    return [
+        {name: jnp.asarray(scale * rng.standard_normal(u.shape), u.dtype) for name, u in z.items()}
+        for scale in FAR
+        for _ in range(2)
+    ]
 
 
 def _finite_point(is_finite: Callable[[Position], bool], z: Position, arguments: Arguments) -> Position:
@@ -168,30 +183,44 @@ def _descent(density: ModelDensity, data: Data, z: Position) -> list[Position]:
     return points + beside
 
 
-def _compare_at(density: ModelDensity, data: Data, points: list[Position], is_proved: bool, with_grad: bool) -> None:
+def _compare_at(
+    density: ModelDensity,
+    data: Data,
+    points: list[Position],
+    far: list[Position],
+    is_proved: bool,
+    with_grad: bool,
+) -> None:
     """Compare at some points; in float64, where the model takes it, what is not proved or is off by more than rounding.
 
-    Of a large network in float32 rounding alone may be more than the tolerance.
+    Of a large network in float32 rounding alone may be more than the tolerance. Between far points, where energies are
+    large, rounding is more than any difference that counts: there the potentials are compared, relative to their terms.
     """
     with _on_host(not with_grad):
         if is_proved:
             try:
-                return _compare_numbers(_numbers(density, data, points, with_grad))
+                return _compare_numbers(_numbers(density, data, points, with_grad), [])
             except ModelNotSplittableError:
                 compared = None if density.held.values else _numbers_in_float64(density, data, points, with_grad)
                 if compared is None:
                     raise
         else:
-            compared = _numbers_in_float64(density, data, points, with_grad)
+            compared = _numbers_in_float64(density, data, [*points, *far], with_grad)
             if compared is None:
-                compared = _numbers(density, data, points, with_grad)
-    return _compare_numbers(compared)
+                compared = _numbers(density, data, [*points, *far], with_grad)
+    return _compare_numbers(compared[: len(points)], [x for x in compared[len(points) :] if _has_finite_grad(x)])
 
 
-def _compare_numbers(compared: list[tuple[Any, ...]]) -> None:
-    for numbers in compared:
+def _compare_numbers(compared: list[tuple[Any, ...]], far: list[tuple[Any, ...]]) -> None:
+    for numbers in (*compared, *far):
         compare_split(*numbers)
     compare_differences([whole for whole, *_ in compared], [energies for _, energies, *_ in compared])
+
+
+def _has_finite_grad(numbers: tuple[Any, ...]) -> bool:
+    """Whether the host's gradient at a point is finite, where it was computed."""
+    _, _, *gradients = numbers
+    return not gradients or bool(np.isfinite(gradients[0]).all())
 
 
 def _numbers_in_float64(

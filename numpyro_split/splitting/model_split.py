@@ -56,7 +56,7 @@ from numpyro_split.splitting.over_shards import (
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal, unseen_advice
 from split_common.discrete import check_no_discrete
 from split_common.errors import (
     WHOLE_RUNS,
@@ -324,7 +324,7 @@ class ModelSplit:
             names = arguments.names_of(row_axes) if data_axes is None else []
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
             advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, shapes, layout.num_rows)
-            raise neither_mode_splits(failures, advice)
+            raise neither_mode_splits(failures, advice + unseen_advice(arguments.unseen))
         return found
 
     def with_model(self, model: RowSelectableModel) -> ModelSplit:
@@ -601,7 +601,7 @@ class ModelSplit:
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
         found = tuple(sorted(held.items()))
         verdict = Verdict(PROVED, held=reasons(value for _, value in found))
-        return verdict, Held(found, position, num_steps) if held else NOTHING_HELD
+        return verdict, Held(found, position, num_steps, tuple(sorted(sizes))) if held else NOTHING_HELD
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""

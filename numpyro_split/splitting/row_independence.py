@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 
 import split_common
 from numpyro_split.potential.arguments import Data
@@ -22,9 +23,19 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.flat_program import FlatProgram, Step
 from numpyro_split.potential.position import Position
 from numpyro_split.splitting.row_operations import FREE, Operation, met, no_rule, unknown
-from numpyro_split.splitting.row_rules import RULES
+from numpyro_split.splitting.row_rules import RULES, TAKES_INDICES, general_reduction
 from split_common.held import Holding, Proof
-from split_common.row_independence import NOT_PROVED, Aligned, Free, NotAligned, Numbers, Value, Verdict, verdict_of
+from split_common.row_independence import (
+    NOT_PROVED,
+    Aligned,
+    Free,
+    NotAligned,
+    Numbers,
+    OwnRow,
+    Value,
+    Verdict,
+    verdict_of,
+)
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
@@ -110,7 +121,10 @@ class Walk:
         known = dict(zip(whole.inputs, inputs, strict=True))
         for number, value in whole.constants.items():
             other = part.constants[number]
-            known[number] = self._held(number, _constant(value, other), _type(value), _type(other))
+            found = _constant(value, other)
+            if isinstance(found, NotAligned) and _looks_up(number, whole.steps):
+                found = _own_rows(value, other) or found
+            known[number] = self._held(number, found, _type(value), _type(other))
         for a, b in zip(whole.steps, part.steps, strict=True):
             operands = [known[i] for i in a.inputs]
             if self.holding is not None:
@@ -138,8 +152,12 @@ class Walk:
                 found = CALLS[op.name](self, op)
             elif _chooses_first(op.name, operands):
                 found = [operands[1]]
+            elif faults:
+                found = faults[:1] * op.results
+            elif any(isinstance(value, OwnRow) for value in operands) and op.name not in TAKES_INDICES:
+                found = met(op, "the number of a row as it is cut")
             else:
-                found = faults[:1] * op.results if faults else RULES.get(op.name, no_rule)(op)
+                found = RULES.get(op.name, no_rule)(op)
         except KeyError as missing:  # a parameter that has another name in this version of JAX
             found = unknown(op, f"{op.name}, which has no parameter {missing}")
         place = partial(place_of, whole.caller)
@@ -188,6 +206,39 @@ def _constant(whole: Any, part: Any) -> Value:
         if a.size and b.size and all(np.array_equal(np.broadcast_to(a[first], x.shape), x) for x in (a, b)):
             return Free(frozenset(longer))
     return NotAligned(True, "an array of numbers that depends on how many rows there are")
+
+
+def _own_rows(whole: Any, part: Any) -> Value | None:
+    """Knowledge of constant indices of rows, alone or beside others; None where they are not the rows' own numbers."""
+    arrays = [np.asarray(whole), np.asarray(part)]
+    longer = [axis for axis, sizes in enumerate(zip(*(x.shape for x in arrays), strict=True)) if sizes[0] != sizes[1]]
+    if len(longer) != 1 or longer[0] == arrays[0].ndim - 1 or arrays[0].dtype.kind not in "iu":
+        return None
+    [axis] = longer
+    columns = [[x[..., place] for x in arrays] for place in range(arrays[0].shape[-1])]
+    own = [place for place, xs in enumerate(columns) if all(map(partial(_is_count, axis=axis), xs))]
+    if len(own) == len(columns) == 1:
+        return Numbers(axis)
+    others = [xs for place, xs in enumerate(columns) if place not in own]
+    is_free = all(np.array_equal(np.broadcast_to(xs[1].take([0], axis), x.shape), x) for xs in others for x in xs)
+    return OwnRow(axis, own[0]) if len(own) == 1 and is_free else None
+
+
+def _is_count(x: np.ndarray, axis: int) -> bool:
+    """Whether entries are 0, 1, 2, ... along an axis, and the same along others."""
+    shape = [-1 if place == axis else 1 for place in range(x.ndim)]
+    return np.array_equal(np.broadcast_to(np.arange(x.shape[axis]).reshape(shape), x.shape), x)
+
+
+def _looks_up(number: int, steps: Sequence[Step]) -> bool:
+    """Whether a value is used as indices, alone or beside others, and as nothing else."""
+    users = [step for step in steps if number in step.inputs]
+    return bool(users) and all(
+        _looks_up(step.outputs[0], steps)
+        if step.name in ("broadcast_in_dim", "concatenate", "convert_element_type")
+        else step.name in TAKES_INDICES and step.inputs.index(number) == 1 and step.inputs.count(number) == 1
+        for step in users
+    )
 
 
 def _shown(x: np.ndarray) -> str:
@@ -248,7 +299,7 @@ def scan(walk: Walk, op: Operation) -> list[Value]:
     consts, carried = op.operands[:num_consts], op.operands[num_consts : num_consts + num_carry]
     slices = [_without_first(value) for value in op.operands[num_consts + num_carry :]]
     if not op.same("length"):
-        return met(op, "a loop over the data rows")
+        return _map_over_rows(walk, op)
     outputs: list[Value] = []
 
     def step(carried: list[Value]) -> list[Value]:
@@ -258,6 +309,44 @@ def scan(walk: Walk, op: Operation) -> list[Value]:
 
     carried = walk.loop(step, list(carried))
     return [*carried, *map(_with_first, outputs)]
+
+
+def _map_over_rows(walk: Walk, op: Operation) -> list[Value]:
+    """A loop over the rows, which is a map where each round hands on what is carried as it is."""
+    num_same = op.param("num_consts") + op.param("num_carry")
+    inner = op.param("jaxpr").jaxpr
+    if inner.outvars[: op.param("num_carry")] != inner.invars[op.param("num_consts") : num_same]:
+        return met(op, "a loop over the data rows")
+
+    def mapped(equation: Any) -> Any:
+        places = [*[None] * num_same, *[0] * (len(equation.invars) - num_same)]
+        rows = jax.vmap(jaxpr_as_fun(equation.params["jaxpr"]), places, axis_size=equation.params["length"])
+        return jax.make_jaxpr(rows)(*(jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars))
+
+    found = walk.inside(mapped(op.whole), mapped(op.part), op.operands)
+    return [*op.operands[op.param("num_consts") : num_same], *found[op.param("num_carry") :]]
+
+
+def linear_solve(walk: Walk, op: Operation) -> list[Value]:
+    """A solver with derivatives of its own, whose operands are those of four functions and the right sides."""
+    before, taken = 0, 0
+    for name, length in op.param("const_lengths")._asdict().items():
+        if name == "solve":
+            taken = length
+            break
+        before += length
+    sides = op.operands[sum(op.param("const_lengths")) :]
+    whole, part = (e.params["jaxprs"].solve for e in (op.whole, op.part))
+    return walk.inside(whole, part, [*op.operands[before : before + taken], *sides])
+
+
+def reduce(walk: Walk, op: Operation) -> list[Value]:
+    """A reduction by a function of the user's, of single numbers."""
+    faults: list[Value] = [value for value in op.operands if isinstance(value, NotAligned)]
+    if faults:
+        return faults[:1] * op.results
+    found = walk.inside(op.param("jaxpr"), op.part.params["jaxpr"], [FREE] * len(op.operands))
+    return general_reduction(op) if all(value == FREE for value in found) else unknown(op)
 
 
 def _without_first(value: Value) -> Value:
@@ -291,7 +380,11 @@ def while_loop(walk: Walk, op: Operation) -> list[Value]:
 CALLS: dict[str, Callable[[Walk, Operation], list[Value]]] = {
     **dict.fromkeys(["remat2", "checkpoint"], partial(call, "jaxpr")),
     **dict.fromkeys(["custom_jvp_call", "custom_vjp_call"], partial(call, "call_jaxpr")),
+    "composite": partial(call, "jaxpr"),
     "cond": cond,
+    "custom_linear_solve": linear_solve,
+    "custom_vmap_call": partial(call, "call"),
+    "reduce": reduce,
     "scan": scan,
     "while": while_loop,
 }

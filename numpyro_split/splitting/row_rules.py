@@ -8,6 +8,9 @@ cannot follow, it calls unknown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from jax.extend.core import Literal
 
@@ -23,7 +26,7 @@ from numpyro_split.splitting.row_operations import (
     row_axes,
     unknown,
 )
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
+from split_common.row_independence import Aligned, Free, NotAligned, Numbers, OwnRow, Value
 
 
 def elementwise(op: Operation) -> list[Value]:
@@ -38,10 +41,19 @@ def elementwise(op: Operation) -> list[Value]:
     return [Aligned(*axes) if axes else Free(repeats(op))] * op.results
 
 
+def handed_on(op: Operation) -> list[Value]:
+    """Operands as they are."""
+    return list(op.operands)
+
+
 def _of_numbers(op: Operation) -> list[Value]:
-    """Row numbers may be compared with zero and nothing else."""
-    if op.name in ("convert_element_type", "copy", "copy_p"):
+    """Row numbers may be compared with zero and nothing else, and kept in another type that holds all of them."""
+    if op.name in ("copy", "copy_p"):
         return list(op.operands)
+    if op.name == "convert_element_type":
+        numbers = np.arange(max(op.shape(0), default=0))
+        is_exact = np.array_equal(numbers.astype(op.param("new_dtype")).astype(numbers.dtype), numbers)
+        return list(op.operands) if is_exact else met(op, "the number of a row as it is cut")
     numbers, zero = op.operands[0], op.whole.invars[-1]
     if op.name == "lt" and isinstance(zero, Literal) and not zero.val and isinstance(numbers, Numbers):
         return [Free(numbers.axes, is_false=True)]
@@ -64,18 +76,19 @@ def broadcast(op: Operation) -> list[Value]:
 
 
 def reshape(op: Operation) -> list[Value]:
-    """An axis survives where as many entries stand before it, and it is as long."""
+    """An axis survives where as many entries stand before it, and it is as long.
+
+    Of one row it may be any of the axes of length 1 that stand there: on all rows it is told from these.
+    """
+
+    def places(equation: Any, axis: int) -> set[int]:
+        old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+        before = int(np.prod(old[:axis]))
+        return {b for b in range(len(new)) if int(np.prod(new[:b])) == before and new[b] == old[axis]}
 
     def new_axis(axis: int) -> int | None:
-        found = None
-        for e in (op.whole, op.part):
-            old, new = e.invars[0].aval.shape, e.outvars[0].aval.shape
-            before = int(np.prod(old[:axis]))
-            places = [b for b in range(len(new)) if int(np.prod(new[:b])) == before and new[b] == old[axis]]
-            if len(places) != 1 or found not in (None, places[0]):
-                return None
-            found = places[0]
-        return found
+        found = places(op.whole, axis) & places(op.part, axis)
+        return found.pop() if len(found) == 1 else None
 
     survives = all(new_axis(axis) is not None for axis in op.operands[0].axes)
     return moved(op, new_axis) if survives else unknown(op)
@@ -126,6 +139,30 @@ def along(parameter: str) -> Rule:
     return rule
 
 
+def concatenate(op: Operation) -> list[Value]:
+    """Arrays beside each other; along the last axis the numbers of rows may stand beside other indices."""
+    own = [place for place, value in enumerate(op.operands) if isinstance(value, Numbers)]
+    last = len(op.shape(0)) - 1
+    if len(own) != 1 or not op.same() or op.param("dimension") != last or len(axes := row_axes(op)) > 1:
+        return along("dimension")(op)
+    [axis] = axes
+    if axis == last or op.shape(own[0])[last] != 1:
+        return along("dimension")(op)
+    return [OwnRow(axis, sum(op.shape(place)[last] for place in range(own[0])))]
+
+
+def own_axis(index: Value, dimensions: Sequence[int]) -> int | None:
+    """The axis along which indices hold the row's own number; None where they do along none.
+
+    Args:
+        index: what is known of them.
+        dimensions: the axis that each index is one of.
+    """
+    if isinstance(index, Numbers):
+        return dimensions[0] if len(dimensions) == 1 else None
+    return dimensions[index.place] if isinstance(index, OwnRow) else None
+
+
 def rev(op: Operation) -> list[Value]:
     """The other way round along some axes."""
     value = op.operands[0]
@@ -174,14 +211,27 @@ def tile(op: Operation) -> list[Value]:
     return [Free(value.axes | longer)] if is_new else unknown(op)
 
 
+def dynamic_update_slice(op: Operation) -> list[Value]:
+    """A part of an array overwritten, whole along the rows."""
+    target, updates, *starts = op.operands
+    if any(start != FREE for start in starts) or any(isinstance(value, Numbers) for value in op.operands):
+        return unknown(op, f"{op.name} at places that rest on rows")
+    for axis in target.axes | updates.axes:
+        if any(e.invars[0].aval.shape[axis] != e.invars[1].aval.shape[axis] for e in (op.whole, op.part)):
+            return met(op, f"{op.name} along the data rows") if row_axes(op) else unknown(op)
+    return elementwise(op)
+
+
 def scatter(op: Operation) -> list[Value]:
-    """Entries added or put where an index says: in columns that no row has a say in, or rows are put together."""
+    """Entries added or put where an index says: in its own row, in columns that no row has a say in, or rows meet."""
     target, index, updates = op.operands
     numbers = op.param("dimension_numbers")
+    if isinstance(index, Numbers | OwnRow):
+        return _scatter_in_own_row(op)
     if index != FREE or not op.same("dimension_numbers", "mode"):
-        is_of_rows = any(isinstance(value, Aligned | Numbers) for value in op.operands[1:])
+        is_of_rows = any(not isinstance(value, Free) for value in op.operands[1:])
         return met(op, f"rows put together by an index ({op.name})") if is_of_rows else no_rule(op)
-    if any(isinstance(value, Numbers) for value in op.operands):
+    if any(isinstance(value, Numbers | OwnRow) for value in op.operands):
         return met(op, "the number of a row as it is cut")
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(op.shape(0))) if axis not in gone]
@@ -198,6 +248,20 @@ def scatter(op: Operation) -> list[Value]:
         return met(op, f"{op.name} along the data rows")
     is_free = all(isinstance(value, Free) for value in op.operands)
     return [Free(frozenset(axes)) if is_free else Aligned(axis)]
+
+
+def _scatter_in_own_row(op: Operation) -> list[Value]:
+    """Entries of a row put into that row."""
+    target, index, updates = op.operands
+    numbers = op.param("dimension_numbers")
+    axis = own_axis(index, numbers.scatter_dims_to_operand_dims)
+    [of_index] = index.axes
+    batch = [d for d in range(len(op.shape(2))) if d not in numbers.update_window_dims]  # for each axis of the index
+    is_own = axis in numbers.inserted_window_dims and target.axes == {axis} and updates.axes == {batch[of_index]}
+    are_numbers = any(isinstance(value, Numbers | OwnRow) for value in (target, updates))
+    if axis is None or not is_own or are_numbers or not op.same("dimension_numbers", "mode"):
+        return met(op, f"rows put together by an index ({op.name})")
+    return [Aligned(axis)]
 
 
 def iota(op: Operation) -> list[Value]:
@@ -243,24 +307,26 @@ def gather(op: Operation) -> list[Value]:
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     of_table = dict(zip([d for d in range(len(op.shape(0))) if d not in gone], numbers.offset_dims, strict=True))
     paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    if isinstance(table, Numbers):
+    if isinstance(table, Numbers | OwnRow):
         return met(op, "the number of a row as it is cut")
     if isinstance(table, Free):
-        if isinstance(index, Numbers):
-            return met(op, "the number of a row as it is cut")
-        if table.repeats:
+        if isinstance(index, Numbers | OwnRow):
+            if table.repeats != {own_axis(index, numbers.start_index_map)}:
+                return met(op, "the number of a row as it is cut")
+            return [Aligned(of_index[index.axis])]  # of the same entries in all rows, one that the row chooses
+        if not {paired.get(axis) for axis in table.repeats} <= index.axes:
             return unknown(op)
         return moved(op._replace(operands=[index]), lambda axis: of_index[axis])
     [axis] = table.axes
     if axis in paired:
-        is_paired = not isinstance(index, Numbers) and index.axes == {paired[axis]}
+        is_paired = not isinstance(index, Numbers | OwnRow) and index.axes == {paired[axis]}
         return [Aligned(of_index[paired[axis]])] if is_paired else unknown(op)
     if axis in of_table:
         if index != FREE:
             return met(op, "rows beside other rows")
         is_whole = op.all_along(0, axis, "slice_sizes")
         return [Aligned(of_table[axis])] if is_whole else met(op, "a look-up of other rows")
-    if isinstance(index, Numbers) and numbers.start_index_map == (axis,):
+    if isinstance(index, Numbers | OwnRow) and own_axis(index, numbers.start_index_map) == axis:
         return [Aligned(of_index[index.axis])]
     return met(op, "a look-up of other rows")
 
@@ -308,45 +374,88 @@ def triangular_solve(op: Operation) -> list[Value]:
 
 
 def batched(op: Operation) -> list[Value]:
-    """Operation on matrices, which the last two axes hold."""
+    """Operation on matrices, which the last two axes hold; some operands are vectors, in the last axis."""
+    axes_of_one = VECTORS.get(op.name, (2,) * len(op.operands))
     for place, value in enumerate(op.operands):
-        if any(axis >= len(op.shape(place)) - 2 for axis in value.axes):
+        if any(axis >= len(op.shape(place)) - axes_of_one[place] for axis in value.axes):
             return met(op, f"{op.name} of a matrix of rows") if not isinstance(value, Free) else unknown(op)
     return elementwise(op)
 
 
+VECTORS = {"householder_product": (2, 1), "lu_pivots_to_permutation": (1,), "tridiagonal_solve": (1, 1, 1, 2)}
+
+
+def unstack(op: Operation) -> list[Value]:
+    """Entries along one axis, which goes."""
+    gone = op.param("axis")
+    if not op.same():
+        return met(op, f"{op.name} over the data rows") if row_axes(op) else unknown(op)
+    return moved(op, lambda axis: None if axis == gone else axis - (gone < axis)) * op.results
+
+
+def general_reduction(op: Operation) -> list[Value]:
+    """Over some axes, of several arrays and a start for each, by a function of single numbers."""
+    starts, gone = op.operands[op.results :], op.param("dimensions")
+    is_followed = op.same("dimensions") and all(start == FREE for start in starts)
+    if not is_followed or any(isinstance(value, Numbers | OwnRow) for value in op.operands):
+        return unknown(op)
+    axes, free = row_axes(op), repeats(op)
+    if (axes | free) & set(gone):
+        return met(op, "a reduction over the data rows") if axes else unknown(op)
+    if len(axes) > 1:
+        return met(op, "rows beside other rows")
+    value = Aligned(*axes) if axes else Free(free)
+    return moved(op._replace(operands=[value]), lambda axis: axis - sum(d < axis for d in gone)) * op.results
+
+
+SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+TAKES_INDICES = ("gather", *SCATTERS)
+"""Operations that take the number of a row beside other indices."""
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        """abs acos acosh add and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp conj
-        convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor
-        ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt
-        lt_to max min mul ne neg nextafter not optimization_barrier or polygamma population_count pow
-        random_gamma_grad real reduce_precision regularized_incomplete_beta rem round rsqrt select_n
-        shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
-        tan tanh xor zeta""".split(),
+        """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e
+        bitcast_convert_type cbrt ceil clamp clz complex conj convert_element_type copy copy_p cos
+        cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a
+        igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul
+        mulhi name ne neg nextafter not or polygamma population_count pow random_gamma_grad real
+        reduce_precision regularized_incomplete_beta rem round rsqrt select_n shift_left
+        shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan
+        tanh xor zeta""".split(),
         elementwise,
     ),
-    **dict.fromkeys(["reduce_max", "reduce_min", "reduce_sum", "reduce_prod", "reduce_and", "reduce_or"], reduction),
+    **dict.fromkeys(
+        ["reduce_max", "reduce_min", "reduce_sum", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"], reduction
+    ),
+    **dict.fromkeys(["device_put", "optimization_barrier"], handed_on),
     **dict.fromkeys(["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"], along("axis")),
     **dict.fromkeys(["argmax", "argmin"], reduction),
     **dict.fromkeys(WINDOWS, window),
     **dict.fromkeys(["reduce_window_max", "reduce_window_min", "reduce_window_sum", "reduce_window"], pooling),
-    "cholesky": batched,
+    **dict.fromkeys(
+        """cholesky eig eigh geqrf hessenberg householder_product lu lu_pivots_to_permutation qr schur svd
+        tridiagonal tridiagonal_solve""".split(),
+        batched,
+    ),
+    "approx_top_k": along("reduction_dimension"),
     "conv_general_dilated": convolution,
     "fft": fourier,
     "broadcast_in_dim": broadcast,
-    "concatenate": along("dimension"),
+    "concatenate": concatenate,
     "dot_general": dot_general,
+    "dynamic_update_slice": dynamic_update_slice,
     "gather": gather,
     "iota": iota,
     "reshape": reshape,
     "rev": rev,
-    **dict.fromkeys(["scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"], scatter),
+    **dict.fromkeys(SCATTERS, scatter),
     "sort": along("dimension"),
     "split": along("axis"),
     "squeeze": squeeze,
     "stack": stack,
     "tile": tile,
+    "top_k": along("axis"),
     "transpose": transpose,
     "triangular_solve": triangular_solve,
+    "unstack": unstack,
 }
