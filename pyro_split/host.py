@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch._subclasses.functional_tensor import dispatch_functionalize
+from torch.autograd.function import FunctionCtx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -38,6 +39,14 @@ def is_numerical(error: Exception) -> bool:
 def is_functional(x: Any) -> bool:
     """Whether a tensor stands for others while writes into it are made functional."""
     return torch._is_functional_tensor(x)
+
+
+def is_random(target: Any, settings: Any, *args: Any) -> bool:
+    """Whether an operation gives other numbers whenever it is run: with settings by name, or arguments in order."""
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    given = {x.name: value for x, value in zip(target._schema.arguments, args, strict=False)} | dict(settings)
+    return given.get("dropout_p") != 0.0
 
 
 def writes(target: Any) -> bool:
@@ -216,6 +225,28 @@ def unvalidated() -> Iterator[None]:
         torch.distributions.Distribution._validate_sample = own  # type: ignore[method-assign]
 
 
+@contextmanager
+def forward_alone() -> Iterator[None]:
+    """Run operations that bring a derivative of their own (``autograd.Function``) without it, where none is asked for.
+
+    PyTorch's transformations, which do not see into such an operation, refuse it.
+    """
+    own = torch.autograd.Function.__dict__["apply"]
+    torch.autograd.Function.apply = classmethod(_forward)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = own
+
+
+def _forward(function: Any, *args: Any, **kwargs: Any) -> Any:
+    if function.setup_context is not torch.autograd.Function.setup_context:
+        return function.forward(*args, **kwargs)
+    ctx: Any = FunctionCtx()
+    ctx.needs_input_grad = (False,) * len(args)
+    return function.forward(ctx, *args, **kwargs)
+
+
 def _no_check(distribution: Any, value: Any) -> None:
     """In place of the check of a value against a distribution's support."""
 
@@ -237,9 +268,11 @@ __all__ = [
     "diagnostics_by_chain",
     "dispatch_functionalize",
     "fill_run",
+    "forward_alone",
     "has_draws",
     "is_functional",
     "is_numerical",
+    "is_random",
     "load_adapter",
     "log_average_step_size",
     "make_fx",

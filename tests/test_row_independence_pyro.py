@@ -279,6 +279,142 @@ def test_networks_are_proved_and_statistics_of_their_rows_are_not():
         find(model_with(normalised.train()), args)
 
 
+def far_away(w):
+    """Zero where a sampler starts."""
+    return torch.relu(w[0] - 6)
+
+
+def chosen_and_written(X, w):
+    h = X @ w
+    h[h > 0] *= 2.0
+    return h
+
+
+def regression(row):
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Normal(row(X, y, w), 1.0), obs=y)
+
+    return model
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            lambda X, y, w: torch.as_strided(X * w[1], (len(X),), (3,)) + far_away(w) * torch.softmax(X @ w, 0),
+            "softmax",
+        ),
+        (
+            lambda X, y, w: X @ w + far_away(w) * (X @ w)[y > 0].mean(),
+            r"must equal .*_pyro.py:\d+: an array whose length",
+        ),
+    ],
+    ids=["beside what is not followed", "not recorded"],
+)
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_what_mixes_rows_far_from_the_start_is_refused(row, message, jit_compile):
+    with pytest.raises(ModelNotSplittableError, match=message):
+        split_model(regression(row), data()[:2], num_subsets=3, jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    "row",
+    [lambda X, y, w: chosen_and_written(X, w), lambda X, y, w: X @ w * (1 + w[0].item() ** 2)],
+    ids=["as many entries as a mask chooses", "a number of a parameter"],
+)
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_numbers_that_rest_on_values_are_those_of_each_point(row, jit_compile):
+    potential = split_model(regression(row), data()[:2], num_subsets=3, jit_compile=jit_compile)
+    for z in ({"w": torch.tensor([0.1, 2.0, -1.0])}, {"w": torch.tensor([-3.0, 0.4, 1.5])}):
+        host = PyroBackend().host_potential_and_grad(regression(row), data()[:2], {}, z)[0]
+        np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        (lambda X, y, w: X @ w + 1e-3 * torch.randn(()), r"random numbers \(randn\)"),
+        (lambda X, y, w: X[torch.randperm(len(X))] @ w, r"random numbers \(randperm\)"),
+        (lambda X, y, w: F.dropout(X) @ w, r"random numbers \("),
+        (lambda X, y, w: X @ w + np.random.rand(), "a number that is another one in each run"),
+        (lambda X, y, w: X @ w + torch.tensor(np.random.rand()), "a number that is another one in each run"),
+    ],
+    ids=["randn", "randperm", "dropout", "NumPy", "NumPy, as a tensor"],
+)
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_a_model_that_is_another_one_in_each_run_is_refused(row, what, jit_compile):
+    message = rf"must be a function of its parameters .*draw random numbers outside.*_pyro.py:\d+: {what}"
+    with pytest.raises(ModelNotSplittableError, match=message):
+        split_model(regression(row), data()[:2], num_subsets=3, jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_random_numbers_of_a_fixed_seed_are_those_of_the_host(jit_compile):
+    def row(X, y, w):
+        return torch.cos(X @ torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=X.dtype)) @ w
+
+    potential, z = (
+        split_model(regression(row), data()[:2], num_subsets=3, jit_compile=jit_compile),
+        {"w": torch.ones(3)},
+    )
+    host = PyroBackend().host_potential_and_grad(regression(row), data()[:2], {}, z)[0]
+    for _ in range(2):
+        np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
+
+
+def test_the_line_that_is_named_is_the_users():
+    """Pyro scales log-probabilities after the model has run."""
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0]), pyro.poutine.scale(scale=10 / len(y)):
+            pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    [held] = verdict(model, data()[:2]).held
+    assert held.startswith("a number that depends on how many rows there are")
+
+
+def test_what_a_network_notes_of_a_run_is_not_what_it_computes():
+    """Batch normalisation counts its batches in place."""
+    network = torch.nn.BatchNorm1d(3).double()
+    with pytest.raises(ModelNotSplittableError, match="batch normalisation over the data rows"):
+        split_model(regression(lambda X, y, w: network(X * w).sum(1)), data()[:2], num_subsets=3)
+
+
+def test_what_a_model_keeps_of_its_first_run_is_that_of_all_rows():
+    def keeping():
+        kept = {}
+
+        def row(X, y, w):
+            kept.setdefault("mean", X.mean(0))
+            return (X - kept["mean"]) @ w
+
+        return regression(row)
+
+    potential, z = split_model(keeping(), data()[:2], num_subsets=3), {"w": torch.ones(3)}
+    host = PyroBackend().host_potential_and_grad(keeping(), data()[:2], {}, z)[0]
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
+
+
+def test_rows_that_a_model_chooses_itself_are_refused():
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0], subsample=torch.arange(5)) as i:
+            pyro.sample("y", dist.Normal(X[i] @ w, 1.0), obs=y[i])
+
+    with pytest.raises(ModelNotSplittableError, match="must take all of its rows, got .* with 5 of them"):
+        split_model(model, data()[:2], num_subsets=3)
+    whole, z = split_model(model, data()[:2], num_subsets=1), {"w": torch.ones(3)}
+    host = PyroBackend().host_potential_and_grad(model, data()[:2], {}, z)[0]
+    np.testing.assert_allclose(float(whole.potential(z)), float(host), rtol=1e-9)
+
+
 def test_what_a_model_asks_of_parameters_is_not_proved():
     def model(y):
         b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
@@ -306,6 +442,17 @@ def test_what_is_written_over_in_passing_may_be_given():
     for place in places:
         torch.testing.assert_close(program.evaluate([X], {place: results[place]}), program.evaluate([X]))
     torch.testing.assert_close(results, copies)
+
+
+def test_what_is_written_over_in_passing_has_derivatives():
+    """A quantile is put together in place; a program is run inside derivatives along a direction."""
+    X, w = torch.randn(5, 3), torch.ones(3)
+    program = FlatProgram(lambda w, X: [(X * w).quantile(0.3, dim=1)], [w, X])
+    found, expected = (
+        torch.func.jvp(function, (w,), (w,))[1]
+        for function in (lambda w: program.evaluate([w, X])[0], lambda w: (X * w).quantile(0.3, dim=1))
+    )
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_program_is_listed_unseen_by_who_traces():

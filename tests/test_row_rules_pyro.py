@@ -39,6 +39,46 @@ def written(x, *place_and_value):
     return x
 
 
+class Doubled(torch.autograd.Function):
+    """An operation with a derivative of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+class Summed(torch.autograd.Function):
+    """The same, which mixes rows."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sum(0).expand(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.sum(0).expand(grad.shape)
+
+
+NETWORKS = {name: getattr(torch.nn, name)(1, 3, batch_first=True).double() for name in ("LSTM", "GRU", "RNN")}
+
+
+def states(name, sequences):
+    """Outputs of a recurrent network for each sequence of numbers."""
+    return NETWORKS[name](sequences[..., None])[0]
+
+
+def in_parts(X):
+    """One part of a tensor written over, and the other read."""
+    left, right = (2 * X).chunk(2, 1)
+    left.mul_(2.0)
+    return left.sum(1) + right.sum(1)
+
+
 def own_matrix(X):
     """A positive definite matrix for each row."""
     return torch.eye(3) + X[:, :3, None] * X[:, None, :3]
@@ -156,6 +196,22 @@ MIXING = {
     "where a number is": lambda y, X, g, i, u: torch.where(i == 0, y, 0 * y),
     "pairs of rows": lambda y, X, g, i, u: torch.cartesian_prod(y, y)[: len(y), 0],
     "similarity": lambda y, X, g, i, u: F.cosine_similarity(y, y, dim=0) + 0 * y,
+    "steps of rows rolled": lambda y, X, g, i, u: X.view(-1, 5).roll(1, 0).view(-1, 20),
+    "steps of rows added up": lambda y, X, g, i, u: X.view(-1, 5).sum(0).sum() + 0 * y,
+    "steps of rows laid out anew": lambda y, X, g, i, u: X.view(-1, 4, 5).transpose(0, 1).reshape(-1, 20),
+    "steps beside other steps": lambda y, X, g, i, u: (
+        X.view(-1, 4, 5).transpose(0, 1).reshape(-1, 5) * X.view(-1, 5)
+    ).view(-1, 20),
+    "recurrent along rows": lambda y, X, g, i, u: states("LSTM", y[None])[0],
+    "quantiles of all": lambda y, X, g, i, u: X.quantile(torch.tensor([0.2, 0.7], dtype=X.dtype), dim=0).sum() + 0 * y,
+    "derivative of its own": lambda y, X, g, i, u: Summed.apply(X),
+    "covariance": lambda y, X, g, i, u: torch.cov(X.T)[0, 0] + 0 * y,
+    "diagonal filled": lambda y, X, g, i, u: (X[:, : len(y)] * 2).fill_diagonal_(0.0),
+    "written by the number of another row": lambda y, X, g, i, u: written(within(y), i, y.flip(0)),
+    "written by number, twice": lambda y, X, g, i, u: written(X.clone(), (i, i), 1.0),
+    "written by group, twice": lambda y, X, g, i, u: written(X.clone(), (g, g), 1.0),
+    "mapped derivatives": lambda y, X, g, i, u: torch.func.grad(lambda x: x.softmax(0).square().sum())(y),
+    "normalised in channels": lambda y, X, g, i, u: F.instance_norm(X.T[None])[0].T,
 }
 WITHIN = {
     "sum": lambda y, X, g, i, u: X.sum(1),
@@ -225,6 +281,19 @@ WITHIN = {
     ),
     "more activations": lambda y, X, g, i, u: F.logsigmoid(y) + F.selu(y) + F.mish(y) + F.hardswish(y),
     "special functions": lambda y, X, g, i, u: torch.lgamma(y) + torch.erf(y) + torch.digamma(y) + torch.special.i0e(y),
+    "steps of rows": lambda y, X, g, i, u: (
+        (X.view(-1, 4, 5) @ u[:5]).tanh() + F.layer_norm(X.view(-1, 5), (5,)).view(-1, 4, 5)[..., 0]
+    ),
+    "recurrent": lambda y, X, g, i, u: states("LSTM", X) + states("GRU", X) + states("RNN", X),
+    "quantiles": lambda y, X, g, i, u: X.quantile(0.3, dim=1) + X.nanquantile(0.8, dim=1, keepdim=True)[:, 0],
+    "derivative of its own": lambda y, X, g, i, u: Doubled.apply(X),
+    "covariance of columns": lambda y, X, g, i, u: X @ torch.cov(torch.outer(u, u) + torch.eye(NUM_ROWS)),
+    "diagonal filled": lambda y, X, g, i, u: X @ torch.outer(u, u).fill_diagonal_(0.0),
+    "written in the own row": lambda y, X, g, i, u: written(X.clone(), (i, g), y) + written(X * 0, (i, g), 1.0),
+    "written in parts": lambda y, X, g, i, u: in_parts(X),
+    "mapped derivatives": lambda y, X, g, i, u: torch.vmap(torch.func.grad(lambda x: (x @ u).tanh().sigmoid()))(X),
+    "mapped derivative of softmax": lambda y, X, g, i, u: torch.vmap(torch.func.grad(lambda x: x.softmax(0) @ u))(X),
+    "leaky": lambda y, X, g, i, u: F.prelu(X, u[:1]),
     "each row mapped": lambda y, X, g, i, u: torch.vmap(lambda x: x.sort()[0].cumsum(0) @ u)(X),
 }
 

@@ -276,6 +276,91 @@ def test_a_reading_that_rests_on_parameters(lib):
         lib.split.split_model(model, (lib.array(numbers()[2]),), num_subsets=SUBSETS)
 
 
+def read_from_numpy(torch, w):
+    return torch.as_tensor(np.tanh(w.detach().numpy()))[0]
+
+
+def read_from_what_a_view_wrote(torch, w):
+    h = torch.zeros(4)
+    h.view(-1)[:2].copy_(w[:2].detach())
+    return h[0]
+
+
+def read_from_a_map(torch, w):
+    return torch.vmap(lambda x: 2.0 * x)(w.detach())[0]
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+@pytest.mark.parametrize(
+    "read",
+    [read_from_numpy, read_from_what_a_view_wrote, read_from_a_map],
+    ids=lambda read: read.__name__,
+)
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_what_rests_on_parameters_is_read_anew(package, read):
+    """The sign of a parameter, by ways on which it is not a parameter's tensor any more."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    import pyro_split as split
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        factor = 1.0 if read(torch, w).item() > 0 else 2.0
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(factor * (X @ w), 1.0), obs=y)
+
+    X, _, y = map(torch.tensor, numbers())
+    potential = split.split_model(model, (X, y), num_subsets=SUBSETS)
+    whole = split.split_model(model, (X, y), num_subsets=1, jit_compile=False)
+    for sign in (1.0, -1.0):
+        z = {"w": sign * torch.ones(3)}
+        np.testing.assert_allclose(float(potential.potential(z)), float(whole.potential(z)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_classes_are_counted_and_values_compared_on_all_rows(package):
+    """No subset but one has the last group, and none but all rows together their mean."""
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    import pyro_split as split
+
+    def model(X, group, y):
+        a = pyro.sample("a", dist.Normal(torch.zeros(NUM_GROUPS), 1.0).to_event(1))
+        is_centred = torch.allclose(X.mean(0), mean)
+        with pyro.plate("data", len(y)):
+            effects = torch.nn.functional.one_hot(group).to(a.dtype) @ a
+            pyro.sample("y", dist.Normal(effects if is_centred else 2.0 * effects, 1.0), obs=y)
+
+    args = tuple(map(torch.tensor, numbers()))
+    mean, z = args[0].mean(0), {"a": torch.arange(4.0)}
+    potential, whole = (split.split_model(model, args, num_subsets=m) for m in (SUBSETS, 1))
+    assert float(potential.potential(z)) == pytest.approx(float(whole.potential(z)), rel=1e-10)
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+def test_several_arrays_that_are_read_at_once_are_named(package):
+    import pyro
+    import pyro.distributions as dist
+    import torch
+
+    import pyro_split as split
+
+    def model(group, y):
+        a = pyro.sample("a", dist.Normal(torch.zeros(NUM_GROUPS), 1.0).to_event(1))
+        _, numbered = torch.unique(group, return_inverse=True)
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(a[numbered], 1.0), obs=y)
+
+    _, group, y = map(torch.tensor, numbers())
+    read = rf"users_data.py:\d+: Python reads an array of shape \({NUM_ROWS},\).*pass it as an"
+    with pytest.raises(split.ModelNotSplittableError, match=read):
+        split.split_model(model, (group, y), num_subsets=SUBSETS)
+
+
 def test_what_cannot_be_answered_is_named(lib):
     """A reading whose rows the model computes with: the line, what it read, and what to do."""
 

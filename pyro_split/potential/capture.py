@@ -27,6 +27,7 @@ from pyro_split.host import (
     dispatch_functionalize,
     is_functional,
     is_numerical,
+    is_random,
     make_fx,
     unvalidated,
     writes,
@@ -34,6 +35,7 @@ from pyro_split.host import (
 
 Function = Callable[..., Tensor]
 Operations = Callable[..., list[Tensor]]
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @contextmanager
@@ -96,6 +98,8 @@ class Traced:
         _drop_first_powers(graph)
         graph.graph.eliminate_dead_code()
         graph.recompile()
+        if _has_numbers_of_values(graph):
+            return graph  # the JIT would take those of its first call for constants
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
             try:
@@ -188,10 +192,18 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
 def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
     with unvalidated(), unlogged(), OnlyTensors():
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+    for node in graph.graph.nodes:
+        if node.users and is_random(node.target, node.kwargs, *node.args):
+            raise RuntimeError(f"random numbers ({operation_of(node)})")
     for node in graph.graph.find_nodes(op="get_attr"):
         if isinstance(getattr(graph, node.target), FakeTensor):
             raise RuntimeError("a tensor of which operations do not show where it comes from, such as a Parameter")
     return graph
+
+
+def _has_numbers_of_values(graph: GraphModule) -> bool:
+    """Whether numbers of Python rest on values, such as how many entries a mask chooses."""
+    return any(isinstance(node.meta.get("val"), SYMBOLS) for node in graph.graph.nodes)
 
 
 def _drop_first_powers(graph: GraphModule) -> None:

@@ -17,13 +17,16 @@ import pyro
 import torch
 from torch import Tensor
 from torch.func import functionalize
+from torch.overrides import TorchFunctionMode
 
+import pyro_split.host
 import split_common
 from pyro_split.host import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
     TorchDispatchMode,
+    forward_alone,
     pytree,
     unvalidated,
     without_modes,
@@ -31,14 +34,17 @@ from pyro_split.host import (
 from pyro_split.potential.capture import unlogged
 from split_common.errors import first_line
 
-PACKAGES = (__file__, split_common.__file__, torch.__file__, pyro.__file__)
+PACKAGES = (pyro_split.host.__file__, split_common.__file__, torch.__file__, pyro.__file__)
 NOT_THE_USERS = (
     *(str(Path(file).parent) for file in PACKAGES if file),
     sysconfig.get_paths()["stdlib"],
     "<frozen",
     "<string>",
 )
+PARTS = ("split", "split_with_sizes", "unbind", "unsafe_split", "unsafe_split_with_sizes")  # which share no entry
+SCALAR = torch.ops.aten.scalar_tensor.default
 Place = tuple[int, int]  # of a result: the operation's number, and which of its results
+Memory = tuple[Any, ...]  # a storage, and which part of it, and of that
 Numbers = Mapping[int, Mapping[str, Any]]  # arguments in place of an operation's own
 
 
@@ -99,12 +105,14 @@ class FlatProgram:
         with _on_shapes():
             self.inputs = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in like]
             try:
-                with recorder:
+                with recorder, Rewritten():
                     self.outputs = functionalize(function)(*self.inputs)
             except Exception as error:
                 where = f"{recorder.stopped_at}: " if recorder.stopped_at else ""
                 raise NotRecordedError(where + _reason(error)) from error
-        self.steps = [step._replace(number=i) for i, step in enumerate(_needed(recorder.steps, self.outputs))]
+        needed = _needed(recorder.steps, self.outputs)
+        recorder.check_not_written([x for step in needed for x in step.tensors])
+        self.steps = [step._replace(number=i) for i, step in enumerate(needed)]
 
     def evaluate(
         self, inputs: Sequence[Tensor], given: Mapping[Place, Tensor] | None = None, numbers: Numbers | None = None
@@ -150,9 +158,10 @@ class FlatProgram:
         arguments = pytree.tree_map(lambda x: known.get(id(x), x) if isinstance(x, Tensor) else x, arguments)
         schema = [x for x in step.overload._schema.arguments if x.name in arguments]
         positional = [arguments[x.name] for x in schema if not x.kwarg_only]
-        if step.overload._schema.is_mutable:
+        overload = _not_in_place(step.overload) if step.overload._schema.is_mutable else step.overload
+        if overload._schema.is_mutable:
             positional[0] = positional[0].clone()  # what it writes over may be given, or asked for
-        found = step.overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
+        found = overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
         known.update(zip(map(id, step.results), tensors_in(found), strict=True))
 
 
@@ -160,7 +169,7 @@ class FlatProgram:
 def _on_shapes() -> Iterator[None]:
     """Run without values, unseen by whoever else records operations, and leave Pyro's parameters as they are."""
     store = pyro.get_param_store()
-    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad():
+    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad(), forward_alone():
         with without_modes(), FakeTensorMode(allow_non_fake_inputs=True):
             yield
 
@@ -176,6 +185,11 @@ def _reason(error: Exception) -> str:
 class Recorder(TorchDispatchMode):
     """Keeps every operation that is run.
 
+    What a model writes in place has been rewritten before it comes here; PyTorch's own operations write in place in
+    passing. An operation that writes over the result of another one is kept: the result has another value from there
+    on. Who shares its memory (a view of it, or what it is a view of) must not be read after that, and what is no result
+    of an operation (the data, a tensor that the model holds) must not be read at all where it is written over.
+
     Attributes:
         steps: the operations.
         stopped_at: file and line of the user's model where the last one failed, or "".
@@ -185,40 +199,129 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.steps: list[Step] = []
         self.stopped_at = ""
+        self._met: dict[int, tuple[Tensor, Memory]] = {}  # all tensors that were seen
+        self._own: set[int] = set()  # those that are results
+        self._stale: dict[int, str] = {}  # those of which something wrote over the entries by another name, and what
+        self._written: dict[Any, str] = {}  # storages of what is no result and is written over, and by what
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and keep it."""
         kwargs = kwargs or {}
         try:
-            results = func(*args, **kwargs)
-            if func._schema.is_mutable:
-                self._check_write(func, args)
+            operands = tensors_in([args, kwargs])
+            self._read(operands)
+            kept = func, args
+            if torch.Tag.inplace_view in func.tags:
+                kept = self._of_shape_before(func, args)
+            elif func._schema.is_mutable:
+                self._write(func, args, kwargs)
+            results = _constant(args, kwargs) if func is SCALAR else func(*args, **kwargs)
         except Exception:
             self.stopped_at = _where()
             raise
         tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
         if tensors:
-            name = func.overloadpacket.__name__
-            name = name.removesuffix("_") if func._schema.is_mutable else name
-            arguments = _by_name(func._schema.arguments, args, kwargs)
-            self.steps.append(Step(name, func, arguments, tensors, _where(), len(self.steps)))
+            self._keep(*kept, kwargs, operands, tensors)
         return results
 
-    def _check_write(self, func: Any, args: Any) -> None:
-        """Let an operation write over a result that nothing else looks into: its value is then another one.
+    def check_not_written(self, tensors: Iterable[Tensor]) -> None:
+        """Raise where one of these, which are read, is no result of an operation, and is written over."""
+        for x in tensors:
+            if _storage(x) in self._written:
+                raise NotRecordedError(self._written[_storage(x)])
 
-        PyTorch's own operations do that in passing; what a model writes in place has been rewritten before. What is
-        given another shape in place is not followed: earlier operations would be seen to have had that shape.
-        """
-        written = [x.name for x in func._schema.arguments if x.alias_info is not None and x.alias_info.is_write]
-        seen = [x for step in self.steps for x in [*step.tensors, *step.results] if _memory(x) == _memory(args[0])]
-        is_own = any(x is args[0] for step in self.steps for x in step.results) and all(x is args[0] for x in seen)
-        if written != [func._schema.arguments[0].name] or not is_own or torch.Tag.inplace_view in func.tags:
-            raise RuntimeError(f"{func.overloadpacket.__name__}, which changes a tensor in place")
+    def _read(self, operands: list[Tensor]) -> None:
+        for x in operands:
+            if id(x) in self._stale:
+                raise RuntimeError(self._stale[id(x)])
+            self._met.setdefault(id(x), (x, (_storage(x),)))
+
+    def _write(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Note what an operation writes over."""
+        what = f"{func.overloadpacket.__name__}, which changes a tensor in place"
+        given = _by_name(func._schema.arguments, args, kwargs)
+        names = [x.name for x in func._schema.arguments if x.alias_info is not None and x.alias_info.is_write]
+        for place, name in enumerate(names):
+            for x in tensors_in(given.get(name)):
+                if id(x) not in self._own:
+                    where = _where()
+                    self._written[_storage(x)] = f"{where}: {what}" if where else what
+                elif place or x is not args[0]:
+                    raise RuntimeError(what)
+                else:
+                    memory = self._met[id(x)][1]
+                    others = (key for key, (_, other) in self._met.items() if _overlap(memory, other))
+                    self._stale.update(dict.fromkeys(set(others) - {id(x)}, what))
+
+    def _of_shape_before(self, func: Any, args: Any) -> tuple[Any, Any]:
+        """An operation that gives its operand another shape in place, as one that leaves it as it is."""
+        x, name = args[0], func.overloadpacket.__name__
+        if id(x) not in self._own:
+            raise RuntimeError(f"{name}, which changes a tensor in place")
+        before = torch.ops.aten.alias.default(x)
+        self._met[id(before)] = before, self._met[id(x)][1]
+
+        def put(argument: Any) -> Any:
+            return pytree.tree_map(lambda leaf: before if leaf is x else leaf, argument)
+
+        self.steps = [step._replace(arguments=put(step.arguments), results=put(step.results)) for step in self.steps]
+        return _not_in_place(func), (before, *args[1:])
+
+    def _keep(self, func: Any, args: Any, kwargs: Any, operands: list[Tensor], results: list[Tensor]) -> None:
+        name = func.overloadpacket.__name__
+        name = name.removesuffix("_") if func._schema.is_mutable else name
+        for place, x in enumerate(results):
+            shared = [self._met[id(y)][1] for y in operands if _storage(x) == _storage(y)]
+            within = min(shared, key=len, default=(_storage(x),))
+            part = ((len(self.steps), place),) if name in PARTS else ()
+            self._met.setdefault(id(x), (x, (*within, *part)))
+            self._own.add(id(x))
+        arguments = _by_name(func._schema.arguments, args, kwargs)
+        self.steps.append(Step(name, func, arguments, results, _where(), len(self.steps)))
 
 
-def _memory(x: Tensor) -> int:
-    return x.untyped_storage()._cdata
+class Rewritten(TorchFunctionMode):
+    """Runs an operation that PyTorch knows in place alone, and so refuses to rewrite, as others that it can."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
+        return (_fill_diagonal if func is Tensor.fill_diagonal_ else func)(*args, **(kwargs or {}))
+
+
+def _fill_diagonal(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    if wrap and x.dim() == 2 and x.shape[0] > x.shape[1]:  # more than one diagonal
+        return x.fill_diagonal_(fill_value, wrap)
+    places = torch.arange(min(x.shape), device=x.device)
+    x[(places,) * x.dim()] = fill_value
+    return x
+
+
+def _storage(x: Tensor) -> Any:
+    return x.untyped_storage()._cdata if x.layout == torch.strided else id(x)
+
+
+def _overlap(a: Memory, b: Memory) -> bool:
+    """Whether of two pieces of memory one lies in the other: parts of one tensor do not."""
+    return all(x == y for x, y in zip(a, b, strict=False))
+
+
+def _not_in_place(func: Any) -> Any:
+    """The operation that makes a tensor of its own of what another one writes over; that one where there is none."""
+    packet = getattr(torch.ops.aten, func.overloadpacket.__name__.removesuffix("_"))
+    overloads = (getattr(packet, overload) for overload in packet.overloads())
+    same = (other for other in overloads if _signature(other._schema) == _signature(func._schema))
+    return next((other for other in same if not other._schema.is_mutable), func)
+
+
+def _signature(schema: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in schema.arguments]
+
+
+def _constant(args: Any, kwargs: Any) -> Tensor:
+    """A number as a tensor that has its value on shapes alone too: PyTorch's own operations branch on some."""
+    with without_modes():
+        number = SCALAR(*args, **kwargs)
+    return torch.ops.aten.lift_fresh.default(number)
 
 
 def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +335,7 @@ def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 def _where() -> str:
     """File and line of the user's model that is being run, or ""."""
     frame = sys._getframe(2)
-    while frame is not None:
+    while frame is not None and frame.f_code is not FlatProgram.__init__.__code__:  # who asks is not the model
         file = frame.f_code.co_filename
         if "site-packages" not in file and not file.startswith(NOT_THE_USERS):
             return f"{Path(file).name}:{frame.f_lineno}"

@@ -22,6 +22,7 @@ from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, unvalida
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import tensors_for_arrays
+from split_common.errors import ModelNotSplittableError
 from split_common.plates import Observation
 
 ROUNDING = 1e-12
@@ -43,6 +44,7 @@ class SelectRows(AnyNumberOfRows):
     def _pyro_sample(self, msg: Any) -> None:
         if isinstance(msg["fn"], Subsample):
             if msg["name"] == self.plate:
+                _check_all_rows(msg)
                 msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
             return
         frame = plate_frame(msg, self.plate)
@@ -51,6 +53,16 @@ class SelectRows(AnyNumberOfRows):
             # N/n times n/N is 1 but for rounding, and then nothing is multiplied
             is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
             msg["scale"] = 1.0 if is_one else scale
+
+
+def _check_all_rows(msg: Any) -> None:
+    """Raise where a model says itself which of a plate's rows are to be taken, whatever data there are."""
+    given, size = msg["value"], msg["fn"].size
+    if given is not None and len(given) != size:
+        raise ModelNotSplittableError(
+            f"the data plate must take all of its rows, got plate({msg['name']!r}, {size}, subsample=...) with "
+            f"{len(given)} of them: leave `subsample` out"
+        )
 
 
 class RowSelectableModel:

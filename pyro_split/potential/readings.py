@@ -20,18 +20,23 @@ import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 
-from pyro_split.host import pytree, unvalidated
+from pyro_split.host import TorchDispatchMode, pytree, unvalidated
 from split_common.errors import ReadingError
 from split_common.readings import reading_advice
 
 # how Python and NumPy ask a value of a tensor, and operations whose result's shape is a matter of values
 READERS: set[Any] = {
-    *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount")),
+    *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount", "argwhere")),
+    *(getattr(Tensor, name) for name in ("equal", "allclose", "is_nonzero")),
     *(getattr(Tensor, f"__{name}__") for name in ("int", "float", "bool", "complex", "index", "array")),
-    *(getattr(torch, name) for name in ("unique", "nonzero", "bincount", "unique_consecutive")),
+    *(getattr(torch, name) for name in ("unique", "nonzero", "bincount", "unique_consecutive", "argwhere")),
+    *(getattr(torch, name) for name in ("equal", "allclose", "is_nonzero")),
+    one_hot,
 }
+NUMBERS = {getattr(Tensor, name) for name in ("item", "tolist", "numpy", "__int__", "__float__", "__complex__")}
 LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # which read for who calls them
 Line = tuple[CodeType, int]  # a function, and the line in it
 Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
@@ -65,8 +70,8 @@ class Readings:
     def advice(self) -> str:
         """Advice to the user, for a message."""
         read = [r for r in self.found.values() if not r.rests_on_parameters]
-        values = [r.value.numpy(force=True) if isinstance(r.value, Tensor) else r.value for r in read]
-        return reading_advice([(r.line, np.asarray(x), ["the data"]) for r, x in zip(read, values, strict=True)])
+        values = [(r.line, x) for r in read for x in _arrays_of(r.value)]
+        return reading_advice([(line, x, ["the data"]) for line, x in values])
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -91,33 +96,60 @@ class Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note a reading, and let it pass."""
-        self.has_seen = self.has_seen or (func in READERS and _where() is not None)
+        self.has_seen = self.has_seen or (_reads(func, args, kwargs) and _where() is not None)
         return func(*args, **(kwargs or {}))
 
 
-class _Recorder(TorchFunctionMode):
-    """Notes every reading, and which values rest on parameters."""
+class _Tainted(TorchDispatchMode):
+    """Follows which values rest on parameters: by the memory that they lie in, through every operation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[Place, Reading] = {}
-        self._passed: dict[tuple[Line, Line], int] = {}
-        self._tainted: dict[int, Tensor] = {}
+        self._tensors: dict[int, Tensor] = {}  # by memory, with one that keeps it
 
     def taint(self, value: Any) -> None:
         """A value that is a parameter's, or rests on one."""
-        self._tainted |= {id(x): x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)}
+        self._tensors |= {_memory(x): x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)}
+
+    def holds(self, value: Any) -> bool:
+        """Whether something in a value rests on parameters."""
+        tensors = [x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)]
+        return any(_memory(x) in self._tensors or x.requires_grad for x in tensors)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out an operation, and note what it makes or writes over."""
+        results = func(*args, **(kwargs or {}))
+        if self.holds((args, kwargs)):
+            self.taint((results, args[:1] if func._schema.is_mutable else ()))
+        return results
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage()._cdata if x.layout == torch.strided else id(x)
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes every reading, and whether it rests on parameters.
+
+    Args:
+        tainted: the values that do.
+    """
+
+    def __init__(self, tainted: _Tainted) -> None:
+        super().__init__()
+        self.found: dict[Place, Reading] = {}
+        self._tainted, self._passed = tainted, {}
+        self._has_read_parameters = False  # numbers of Python then do too, and whatever is made of these
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out an operation, and note what it makes."""
+        """Carry out an operation, and note what is read."""
         result = func(*args, **(kwargs or {}))
-        operands = pytree.tree_leaves((args, kwargs))
-        is_tainted = any(id(x) in self._tainted or getattr(x, "requires_grad", False) for x in operands)
-        if is_tainted:
-            self.taint((result, args[:1] if getattr(func, "__name__", "").endswith("_") else ()))
-        if func in READERS and (here := _where()) is not None:
+        if _reads(func, args, kwargs) and (here := _where()) is not None:
+            is_tainted = self._has_read_parameters or self._tainted.holds((args, kwargs))
+            self._has_read_parameters = self._has_read_parameters or (is_tainted and func in NUMBERS)
             count = self._passed[here] = self._passed.get(here, -1) + 1
             kept = result.copy() if isinstance(result, np.ndarray) else result
+            kept = result.shape[-1] if func is one_hot else kept
             self.found[(*here, count)] = Reading(_shown(here[0]), kept, is_tainted)
         return result
 
@@ -131,7 +163,7 @@ class _Answers(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answer a reading; anything else is carried out."""
-        here = _where() if func in READERS else None
+        here = _where() if _reads(func, args, kwargs) else None
         if here is None:
             return func(*args, **(kwargs or {}))
         count = self._passed[here] = self._passed.get(here, -1) + 1
@@ -142,19 +174,21 @@ class _Answers(TorchFunctionMode):
             )
         if reading is None or reading.rests_on_parameters:
             return func(*args, **(kwargs or {}))
+        if func is one_hot:
+            return func(*args[:1], **{**(kwargs or {}), "num_classes": reading.value})
         return reading.value.copy() if isinstance(reading.value, np.ndarray) else reading.value
 
 
 class _Parameters(Messenger):
-    """Tells the recorder what the parameters are."""
+    """Tells what the parameters are."""
 
-    def __init__(self, recorder: _Recorder):
+    def __init__(self, tainted: _Tainted):
         super().__init__()
-        self._recorder = recorder
+        self._tainted = tainted
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if not msg["is_observed"]:
-            self._recorder.taint(msg["value"])
+            self._tainted.taint(msg["value"])
 
 
 def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Readings:
@@ -165,12 +199,25 @@ def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         args: its positional arguments.
         kwargs: its keyword arguments.
     """
-    readings, recorder, store = Readings(), _Recorder(), pyro.get_param_store()
+    readings, tainted, store = Readings(), _Tainted(), pyro.get_param_store()
+    recorder = _Recorder(tainted)
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with recorder, _Parameters(recorder):
+        with recorder, tainted, _Parameters(tainted):
             model(*args, **kwargs)
     readings.found = recorder.found
     return readings
+
+
+def _reads(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operation reads; a one-hot code does where it is not told how many classes there are."""
+    if func is one_hot:
+        return (*args, *(kwargs or {}).values())[1:] in ((), (-1,))
+    return func in READERS
+
+
+def _arrays_of(value: Any) -> list[np.ndarray]:
+    leaves = pytree.tree_leaves(value) if isinstance(value, tuple) else [value]
+    return [np.asarray(x.numpy(force=True) if isinstance(x, Tensor) else x) for x in leaves]
 
 
 def _where() -> tuple[Line, Line] | None:

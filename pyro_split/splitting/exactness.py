@@ -19,6 +19,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, is_source, sources_in
 from pyro_split.potential.split_potential import SplitPotential
+from split_common.errors import ModelNotSplittableError
 from split_common.exactness import compare_differences, compare_split
 from split_common.sources.rows import Source
 from split_common.sources.rules import check_size_from_arguments
@@ -31,6 +32,9 @@ JITTER = 0.1
 TRIES = 20
 DESCENT = 100  # steps of the descent
 STEP_SIZE = 0.05
+FAR = (3.0, 10.0, 30.0)  # standard deviations of points far out
+SAME = 64  # roundings by which two runs at one point may differ, as sums in another order do
+ROUNDINGS = 100  # how much further the energies may lie apart there than rounding moves the model's own
 MEMORY_SHARE = 0.5  # of the free memory, that a value on all rows may take
 COPIES = 20  # of the data, that a pass over all rows is taken to need
 
@@ -124,10 +128,41 @@ def _compare(
             return bool(torch.isfinite(host(point)))
 
     points = [_finite_point(is_finite, z, density)]
+    _check_same_again(host, points[0])
     if not is_proved:
         points += [point for point in _descent(potential, points[0]) if is_finite(point)]
     _compare_at(density, potential, points, with_grad)
+    if not is_proved:
+        _compare_far_out(host, potential, z)
     return points
+
+
+def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
+    """Compare energies where a sampler seldom goes: what holds near the start alone is no property of the model."""
+    generator = torch.Generator().manual_seed(3)
+    for scale in FAR:
+        drawn = {name: scale / JITTER * _noise(u, generator) for name, u in z.items()}
+        for sign in (1.0, -1.0):
+            point = {name: sign * u for name, u in drawn.items()}
+            beside = {name: u * (1.0 + 4.0 * torch.finfo(u.dtype).eps) for name, u in point.items()}
+            with torch.no_grad(), unvalidated():
+                whole, moved = float(host(point)), float(host(beside))
+            energies = _in_precision_of(point, potential.energies(point))
+            is_rounding = abs(whole - float(energies.sum())) <= ROUNDINGS * abs(whole - moved)
+            if np.isfinite(whole) and not is_rounding:
+                compare_split(whole, energies)
+
+
+def _check_same_again(host: Any, z: Position) -> None:
+    """Raise where the model's own potential is another one in a second run."""
+    with torch.no_grad(), unvalidated():
+        once, again = float(host(z)), float(host(z))
+    if not abs(once - again) <= SAME * torch.finfo(next(iter(z.values())).dtype).eps * max(abs(once), 1.0):
+        raise ModelNotSplittableError(
+            "the model's log-density must be a function of its parameters and its data, got "
+            f"{-once:.10g} and {-again:.10g} from two runs at one point: draw random numbers outside the model and "
+            "pass them as an argument, switch dropout off (`.eval()`), or keep nothing from run to run"
+        )
 
 
 def _finite_point(is_finite: Callable[[Position], bool], z: Position, density: ModelDensity) -> Position:

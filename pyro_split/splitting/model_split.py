@@ -68,6 +68,7 @@ from split_common.start import NoFiniteStartError, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 FEW_ROWS = 16
+LITTLE = 2**26  # bytes of data that a model is run on without more ado
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +265,7 @@ class ModelSplit:
             try:
                 split._check(args, kwargs)
             except Exception as error:  # whatever a model raises on fewer rows
-                failures[split.mode] = error
+                failures[split.mode] = ModelNotSplittableError(f"{first_line(error)} ({split.verdict})")
             else:
                 return split
         names = arguments.names_of(row_axes) if data_axes is None else []
@@ -524,16 +525,18 @@ def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> li
 def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     """Run the model once with values, before it is run on shapes alone.
 
-    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then. On few
-    rows, for all of them may not fit, or on all where the model does not take few.
+    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then, and is
+    that of all rows where these are little to run on. Else the run is on few of them, for all may not fit, or on all
+    where the model does not take few.
     """
     longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
     shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
     block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
     few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
+    is_little = sum(x.nbytes for x in arguments.data if not is_source(x)) <= LITTLE
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        for data in (few,) if arguments.sources else (few, arguments.data):
+        for data in (few,) if arguments.sources else (arguments.data,) if is_little else (few, arguments.data):
             args, kwargs = arguments.build(data)
             with contextlib.suppress(Exception), tensors_for_arrays():
                 poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()

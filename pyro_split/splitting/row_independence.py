@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_split.host import FakeTensor
+from pyro_split.host import FakeTensor, is_random
 from pyro_split.potential.arguments import Data
 from pyro_split.potential.densities import ModelDensity, Read
 from pyro_split.potential.flat_program import FlatProgram, NotRecordedError, Place, Step
 from pyro_split.potential.held import HeldNumber
 from pyro_split.potential.position import Position
-from pyro_split.splitting.row_operations import FREE, ROUNDING, Operation, Rule, no_rule, unknown
-from pyro_split.splitting.row_rules import ELEMENTWISE, RULES
+from pyro_split.splitting.row_operations import FREE, ROUNDING, Merged, Operation, Rule, Value, no_rule, unknown
+from pyro_split.splitting.row_rules import ELEMENTWISE, OF_MERGED, RULES
 from split_common.errors import first_line
 from split_common.held import Holding, Proof, reasons
 from split_common.row_independence import (
@@ -32,15 +32,15 @@ from split_common.row_independence import (
     Free,
     NotAligned,
     Numbers,
-    Value,
     Verdict,
     verdict_of,
 )
+from split_common.row_independence import Value as Known
 
 __all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
-RANDOM = torch.Tag.nondeterministic_seeded
 ANOTHER = "the program is another one on fewer rows"
+DRAWN = "drawn"  # what random numbers rest on, which is another one in each run: as a parameter
 
 
 def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
@@ -88,14 +88,28 @@ def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_r
 
 def _follow(
     read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int
-) -> tuple[Walk, list[Value], Record]:
+) -> tuple[Walk, list[Known], Record]:
     """Knowledge of the tensors read from a model, and their values on all rows."""
     rows = density.layout.num_rows, num_rows
     whole, part = (_record(read, density, data, z, n) for n in rows)
     if part.axes != whole.axes:
         raise NotRecordedError("the model has other sites on fewer rows")
     walk = Walk(rows, len(z))
-    return walk, walk.record(whole, part), whole
+    values = walk.record(whole, part)
+    if walk.held(whole.program):
+        _check_again(whole.program, _record(read, density, data, z, rows[0]).program)
+    return walk, values, whole
+
+
+def _check_again(program: FlatProgram, again: FlatProgram) -> None:
+    """Raise where a second run on as many rows has other numbers: they depend on something else than on the rows."""
+    for a, b in zip(program.steps, again.steps, strict=False):
+        if not _is_one(a, b):
+            break
+        pairs = [(x, y) for x, y in zip(a.tensors, b.tensors, strict=True) if not isinstance(x, FakeTensor)]
+        if not Operation(a, b, [], (0, 0)).same() or any(_constant(x, y) != FREE for x, y in pairs):
+            where = f"{a.where}: " if a.where else ""
+            raise NotRecordedError(f"{where}a number that is another one in each run")
 
 
 class Record(NamedTuple):
@@ -143,7 +157,7 @@ class Walk:
 
     def __init__(self, rows: tuple[int, int], num_sites: int):
         self._rows = rows
-        self._holding = Holding(*rows, range(num_sites))
+        self._holding = Holding(*rows, [*range(num_sites), DRAWN])
         self._numbers: dict[Hashable, HeldNumber] = {}
         self._steps: list[tuple[list[Hashable], list[Place]]] = []
         self._keys: dict[int, Hashable] = {}  # of tensors on all rows: an input's number, a result's place
@@ -151,7 +165,7 @@ class Walk:
         self._twins: dict[int, int] = {}  # of a tensor on some rows, the one on all
         self._parted = NotAligned(False, ANOTHER)  # where the two go different ways
 
-    def record(self, whole: Record, part: Record) -> list[Value]:
+    def record(self, whole: Record, part: Record) -> list[Known]:
         """Knowledge of the outputs."""
         a, b = whole.program, part.program
         self._learn(a.inputs, b.inputs, whole.known, range(len(a.inputs)))
@@ -161,11 +175,15 @@ class Walk:
                 break
             operands, results = self._keys_of(step.tensors), [(step.number, i) for i in range(len(step.results))]
             self._steps.append((operands, results))
-            self._holding.follow(operands, results)
+            self._holding.follow([*operands, DRAWN] if is_random(step.overload, step.arguments) else operands, results)
             found = self.operation(step, twin)
-            held = [self._holding.hold(*of) for of in zip(results, found, step.results, twin.results, strict=True)]
+            held = [
+                value if isinstance(value, Merged) else self._holding.hold(key, value, x, y)
+                for key, value, x, y in zip(results, found, step.results, twin.results, strict=True)
+            ]
             self._learn(step.results, twin.results, held, results)
-        return [self.read(x, y) for x, y in zip(a.outputs, b.outputs, strict=True)]
+        found = [self.read(x, y) for x, y in zip(a.outputs, b.outputs, strict=True)]
+        return [NotAligned(False, "rows among others") if isinstance(x, Merged) else x for x in found]
 
     def held(self, whole: FlatProgram) -> dict[Any, Any]:
         """Held values that the outputs use: results by their place, numbers by (operation, argument)."""
@@ -188,6 +206,7 @@ class Walk:
         op = Operation(whole, part, operands, self._rows)
         rests_on = op.values("src") if op.name == "copy" else operands  # what is written over does not count
         faults = [value for value in rests_on if isinstance(value, NotAligned)]
+        faults.sort(key=lambda fault: not fault.is_known)  # what is known to have met counts, whatever else there is
         try:
             if faults:
                 found = faults[:1] * op.results
@@ -230,9 +249,10 @@ def _is_one(a: Step, b: Step) -> bool:
 
 
 def _rule(op: Operation) -> Rule:
-    if RANDOM in op.whole.overload.tags and op.whole.arguments.get("dropout_p") != 0.0:
+    if is_random(op.whole.overload, op.whole.arguments):
         return lambda op: unknown(op, f"random numbers ({op.name})")
-    return no_rule if op.is_free else RULES.get(op.name, no_rule)
+    rule = no_rule if op.is_free else RULES.get(op.name, no_rule)
+    return no_rule if rule not in OF_MERGED and any(isinstance(x, Merged) for x in op.operands) else rule
 
 
 def _constant(whole: Tensor, part: Tensor) -> Value:

@@ -15,12 +15,35 @@ from torch import Tensor
 
 from pyro_split.host import pytree
 from pyro_split.potential.flat_program import Step, tensors_in
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
+from split_common.row_independence import Aligned, Free, NotAligned, Numbers
+from split_common.row_independence import Value as Known
 
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
 FREE = Free()
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Merged(NamedTuple):
+    """A value with the rows among others on one axis, as in a batch of sequences laid out as one batch of steps.
+
+    Attributes:
+        axis: of ``before * N * after`` entries, of which entry k depends on row (k // after) % N alone.
+        before: how often all rows are passed.
+        after: how many entries of a row lie beside each other.
+    """
+
+    axis: int
+    before: int
+    after: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Axes that grow with the rows."""
+        return frozenset({self.axis})
+
+
+Value = Known | Merged
 
 
 class Operation(NamedTuple):
@@ -122,7 +145,8 @@ class Operation(NamedTuple):
         if a.dim() != b.dim() or a.dtype != b.dtype:
             return NotAligned(False, f"{self.name} has another result on fewer rows")
         shapes = tuple(a.shape), tuple(b.shape)
-        fits = all((a.shape[axis], b.shape[axis]) == self.rows for axis in value.axes)
+        count = value.before * value.after if isinstance(value, Merged) else 1
+        fits = all((a.shape[axis], b.shape[axis]) == tuple(count * n for n in self.rows) for axis in value.axes)
         if fits and _longer(shapes) == value.axes:
             return value
         return NotAligned(False, f"{self.name} of a length that follows the rows")
@@ -200,15 +224,18 @@ def no_rule(op: Operation) -> list[Value]:
 
 def beside(op: Operation, placed: Iterable[tuple[Value, Callable[[int], int]]], what: str = BESIDE) -> list[Value]:
     """Operands side by side in one result, each with the places of its axes there."""
-    aligned: set[int] = set()
+    aligned: set[Value] = set()
     repeats: set[int] = set()
     for value, place in placed:
         if isinstance(value, Numbers):
             return met(op, NUMBER_OF_A_ROW)
-        (repeats if isinstance(value, Free) else aligned).update(map(place, value.axes))
+        if isinstance(value, Aligned | Merged):
+            aligned.add(value._replace(axis=place(value.axis)))
+        else:
+            repeats.update(map(place, value.axes))
     if len(aligned) > 1:
         return met(op, what)
-    return [Aligned(*aligned) if aligned else Free(frozenset(repeats))] * op.results
+    return [*aligned, Free(frozenset(repeats))][:1] * op.results
 
 
 def moved(op: Operation, new_axis: Callable[[int], int | None], name: str = "self") -> list[Value]:
@@ -219,7 +246,7 @@ def moved(op: Operation, new_axis: Callable[[int], int | None], name: str = "sel
         return unknown(op) if isinstance(value, Free) else met(op)
     if isinstance(value, Free):
         return [Free(frozenset(axes))] * op.results
-    return [value._replace(axis=axes[0]) if isinstance(value, Aligned | Numbers) else value] * op.results
+    return [value._replace(axis=axes[0]) if isinstance(value, Aligned | Numbers | Merged) else value] * op.results
 
 
 def repeated(op: Operation, value: Value) -> list[Value]:

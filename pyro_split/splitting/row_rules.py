@@ -18,8 +18,10 @@ from pyro_split.splitting.row_operations import (
     FREE,
     NUMBER_OF_A_ROW,
     WORDS,
+    Merged,
     Operation,
     Rule,
+    Value,
     beside,
     met,
     moved,
@@ -28,7 +30,7 @@ from pyro_split.splitting.row_operations import (
     repeated,
     unknown,
 )
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
+from split_common.row_independence import Aligned, Free, NotAligned, Numbers
 
 # --- entry by entry ---------------------------------------------------------------------------------------------------
 
@@ -122,8 +124,11 @@ def tile(op: Operation) -> list[Value]:
 
 
 def view(op: Operation) -> list[Value]:
-    """An axis survives where as many entries stand before it, and it is as long."""
+    """An axis survives where as many entries stand before it, and it is as long; that of rows also within another."""
     old, new = op.shapes("self"), op.result_shapes
+    value = op.value("self")
+    if isinstance(value, Aligned | Merged):
+        return laid_out(op, value)
 
     def new_axis(axis: int) -> int | None:
         def is_there(place: int, run: int) -> bool:
@@ -136,6 +141,31 @@ def view(op: Operation) -> list[Value]:
 
     survives = "size" in op.whole.arguments and all(new_axis(axis) is not None for axis in op.value("self").axes)
     return moved(op, new_axis) if survives else unknown(op)
+
+
+def laid_out(op: Operation, value: Aligned | Merged) -> list[Value]:
+    """The axis where the rows come to lie, if what stands before them stays before them, and what after, after."""
+    shapes = op.shapes("self"), op.result_shapes
+    if "size" not in op.whole.arguments:
+        return unknown(op)
+    own = (value.before, value.after) if isinstance(value, Merged) else (1, 1)
+
+    def places(run: int) -> set[Merged]:
+        old, new, rows = shapes[0][run], shapes[1][run], op.rows[run]
+        before, after = math.prod(old[: value.axis]) * own[0], own[1] * math.prod(old[value.axis + 1 :])
+        found = set()
+        for place, length in enumerate(new):
+            ahead, behind = math.prod(new[:place]), math.prod(new[place + 1 :])
+            if ahead and behind and before % ahead == 0 and after % behind == 0:
+                place = Merged(place, before // ahead, after // behind)
+                found |= {place} if place.before * rows * place.after == length else set()
+        return found
+
+    both = places(0) & places(1)
+    if len(both) != 1:
+        return unknown(op)
+    [found] = both
+    return [Aligned(found.axis) if (found.before, found.after) == (1, 1) else found]
 
 
 def permute(op: Operation) -> list[Value]:
@@ -512,6 +542,8 @@ def index_put(op: Operation) -> list[Value]:
     is_masked = not more and mask is not None and mask.dtype == torch.bool and op.param("values").numel() == 1
     if is_masked and op.same():
         return beside(op, [(op.value(name), lambda a: a) for name in ("self", "indices", "values")])
+    if own := _in_own_row(op):
+        return own
     if any(isinstance(value, Aligned | Numbers) for value in op.values("indices")):
         return met(op, f"rows put together by an index ({op.name})")
     untouched = [a for a, x in enumerate(op.param("indices")) if x is None]
@@ -520,6 +552,25 @@ def index_put(op: Operation) -> list[Value]:
     last = range(len(op.param("indices")), op.rank("self"))
     is_beside = all(other == FREE for other in op.others("self")) and op.value("self").axes <= {*untouched, *last}
     return [op.value("self")] if is_beside else unknown(op)
+
+
+def _in_own_row(op: Operation) -> list[Value]:
+    """What is made of a tensor where the row's own number is among the places written to; else nothing."""
+    tensors = op.param("indices")
+    at = [axis for axis, x in enumerate(tensors) if x is not None]
+    is_plain = op.same() and at == list(range(len(at))) and all(tensors[axis].dtype != torch.bool for axis in at)
+    numbered = [axis for axis, value in zip(at, op.values("indices"), strict=True) if isinstance(value, Numbers)]
+    if not is_plain or len(numbered) != 1 or op.value("self").axes != set(numbered):
+        return []
+    [row], spread = numbered, max(tensors[axis].dim() for axis in at)
+    rank = spread + op.rank("self") - len(at)  # of what is written
+    given = [(value, spread - tensors[axis].dim()) for axis, value in zip(at, op.values("indices"), strict=True)]
+    [along] = [shift + next(iter(value.axes)) for value, shift in given if isinstance(value, Numbers)]
+    beside_it = [(value, shift) for value, shift in given if not isinstance(value, Numbers)]
+    written = op.value("values"), rank - op.rank("values")
+    is_own = not isinstance(written[0], Numbers)
+    is_own = is_own and all(value.axes <= {along - shift} for value, shift in (*beside_it, written))
+    return [Aligned(row)] if is_own else []
 
 
 def slice_scatter(op: Operation) -> list[Value]:
@@ -551,18 +602,20 @@ def searched(op: Operation) -> list[Value]:
 
 
 ELEMENTWISE = """
-__and__ __lshift__ __or__ __rshift__ __xor__ abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh
-bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max
-clamp_min complex copysign cos cosh deg2rad digamma div elu eq erf erfc erfinv exp exp2 expm1 float_power floor
-floor_divide fmax fmin fmod frac frexp gcd ge gelu gt hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0
-igamma igammac isfinite isinf isnan isneginf isposinf lcm ldexp le leaky_relu lerp lgamma log log10 log1p log2
-log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_fill maximum
-minimum mish mul mvlgamma nan_to_num ne neg nextafter polar polygamma pow rad2deg reciprocal relu relu6 remainder
-round rsqrt rsub sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink special_airy_ai special_bessel_j0
-special_bessel_j1 special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e
-special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
-special_modified_bessel_k1 special_ndtri special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
-special_spherical_bessel_j0 special_xlog1py special_zeta sqrt square sub tan tanh threshold true_divide trunc where
+__and__ __lshift__ __or__ __rshift__ __xor__ _prelu_kernel abs acos acosh add addcdiv addcmul angle asin asinh atan
+atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp
+clamp_max clamp_min complex copysign cos cosh deg2rad digamma div elu elu_backward eq erf erfc erfinv exp exp2 expm1
+float_power floor floor_divide fmax fmin fmod frac frexp gcd ge gelu gelu_backward gt hardshrink hardsigmoid
+hardsigmoid_backward hardswish hardswish_backward hardtanh hardtanh_backward heaviside hypot i0 igamma igammac isfinite
+isinf isnan isneginf isposinf lcm ldexp le leaky_relu leaky_relu_backward lerp lgamma log log10 log1p log2
+log_sigmoid_backward log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
+logit_backward lt masked_fill maximum minimum mish mish_backward mul mvlgamma nan_to_num ne neg nextafter polar
+polygamma pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub sgn sigmoid sigmoid_backward sign signbit silu
+silu_backward sin sinc sinh softplus softplus_backward softshrink special_airy_ai special_bessel_j0 special_bessel_j1
+special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr
+special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+special_ndtri special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+special_xlog1py special_zeta sqrt square sub tan tanh tanh_backward threshold threshold_backward true_divide trunc where
 xlogy
 """.split()
 
@@ -591,7 +644,8 @@ RULES: dict[str, Rule] = {
         reduction,
     ),
     **dict.fromkeys(
-        "_fft_c2c _fft_c2r _fft_r2c _log_softmax _softmax cat cummax cummin cumprod cumsum flip glu logcumsumexp "
+        "_fft_c2c _fft_c2r _fft_r2c _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data cat "
+        "cummax cummin cumprod cumsum flip glu logcumsumexp "
         "roll sort topk".split(),
         along,
     ),
@@ -645,4 +699,9 @@ RULES: dict[str, Rule] = {
     "transpose": transpose,
     "unfold": unfold,
     "unsqueeze": unsqueeze,
+}
+
+OF_MERGED = {  # rules that take the rows' axis for one of entries that do not meet, whichever row each is of
+    *(elementwise, unchanged, view, permute, transpose, unsqueeze, squeeze, select, window, parts, stack, expand),
+    *(reduction, along, product, RULES["native_layer_norm"]),
 }
