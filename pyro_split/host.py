@@ -82,6 +82,7 @@ def _subsample(name: str, size: int | None = None, subsample_size: int | None = 
 
 SubsampleMessenger._subsample = staticmethod(_subsample)  # type: ignore[method-assign]
 
+Blocks = dict[tuple[str, ...], Any]  # of a matrix, by the sites of each: tensors, or of low rank
 MATRICES = ("_inverse_mass_matrix", "_mass_matrix_sqrt", "_mass_matrix_sqrt_inverse")
 
 
@@ -92,18 +93,18 @@ class AdaptState(NamedTuple):
         step_size: step size of the next trajectory.
         window: number of the window of warm-up.
         averaging: what dual averaging remembers.
-        matrices: the mass matrix by block, its inverse and their roots.
+        matrices: inverse mass matrix, square root of the mass matrix, and its inverse.
         covariances: what the estimator of each block remembers of the draws.
     """
 
     step_size: float
     window: int
     averaging: dict[str, Any]
-    matrices: tuple[dict[tuple[str, ...], torch.Tensor], ...]
+    matrices: tuple[Blocks, Blocks, Blocks]
     covariances: dict[tuple[str, ...], dict[str, Any]]
 
     @property
-    def inverse_mass_matrix(self) -> dict[tuple[str, ...], torch.Tensor]:
+    def inverse_mass_matrix(self) -> Blocks:
         """Inverse mass matrix, by block of sites."""
         return self.matrices[0]
 
@@ -115,7 +116,7 @@ def store_adapter(adapter: Any) -> AdaptState:
         step_size=float(adapter.step_size),
         window=adapter._current_window,
         averaging=dict(vars(adapter._step_size_adapt_scheme)) if adapter.adapt_step_size else {},
-        matrices=tuple(dict(getattr(mass, name)) for name in MATRICES),
+        matrices=matrices_of(mass),
         covariances={sites: _own(vars(scheme)) for sites, scheme in mass._adapt_scheme.items()},
     )
 
@@ -137,9 +138,10 @@ def _own(remembered: dict[str, Any]) -> dict[str, Any]:
     return {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in remembered.items()}
 
 
-def mass_matrix_sqrt(mass: Any) -> dict[tuple[str, ...], torch.Tensor]:
-    """A square root S of the mass matrix S Sᵀ, by block of sites, of shape (D,) where it is diagonal."""
-    return mass._mass_matrix_sqrt
+def matrices_of(mass: Any) -> tuple[Blocks, Blocks, Blocks]:
+    """M⁻¹, a root S of M = S Sᵀ, and S⁻¹, as they are now, of shape (D,) where diagonal; low rank has no roots."""
+    inverse, root, inverse_root = (dict(getattr(mass, name)) for name in MATRICES)
+    return inverse, root, inverse_root
 
 
 def covariances(adapter: Any) -> dict[tuple[str, ...], torch.Tensor]:
@@ -256,6 +258,7 @@ __all__ = [
     "MAX_SEED",
     "AdaptState",
     "AnyNumberOfRows",
+    "Blocks",
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "FakeTensor",
@@ -276,7 +279,7 @@ __all__ = [
     "load_adapter",
     "log_average_step_size",
     "make_fx",
-    "mass_matrix_sqrt",
+    "matrices_of",
     "moves_in_processes",
     "pytree",
     "start_of_chain",

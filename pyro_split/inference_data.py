@@ -217,8 +217,8 @@ class Observations:
 
     def _sites(self, values: dict[str, Tensor], rows: Rows) -> Iterator[tuple[str, Any]]:
         """The observed sites on some rows, at constrained values of the latent ones."""
-        axes, density, block = self._local_axes, self._density, row_block(rows)
-        local = {name: block.take(x, axes[name]) if name in axes else x for name, x in values.items()}
+        density, block = self._density, row_block(rows)
+        local = block.local(values, self._local_axes)
         args, kwargs = density.rows_of(density.arguments.data, block.indices)
         with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated():
             model_trace = poutine.trace(poutine.condition(density.model, local)).get_trace(*args, **kwargs)

@@ -64,9 +64,9 @@ def in_two_shards():
             super().__init__(first._density, first._data, first._jit_compile, Ranks((NUM_ROWS,)))
             self.shards = first, second
 
-        def _rows_and_grad(self, z, block):
-            m = next(m for m, own in enumerate(self._blocks) if own is block)
-            by_shard = [shard._rows_and_grad(z, shard._blocks[m]) for shard in self.shards]
+        def _rows_and_grad(self, z, rows):
+            m = next(m for m, own in self._subsets.items() if own is rows)
+            by_shard = [shard._rows_and_grad(z, shard._subset(m)) for shard in self.shards]
             return [x + y for x, y in zip(*by_shard, strict=True)]
 
         def subset_grad(self, z, m):

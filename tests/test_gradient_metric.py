@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpyro.infer.hmc_util import HMCAdaptState
 
-from pyro_split.host import mass_matrix_sqrt
+from pyro_split.host import matrices_of
 from split_common import gradient_metric
 from split_common.gradient_metric import metric_of_window, uses_gradients
 from tests.statistics import assert_agree, compare_moments
@@ -258,8 +258,8 @@ def ended(lib, condition=1.0, last=1.0):
         for x, grad in rows:
             host.update({"x": torch.tensor(x)}, {"x": torch.tensor(grad)})
         host.end_adaptation()
-        root = mass_matrix_sqrt(host)[("x",)]
-        return host.inverse_mass_matrix[("x",)].numpy(), root.numpy(), host.reference is None
+        inverse, root, _ = matrices_of(host)
+        return inverse[("x",)].numpy(), root[("x",)].numpy(), host.reference is None
     with jax.enable_x64(False):
         kinetic = module.EuclideanKinetic.of_inverse({("x",): jnp.array(identity)})
         state = HMCAdaptState(*[None] * len(HMCAdaptState._fields))._replace(

@@ -222,6 +222,19 @@ def test_rows_in_shards_count_where_they_lie(lib):
 
 
 @only_pyro
+def test_rows_that_are_read_from_disk_are_measured_by_their_number(lib, tmp_path):
+    from pyro_split.potential.memory import bytes_of_gradient
+
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(NUM_ROWS, WIDTH)))
+    on_disk = np.load(tmp_path / "x.npy", mmap_mode="r")
+    flat, likelihood = lambda z: -0.5 * z["w"] @ z["w"], lambda z, x: -lib.np.tanh(x @ z["w"])
+    potential = lib.split.SplitPotential.from_functions(flat, likelihood, on_disk, num_subsets=2)
+    few, many = (bytes_of_gradient(potential, {"w": lib.np.zeros(WIDTH)}, number) for number in (30, 1500))
+    assert potential.reads_sources
+    assert 0 < 20 * few < many < 100 * few
+
+
+@only_pyro
 def test_storages_are_counted_while_they_are_there(lib):
     import torch
 

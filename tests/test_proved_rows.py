@@ -76,7 +76,8 @@ class PyroRows:
 
         z = {name: torch.as_tensor(u) for name, u in z.items()}
         block = RowBlock(torch.as_tensor(rows))
-        local, taken = self._density.cut(z, tuple(torch.as_tensor(x) for x in data), block)
+        local = block.local(z, self._density.local_axes)
+        taken = self._density.take(tuple(torch.as_tensor(x) for x in data), block)
         numbers = torch.arange(len(rows)) if self.split.mode == "slice" else block.indices
         with torch.no_grad(), pyro.validation_enabled(False):
             return [x.movedim(axis, 0).numpy() for x, axis in self._density.terms(local, taken, numbers)]

@@ -18,9 +18,8 @@ from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, war
 
 from numpyro_split.adaptation.gradient_metric import GradientWindow, dense_start, with_window
 from numpyro_split.adaptation.low_rank_metric import LowRankWindow, low_rank_start, with_low_rank_window
-from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.euclidean import EuclideanKinetic, kinetic_of_inverse
 from numpyro_split.integrators.integrator import IntegratorBase
-from numpyro_split.integrators.low_rank import kinetic_of_inverse
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, flatten, zeros
 from split_common.adaptation import AdaptationSettings

@@ -13,9 +13,10 @@ from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
 
 from numpyro_split.host import kinetic_grad
-from numpyro_split.integrators.integrator import IntegratorState, Velocity
-from numpyro_split.potential.compensated import compensated_total
-from numpyro_split.potential.position import Position, subtract, zeros
+from numpyro_split.integrators.integrator import IntegratorState, kinetic_change
+from numpyro_split.integrators.low_rank import LowRankKinetic
+from numpyro_split.potential.position import Position, zeros
+from split_common.low_rank_metric import has_low_rank
 
 
 class EuclideanKinetic(NamedTuple):
@@ -87,12 +88,18 @@ class EuclideanKinetic(NamedTuple):
         return {**moving, **zeros({name: x[name] for name in self.held})}
 
 
-def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
-    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
-    change = subtract(new, old)
-    speed = velocity(jax.tree.map(jnp.add, new, old))
-    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
-    return compensated_total(jax.tree.leaves(products)).value
+def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
+    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
+    if has_low_rank(inverse_mass_matrix):
+        return LowRankKinetic(inverse_mass_matrix)
+    return EuclideanKinetic.of_inverse(inverse_mass_matrix)
+
+
+def adapted_kinetic(state: HMCAdaptState) -> Any:
+    """The kinetic energy of the metric in the host's adaptation state, in which one of low rank needs no roots."""
+    if has_low_rank(state.inverse_mass_matrix):
+        return LowRankKinetic(state.inverse_mass_matrix)
+    return EuclideanKinetic.adapted(state)
 
 
 def _inverse_of_sqrt(inverse: jax.Array) -> jax.Array:

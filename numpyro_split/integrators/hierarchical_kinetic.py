@@ -29,8 +29,8 @@ import numpyro.distributions as dist
 from jax import random
 
 from numpyro_split.host import dce_jaxpr
-from numpyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
-from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.integrator import IntegratorState, kinetic_change
 from numpyro_split.integrators.low_rank import LowRankKinetic
 from numpyro_split.potential.compensated import compensated_total
 from numpyro_split.potential.model_rows import Trace

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from numpyro_split.potential.compensated import Compensated
+from numpyro_split.potential.compensated import Compensated, compensated_total
 from numpyro_split.potential.position import Position, add, subtract, zeros
 from split_common.schedule import Row, Schedule
 
@@ -68,6 +68,14 @@ class Kinetic(Protocol):
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
         """The kinetic energy at ``new`` minus that at ``old``."""
         ...
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
+    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    change = subtract(new, old)
+    speed = velocity(jax.tree.map(jnp.add, new, old))
+    products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
+    return compensated_total(jax.tree.leaves(products)).value
 
 
 class Harmonic(Protocol):

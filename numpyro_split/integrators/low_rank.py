@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.flatten_util import ravel_pytree
-from numpyro.infer.hmc_util import HMCAdaptState
 
-from numpyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
-from numpyro_split.integrators.integrator import IntegratorState
+from numpyro_split.integrators.integrator import IntegratorState, kinetic_change
 from numpyro_split.potential.position import Position, zeros
-from split_common.low_rank_metric import LowRank, has_low_rank
+from split_common.low_rank_metric import LowRank
 
 
 class LowRankKinetic(NamedTuple):
@@ -80,17 +78,3 @@ class LowRankKinetic(NamedTuple):
             flat, unravel = ravel_pytree([x[name] for name in sites])
             found.update(zip(sites, unravel(function(block, flat)), strict=True))
         return {**found, **zeros({name: x[name] for name in self.held})}
-
-
-def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
-    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
-    if has_low_rank(inverse_mass_matrix):
-        return LowRankKinetic(inverse_mass_matrix)
-    return EuclideanKinetic.of_inverse(inverse_mass_matrix)
-
-
-def adapted_kinetic(state: HMCAdaptState) -> Any:
-    """The kinetic energy of the metric in the host's adaptation state, in which one of low rank needs no roots."""
-    if has_low_rank(state.inverse_mass_matrix):
-        return LowRankKinetic(state.inverse_mass_matrix)
-    return EuclideanKinetic.adapted(state)

@@ -23,9 +23,8 @@ from numpyro_split.adaptation.gradient_metric import GradientWindow
 from numpyro_split.adaptation.health import Health, warn_if_in_trouble
 from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import Adapter, one_step
-from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.euclidean import EuclideanKinetic, adapted_kinetic
 from numpyro_split.integrators.integrator import Integrator, IntegratorBase
-from numpyro_split.integrators.low_rank import adapted_kinetic
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.kernels.system import Euclidean, System

@@ -30,9 +30,8 @@ from numpyro.util import is_prng_key
 
 from numpyro_split.adaptation.settling import not_settled, settle
 from numpyro_split.adaptation.step_size_and_metric import Adapter, SearchPoint
-from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.euclidean import EuclideanKinetic, adapted_kinetic
 from numpyro_split.integrators.integrator import IntegratorState
-from numpyro_split.integrators.low_rank import adapted_kinetic
 from numpyro_split.kernels.host_kernel import SplitKernel
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.options import COMMON_DEFAULTS, CommonOptions, Options, resolve_options

@@ -35,15 +35,15 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
 from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
-from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, describe_model
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace
 from numpyro_split.potential.position import Position
-from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import first_rows, is_source
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
 from numpyro_split.splitting.choice import find_fitting
+from numpyro_split.splitting.description import describe, readings_behind
 from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
 from numpyro_split.splitting.over_shards import (
@@ -56,31 +56,28 @@ from numpyro_split.splitting.over_shards import (
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal, unseen_advice
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, unseen_advice
 from split_common.discrete import check_no_discrete
+from split_common.division import divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
-    ReadingError,
-    RowsMeetError,
-    SourceError,
     first_line,
 )
-from split_common.held import HeldValue, reasons
+from split_common.held import reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
-from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
+from split_common.plates import choose_plate, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
 from split_common.sources.rules import (
-    SourceRuleError,
     check_axes,
     check_local,
     check_order,
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import NoFiniteStartError, no_finite_start
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -301,7 +298,7 @@ class ModelSplit:
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
-        sites, readings = _describe(model, arguments)
+        sites, readings = describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
@@ -314,12 +311,19 @@ class ModelSplit:
         row_model = RowSelectableModel(model, plate, readings)
         modes = _modes(model, bool(row_axes), bool(arguments.sources))
         splits = [ModelSplit(row_model, layout, mode, row_axes, init_strategy, program, forward_mode) for mode in modes]
+
+        def first_of(splits: list[ModelSplit]) -> tuple[ModelSplit | None, dict[str, Exception]]:
+            return first_that_divides(
+                splits,
+                lambda split: split._prepare(sites, sizes, args, kwargs),
+                lambda split: split._check(args, kwargs),
+            )
+
         with eagerly():
-            found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
-            if found is None and not readings and (readings := _readings_behind(failures, row_model, arguments)):
+            found, failures = first_of(splits)
+            if found is None and not readings and (readings := readings_behind(failures, row_model, arguments)):
                 row_model = RowSelectableModel(model, plate, readings)
-                splits = [split.with_model(row_model) for split in splits]
-                found, failures = _first_that_divides(splits, sites, sizes, args, kwargs)
+                found, failures = first_of([split.with_model(row_model) for split in splits])
         if found is None:
             names = arguments.names_of(row_axes) if data_axes is None else []
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
@@ -342,27 +346,19 @@ class ModelSplit:
         Raises:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
-        arguments = Arguments(args, kwargs, model=model)
-        observed = _describe(model, arguments)[0].observations
-        site = divisible_without_plate(observed)
-        if site is None:
-            raise no_data_plate(observed, "numpyro")
-        [num_rows] = site.batch_shape
-        if not arguments.find_row_axes(num_rows, options["data_axes"]):
-            raise no_data_plate(observed, "numpyro", f", and give the rows as arguments, none of which has {num_rows}")
-        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        arguments, sizes = Arguments(args, kwargs, model=model), options.pop("batch_sizes")
         options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
-        try:
-            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
-        except RowsMeetError:
-            raise
-        except ModelNotSplittableError as error:
-            raise no_data_plate(observed, "numpyro", f" (without one, {first_line(error)})") from error
-        if split.verdict.kind != PROVED:
-            raise no_data_plate(
-                observed, "numpyro", f" (without one, that its rows are independent is {split.verdict})"
-            )
-        return split
+
+        def divide(site: str) -> ModelSplit:
+            implied = InImpliedPlate(model, site)
+            return cls._divide(implied, args, kwargs, plate=implied.plate, **options)
+
+        return divided_without_plate(
+            describe(model, arguments)[0].observations,
+            "numpyro",
+            lambda num_rows: bool(arguments.find_row_axes(num_rows, options["data_axes"])),
+            divide,
+        )
 
     @classmethod
     def _undivided(
@@ -377,7 +373,7 @@ class ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
         program = program_of_model(model, arguments) if program is None else program
-        sites, readings = _describe(model, arguments)
+        sites, readings = describe(model, arguments)
         whole = whole_model(model, readings)
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, program, forward_mode)
         split.sites = [site._replace(value=None) for site in sites.sites]
@@ -585,23 +581,13 @@ class ModelSplit:
         """
         largest = self.layout.sizes[0]
         sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}
-        if not sizes:
-            return Verdict(PROVED, "nothing is divided"), NOTHING_HELD
-        held: dict[int, HeldValue] = {}
-        num_steps = 0
-        for size in sorted(sizes):
-            try:
-                proof = prove(density, data, z, size)
-            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
-                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
-            if proof.verdict.kind != PROVED:
-                return proof.verdict, NOTHING_HELD
-            held |= proof.held
-            num_steps = proof.num_steps
+        verdict, held, num_steps = proved_in_all(sizes, lambda size: prove(density, data, z, size))
+        if not held:
+            return verdict, NOTHING_HELD
         position = tuple((name, u.shape, u.dtype) for name, u in sorted(z.items()))
         found = tuple(sorted(held.items()))
-        verdict = Verdict(PROVED, held=reasons(value for _, value in found))
-        return verdict, Held(found, position, num_steps, tuple(sorted(sizes))) if held else NOTHING_HELD
+        known = Held(found, position, num_steps, tuple(sorted(sizes)))
+        return verdict._replace(held=reasons(value for _, value in found)), known
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
@@ -624,44 +610,6 @@ def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tupl
     return ("slice", "index") if has_rows else ("index",)
 
 
-def _first_that_divides(
-    splits: list[ModelSplit], sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[ModelSplit | None, dict[str, Exception]]:
-    """The first split that is proved, or else the first that passes the check; and what is wrong with the others."""
-    failures: dict[str, Exception] = {}
-    unproved: list[ModelSplit] = []
-    for split in splits:
-        try:
-            split._prepare(sites, batch_sizes, args, kwargs)
-            if split.verdict.kind == PROVED:
-                split._check(args, kwargs)
-                return split, failures
-        except (NoFiniteStartError, SourceError, SourceRuleError):
-            raise
-        except Exception as error:  # whatever a model raises on fewer rows
-            failures[split.mode] = error
-        else:
-            unproved.append(split)
-    for split in unproved:
-        try:
-            split._check(args, kwargs)
-        except Exception as error:  # whatever a model raises on fewer rows
-            failures[split.mode] = error
-        else:
-            return split, failures
-    return None, failures
-
-
-def _readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
-    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
-    try:
-        return find_readings(model, arguments)
-    except ReadingError:
-        if any(isinstance(error, UNREADABLE) for error in failures.values()):
-            raise
-        return Readings()
-
-
 def _forwards(failures: Mapping[str, Exception]) -> str:
     """Advice for models that cannot be differentiated backwards."""
     is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
@@ -677,18 +625,3 @@ def _depends_on_values(support: Any) -> bool:
     """Whether a bound of the support is not a plain number, and so may depend on other values of the model."""
     bounds = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
     return any(bound is not None and not isinstance(bound, int | float) for bound in bounds)
-
-
-def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
-    args, kwargs = ((), {}) if arguments.sources else arguments.build(arguments.data)
-    model = arguments.in_trace(model) if arguments.sources else model
-    try:
-        return describe_model(model, args, kwargs), Readings()
-    except UNREADABLE:
-        readings = find_readings(model, arguments)
-        with readings.answering():
-            return describe_model(model, args, kwargs), readings
-    except (TypeError, ValueError) as error:
-        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
-        raise

@@ -11,7 +11,7 @@ from jax import lax, random
 from numpyro.infer import MCMC
 
 from numpyro_split.host import arguments_of_run, has_draws
-from numpyro_split.integrators.low_rank import adapted_kinetic
+from numpyro_split.integrators.euclidean import adapted_kinetic
 from numpyro_split.potential.compensated import difference
 from numpyro_split.subsampling.estimates import Estimator
 from numpyro_split.subsampling.proposals import draw_force, propose

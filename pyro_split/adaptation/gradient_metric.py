@@ -12,9 +12,9 @@ from pyro.infer.mcmc.adaptation import BlockMassMatrix
 from pyro.ops.welford import WelfordCovariance
 from torch import Tensor
 
-from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.host import AdaptState
+from pyro_split.integrators.euclidean import EuclideanKinetic, kinetic_of_inverse
 from pyro_split.integrators.harmonic import HarmonicDrift
-from pyro_split.integrators.low_rank import kinetic_of_inverse
 from pyro_split.potential.position import Position, flatten, unflatten
 from split_common.gradient_metric import metric_of_window
 from split_common.harmonic import is_nearly_normal, share_left
@@ -147,9 +147,10 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
     return {sites: torch.stack(columns)}
 
 
-def harmonic_drift(kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift | None:
+def harmonic_drift(state: AdaptState, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift | None:
     """Drifts about what the last window of a metric from draws and gradients has found; None for straight ones."""
-    reference = kinetic.mass_matrix.reference
+    (window,) = state.covariances.values()
+    reference = window["reference"]
     return None if reference is None else HarmonicDrift(kinetic, unflatten(reference, like))
 
 

@@ -17,9 +17,7 @@ from torch import Tensor
 from pyro_split.adaptation.gradient_metric import GradientMassMatrix, dense_start
 from pyro_split.adaptation.low_rank_metric import LowRankMassMatrix, low_rank_start
 from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
-from pyro_split.integrators.euclidean import EuclideanKinetic
 from pyro_split.integrators.integrator import IntegratorBase
-from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
 from split_common.adaptation import AdaptationSettings
 from split_common.gradient_metric import uses_gradients
@@ -32,14 +30,14 @@ SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
 SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
 
 # From a metric and a position, the change of energy that a step of a given size makes.
-Trial = Callable[[EuclideanKinetic, Position], Callable[[float], float]]
+Trial = Callable[[AdaptState, Position], Callable[[float], float]]
 
 
-def one_step(integrator_for: Callable[[EuclideanKinetic], IntegratorBase]) -> Trial:
+def one_step(integrator_for: Callable[[AdaptState], IntegratorBase]) -> Trial:
     """The trial that makes one step of the integrator of a given metric."""
 
-    def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
-        integrator = integrator_for(kinetic)
+    def trial(adapted: AdaptState, z: Position) -> Callable[[float], float]:
+        integrator = integrator_for(adapted)
         order = range(integrator.schedule.num_subsets)
         opening_grad, energies = integrator.opening_grad_at(z, order), integrator.potential.energies(z)
 
@@ -188,14 +186,6 @@ class Adapter:
             return self._longest_step
         return min(self._longest_step, LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP)
 
-    @property
-    def kinetic(self) -> Any:
-        """The kinetic energy of the metric."""
-        mass_matrix = self._host.mass_matrix_adapter
-        if isinstance(mass_matrix, LowRankMassMatrix):
-            return LowRankKinetic(dict(mass_matrix.inverse_mass_matrix))
-        return EuclideanKinetic(mass_matrix)
-
     def wants_gradient(self, t: int) -> bool:
         """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``t``."""
         ends = self.window_ends[:-1]  # the first window and the last adapt the step size alone
@@ -243,7 +233,7 @@ class Adapter:
         step_size, z = float(self._host.step_size), self._z
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
-        energy_change = self._trial(self.kinetic, z)
+        energy_change = self._trial(store_adapter(self._host), z)
         longest = self._longest
         step_size, last = min(step_size, longest), 0
         while SMALLEST_STEP < step_size < min(LARGEST_STEP, 2 * longest):

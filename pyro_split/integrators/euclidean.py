@@ -1,4 +1,4 @@
-"""The kinetic energy of a constant mass matrix, as Pyro holds and adapts it: momenta, velocities, energies."""
+"""The kinetic energy of a constant mass matrix, as Pyro adapts it: momenta, velocities, energies."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ import torch
 from pyro.infer.mcmc.adaptation import BlockMassMatrix
 from torch import Tensor
 
-from pyro_split.host import mass_matrix_sqrt
-from pyro_split.integrators.integrator import IntegratorState, Velocity
-from pyro_split.potential.position import Position, flatten, zeros
+from pyro_split.host import AdaptState, Blocks, matrices_of
+from pyro_split.integrators.integrator import IntegratorState, kinetic_change
+from pyro_split.integrators.low_rank import LowRankKinetic
+from pyro_split.potential.position import Position, flatten, unflatten, zeros
+from split_common.low_rank_metric import has_low_rank
 
 
 class EuclideanKinetic(NamedTuple):
     """K(p) = ½ pᵀM⁻¹p.
 
     Attributes:
-        mass_matrix: the host's mass matrix, in blocks of sites.
+        inverse_mass_matrix: M⁻¹, from tuples of site names to blocks, of shape (D,) where they are diagonal.
+        mass_matrix_sqrt: a square root S of M = S Sᵀ, likewise, which draws momenta.
+        mass_matrix_sqrt_inv: its inverse, which unscales them.
         held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
     """
 
-    mass_matrix: Any
+    inverse_mass_matrix: Blocks
+    mass_matrix_sqrt: Blocks
+    mass_matrix_sqrt_inv: Blocks
     held: tuple[str, ...] = ()
 
     @classmethod
-    def of_inverse(cls, inverse_mass_matrix: dict[tuple[str, ...], Tensor]) -> EuclideanKinetic:
-        """Kinetic energy of an inverse mass matrix, a dict from tuples of site names to arrays, (D,) where diagonal."""
+    def of_inverse(cls, inverse_mass_matrix: Blocks) -> EuclideanKinetic:
+        """Kinetic energy of an inverse mass matrix, able to draw and to unscale momenta."""
         host: Any = BlockMassMatrix()
-        shapes = {sites: tuple(inverse.shape) for sites, inverse in inverse_mass_matrix.items()}
-        some = next(iter(inverse_mass_matrix.values()))
-        host.configure(shapes, adapt_mass_matrix=False, options={"dtype": some.dtype, "device": some.device})
-        host.inverse_mass_matrix = dict(inverse_mass_matrix)
-        return cls(host)
+        host.inverse_mass_matrix = inverse_mass_matrix
+        return cls(*matrices_of(host))
 
     def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
         """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
         found = {}
-        for sites, block in self.mass_matrix.inverse_mass_matrix.items():
+        for sites, block in self.inverse_mass_matrix.items():
             diagonal = block if block.ndim == 1 else block.diagonal()
             parts = diagonal.split([math.prod(shapes[name]) for name in sites])
             found.update({name: entries.reshape(shapes[name]) for name, entries in zip(sites, parts, strict=True)})
@@ -47,37 +50,34 @@ class EuclideanKinetic(NamedTuple):
 
     def velocity(self, p: Position) -> Position:
         """M⁻¹p."""
-        moving, blocks = self._moving(p), self.mass_matrix.inverse_mass_matrix
-        if any(inverse.ndim > 1 for inverse in blocks.values()):
-            return self._with_held(p, self.mass_matrix.kinetic_grad(moving))
         speed = {}
-        for sites, inverse in blocks.items():  # as the host's, site by site: nothing is joined and taken apart again
-            parts = inverse.split([moving[name].numel() for name in sites])
-            speed |= {name: part.view_as(moving[name]) * moving[name] for name, part in zip(sites, parts, strict=True)}
+        for sites, inverse in self.inverse_mass_matrix.items():
+            if inverse.ndim > 1:
+                speed |= unflatten(inverse @ flatten(p, sites), p, sites)
+                continue
+            parts = inverse.split([p[name].numel() for name in sites])  # nothing is joined and taken apart again
+            speed |= {name: part.view_as(p[name]) * p[name] for name, part in zip(sites, parts, strict=True)}
         return self._with_held(p, speed)
 
     def momentum(self, v: Position) -> Position:
         """M v, the momentum of a velocity."""
         found = {}
-        for sites, root in mass_matrix_sqrt(self.mass_matrix).items():
-            flat = flatten(v, sites)
-            moved = root * (root * flat) if root.ndim == 1 else root @ (root.T @ flat)
-            parts = moved.split([v[name].numel() for name in sites])
-            found.update({name: part.reshape(v[name].shape) for name, part in zip(sites, parts, strict=True)})
+        for sites, root in self.mass_matrix_sqrt.items():
+            found |= unflatten(_times(root, _times(root.t(), flatten(v, sites))), v, sites)
         return self._with_held(v, found)
 
     def unscale(self, z: Position, p: Position) -> Tensor:
         """The standard normal that a momentum was made from, (D,), block by block; the position does not matter."""
-        return torch.cat(list(self.mass_matrix.unscale(self._moving(p)).values()))
+        roots = self.mass_matrix_sqrt_inv
+        return torch.cat([_times(root, flatten(p, sites)) for sites, root in roots.items()])
 
     def draw(self, z: Position) -> Position:
         """A momentum from N(0, M), like ``z``, from torch's generator."""
-        some = next(iter(z.values()))
-        unscaled = {
-            sites: torch.randn(size, dtype=some.dtype, device=some.device)
-            for sites, size in self.mass_matrix.mass_matrix_size.items()
-        }
-        return self._with_held(z, self.mass_matrix.scale(unscaled, r_prototype=self._moving(z)))
+        some, p = next(iter(z.values())), {}
+        for sites, root in self.mass_matrix_sqrt.items():
+            unscaled = torch.randn(len(root), dtype=some.dtype, device=some.device)
+            p |= unflatten(_times(root, unscaled), z, sites)
+        return self._with_held(z, p)
 
     def energy(self, z: Position, p: Position) -> float:
         """K at a point of phase space; the position does not matter."""
@@ -87,15 +87,23 @@ class EuclideanKinetic(NamedTuple):
         """K at ``new`` minus K at ``old``."""
         return kinetic_change(self.velocity, new.p, old.p)
 
-    def _moving(self, x: Position) -> Position:
-        return {name: u for name, u in x.items() if name not in self.held} if self.held else x
-
     def _with_held(self, x: Position, moving: Position) -> Position:
         return {**moving, **zeros({name: x[name] for name in self.held})}
 
 
-def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
-    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
-    speed = velocity({name: new[name] + old[name] for name in new})
-    products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
-    return float(sum(product.sum(dtype=torch.float64) for product in products))
+def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
+    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
+    if has_low_rank(inverse_mass_matrix):
+        return LowRankKinetic(inverse_mass_matrix)
+    return EuclideanKinetic.of_inverse(inverse_mass_matrix)
+
+
+def adapted_kinetic(state: AdaptState) -> Any:
+    """The kinetic energy of the metric in the host's adaptation state; one of low rank has no roots."""
+    inverse, sqrt, sqrt_inv = state.matrices
+    return EuclideanKinetic(inverse, sqrt, sqrt_inv) if sqrt else LowRankKinetic(inverse)
+
+
+def _times(block: Tensor, x: Tensor) -> Tensor:
+    """Product of a block, diagonal where it is a vector, with a vector."""
+    return block * x if block.ndim == 1 else block @ x

@@ -27,8 +27,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from pyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
-from pyro_split.integrators.integrator import IntegratorState
+from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.integrators.integrator import IntegratorState, kinetic_change
 from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
@@ -143,7 +143,7 @@ class HierarchicalKinetic(NamedTuple):
         if isinstance(self.adapted, LowRankKinetic):
             return self.adapted.joined({name: 1 / mass for name, mass in self.hierarchy.mass.items()})
         of_precisions = {(name,): (1 / mass).reshape(-1) for name, mass in self.hierarchy.mass.items()}
-        return EuclideanKinetic.of_inverse({**self.adapted.mass_matrix.inverse_mass_matrix, **of_precisions})
+        return EuclideanKinetic.of_inverse({**self.adapted.inverse_mass_matrix, **of_precisions})
 
     def at(self, z: Position) -> HierarchicalKinetic:
         """The kinetic energy while the precisions stay as they are."""

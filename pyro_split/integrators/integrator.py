@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from pyro_split.potential.position import Position, add, zeros
@@ -67,6 +68,13 @@ class Kinetic(Protocol):
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
         """The kinetic energy at ``new`` minus that at ``old``."""
         ...
+
+
+def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
+    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    speed = velocity({name: new[name] + old[name] for name in new})
+    products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
+    return float(sum(product.sum(dtype=torch.float64) for product in products))
 
 
 class Harmonic(Protocol):

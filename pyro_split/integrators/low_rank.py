@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyro_split.integrators.euclidean import EuclideanKinetic, kinetic_change
-from pyro_split.integrators.integrator import IntegratorState
-from pyro_split.potential.position import Position, flatten, zeros
-from split_common.low_rank_metric import LowRank, has_low_rank
+from pyro_split.integrators.integrator import IntegratorState, kinetic_change
+from pyro_split.potential.position import Position, flatten, unflatten, zeros
+from split_common.low_rank_metric import LowRank
 
 
 class LowRankKinetic(NamedTuple):
@@ -71,13 +70,5 @@ class LowRankKinetic(NamedTuple):
     def _by_block(self, function: Callable[[LowRank, Tensor], Tensor], x: Position) -> Position:
         found = {}
         for sites, block in self.inverse_mass_matrix.items():
-            parts = function(block, flatten(x, sites)).split([x[name].numel() for name in sites])
-            found.update({name: part.reshape(x[name].shape) for name, part in zip(sites, parts, strict=True)})
+            found |= unflatten(function(block, flatten(x, sites)), x, sites)
         return {**found, **zeros({name: x[name] for name in self.held})}
-
-
-def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
-    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
-    if has_low_rank(inverse_mass_matrix):
-        return LowRankKinetic(inverse_mass_matrix)
-    return EuclideanKinetic.of_inverse(inverse_mass_matrix)

@@ -18,7 +18,8 @@ from pyro_split.adaptation.gradient_metric import harmonic_drift
 from pyro_split.adaptation.health import Health, warn_if_in_trouble
 from pyro_split.adaptation.settling import settle
 from pyro_split.adaptation.step_size_and_metric import Adapter, Trial, one_step
-from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.host import AdaptState
+from pyro_split.integrators.euclidean import EuclideanKinetic, adapted_kinetic
 from pyro_split.integrators.integrator import Integrator, IntegratorBase
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
@@ -151,13 +152,14 @@ class Hamiltonian:
         adapter, health, t = state.adapter, state.health, state.i + 1
         assert adapter is not None
         assert health is not None
-        assert state.adapt_state is not None
-        adapter.load(state.adapt_state)
-        integrator = self._integrator(potential, state, adapter.kinetic)
+        adapt_state = state.adapt_state
+        assert adapt_state is not None
+        integrator = self._integrator(potential, state, adapt_state)
         state = self.system.before(state, integrator)
         if t > self.warmup_steps:
             n, moved = t - self.warmup_steps, self._move(integrator, state)
         else:
+            adapter.load(adapt_state)
             n, moved = t, self._adapted(adapter, potential, self._explore(integrator, state))
         return moved._replace(
             i=t,
@@ -239,7 +241,8 @@ class Hamiltonian:
         settings = self.adaptation.center
         if moved.centering is None or not settings.is_found:
             return moved
-        velocity, coordinates = adapter.kinetic.velocity, self.system.coordinates
+        assert moved.adapt_state is not None
+        velocity, coordinates = adapted_kinetic(moved.adapt_state).velocity, self.system.coordinates
         centering, num_grads = recentred(
             moved.centering, settings, potential, velocity, coordinates, moved.i + 1, moved.z, adapter.window_ends
         )
@@ -268,21 +271,21 @@ class Hamiltonian:
         """What a search for a step size tries: one step of the schedule."""
         return one_step(lambda adapted: self._integrator(potential, state, adapted))
 
-    def _integrator(self, potential: SplitPotential, state: ChainState, adapted: EuclideanKinetic) -> IntegratorBase:
+    def _integrator(self, potential: SplitPotential, state: ChainState, adapted: AdaptState) -> IntegratorBase:
         """The schedule on the potential that trajectories follow, with drifts along what warm-up has found."""
-        followed = _centered(potential, state)
+        followed, kinetic = _centered(potential, state), adapted_kinetic(adapted)
         size = sum(u.numel() for u in state.z.values())
         if self.adaptation.drift is not None and uses_gradients(self.adaptation.metric, size):
-            return Integrator(self.schedule.rows, followed, adapted, harmonic_drift(adapted, state.z))
-        return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(adapted, state))
+            return Integrator(self.schedule.rows, followed, kinetic, harmonic_drift(adapted, kinetic, state.z))
+        return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(kinetic, state))
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
         """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""
         schedule = self.schedule.rows
         if self.trajectory.draws_order(schedule):
             return None
-        # the opening kicks do not involve the metric, so any will do
-        integrator = Integrator(schedule, self.system.potential(_centered(potential, state)), EuclideanKinetic(None))
+        followed, no_metric = self.system.potential(_centered(potential, state)), EuclideanKinetic({}, {}, {})
+        integrator = Integrator(schedule, followed, no_metric)  # which the opening kicks do not involve
         return integrator.opening_grad_at(state.z, range(schedule.num_subsets))
 
 

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from pyro_split.adaptation.settling import settle
 from pyro_split.adaptation.step_size_and_metric import Adapter, Trial
-from pyro_split.integrators.euclidean import EuclideanKinetic
+from pyro_split.host import AdaptState
+from pyro_split.integrators.euclidean import EuclideanKinetic, adapted_kinetic
 from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.kernels.method import Setup
@@ -200,7 +201,7 @@ class Penalty:
         assert state.settled is not None
         adapter.load(state.adapt_state)
         settings, batches = self.settings, estimator.batches
-        kinetic, step_size = adapter.kinetic, state.adapt_state.step_size
+        kinetic, step_size = adapted_kinetic(state.adapt_state), state.adapt_state.step_size
         start, end, estimate = self._propose(estimator, forces, kinetic, state.z, step_size, noise.num_groups)
         chosen, energy, decision = decide(start, end, estimate, kinetic, settings.variance_correction)
         reads = settings.gradient == "minibatch"
@@ -284,7 +285,9 @@ class Penalty:
     def _trial(self, estimator: Estimator, forces: Forces) -> Trial:
         """What a search for a step size tries: a proposal."""
 
-        def trial(kinetic: EuclideanKinetic, z: Position) -> Callable[[float], float]:
+        def trial(adapted: AdaptState, z: Position) -> Callable[[float], float]:
+            kinetic = adapted_kinetic(adapted)
+
             def energy_change(step_size: float) -> float:
                 start, end, estimate = self._propose(estimator, forces, kinetic, z, step_size, 1)
                 return penalised_change(estimate, kinetic.change(end, start), self.settings.variance_correction)

@@ -31,6 +31,7 @@ class Density(Protocol):
     """A log-density whose likelihood divides over rows; pure in the position and the data tensors."""
 
     layout: SubsetLayout
+    local_axes: dict[str, int]  # of each latent inside the data plate, the axis (negative) of its rows
 
     @property
     def plate(self) -> str | None:
@@ -41,20 +42,16 @@ class Density(Protocol):
         """Log p(z), a float64 scalar."""
         ...
 
-    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
-        """Position and data cut to some rows."""
-        ...
-
-    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
-        """A gradient in a cut position, as one in ``z``."""
+    def take(self, data: Data, block: RowBlock) -> Data:
+        """Data cut to some rows."""
         ...
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """Log-likelihood of rows that :meth:`cut` took, a float64 scalar."""
+        """Log-likelihood of some rows, to which position and data are cut, a float64 scalar."""
         ...
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """Log-likelihood of each row that :meth:`cut` took."""
+        """Log-likelihood of each of some rows, to which position and data are cut."""
         ...
 
 
@@ -198,7 +195,7 @@ class ModelDensity:
         return FlatProgram(run, [*z.values(), *taken, indices]), axes
 
     def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
-        """As :meth:`terms`, of data that :meth:`cut` took; what is held is given to the model."""
+        """As :meth:`terms`, of data that :meth:`take` took; what is held is given to the model."""
         num_own = len(data) - len(self.held.values)
         ordered = {name: z[name] for name, _ in self.held.position}
         number = indices if self.mode == "index" else torch.arange(len(indices))
@@ -231,32 +228,22 @@ class ModelDensity:
         model_trace = self._trace(z, *self.rows_of(self.arguments.data, indices))[0]
         return sample_sites(model_trace)
 
-    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
-        """Local latents, and, where the data arguments are sliced, the data."""
-        local = {k: block.take(u, u.dim() + self.local_axes[k]) if k in self.local_axes else u for k, u in z.items()}
+    def take(self, data: Data, block: RowBlock) -> Data:
+        """What is held, and, where the data arguments are sliced, the data."""
         num_own = len(data) - len(self.held.values)
         own = self.arguments.take(block, data[:num_own]) if self.mode == "slice" else data[:num_own]
         held = [
             x if value.axis is None else block.take(x, value.axis)
             for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
         ]
-        return local, (*own, *held)
-
-    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
-        """Zero for the local latents of other rows."""
-        full = dict(grad)
-        for name, axis in self.local_axes.items():
-            axis = z[name].dim() + axis
-            full[name] = torch.zeros_like(z[name]).index_copy(axis, block.indices.to(z[name].device), grad[name])
-        return full
+        return (*own, *held)
 
     def _for_prior(self, z: Position, data: Data) -> tuple[Position, Any, Any]:
         """Position and arguments that the prior is evaluated on."""
         if self.prior_rows is None:
             return z, *self.arguments.build(data)
         few = RowBlock(torch.arange(self.prior_rows), 0)
-        z, data = self.cut(z, data, few)
-        return z, *self.rows(data, few.indices)
+        return few.local(z, self.local_axes), *self.rows(self.take(data, few), few.indices)
 
     def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
         by_site, jacobians = self._site_terms(z, args, kwargs, inside)
@@ -288,6 +275,7 @@ class FunctionDensity:
     """The log-density of a prior function and a likelihood function."""
 
     plate: str | None = None
+    local_axes: dict[str, int] = {}  # noqa: RUF012
 
     def __init__(self, log_prior: Any, log_likelihood: Any, treedef: Any, layout: SubsetLayout):
         self._log_prior, self._log_likelihood = log_prior, log_likelihood
@@ -313,13 +301,9 @@ class FunctionDensity:
             return values
         return torch.stack([self._rows(z, tuple(x[i : i + 1] for x in data)) for i in range(len(indices))])
 
-    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
-        """Data cut to some rows; a position has none."""
-        return z, take(block, data, [0] * len(data))
-
-    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
-        """The gradient as it is: a position has no rows."""
-        return grad
+    def take(self, data: Data, block: RowBlock) -> Data:
+        """Every tensor cut to some rows."""
+        return take(block, data, [0] * len(data))
 
     def _rows(self, z: Position, data: Data) -> Tensor:
         return torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))

@@ -115,13 +115,9 @@ class HostDensity:
         """The data as they are."""
         return data
 
-    def cut(self, z: Position, data: Data, block: RowBlock) -> tuple[Position, Data]:
-        """Position and data as they are."""
-        return z, data
-
-    def paste(self, grad: Position, z: Position, block: RowBlock) -> Position:
-        """The gradient as it is."""
-        return grad
+    def take(self, data: Data, block: RowBlock) -> Data:
+        """The data as they are."""
+        return data
 
     def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments."""

@@ -39,10 +39,10 @@ def bytes_of_gradient(potential: SplitPotential, z: Position, num_rows: int) -> 
         >>> 0 < bytes_of_gradient(potential, {"w": torch.zeros(3)}, 500) < 100_000
         True
     """
-    of_rows = copy.copy(potential)
-    of_rows._blocks, of_rows._sites = {0: _first_rows(potential, num_rows)}, ()
+    of_rows, block = copy.copy(potential), _first_rows(potential, num_rows)
+    of_rows._sites, of_rows._subset = (), lambda m: potential.bound(block)  # type: ignore[method-assign]
     of_rows.subset_grad(z, 0)
-    devices = [x.device for x in (*potential._data, *z.values()) if x.device.type != "cpu"]
+    devices = [x.device for x in (*potential._whole, *z.values()) if x.device.type != "cpu"]
     return peak_of(lambda: of_rows.subset_grad(z, 0), devices[0] if devices else torch.device("cpu"))
 
 
@@ -111,5 +111,5 @@ def _key(x: torch.Tensor) -> int:
 
 def _first_rows(potential: SplitPotential, num_rows: int) -> RowBlock:
     """So many rows, cut out as those of a subset are."""
-    own = potential._block(0)
-    return RowBlock(torch.arange(num_rows), None if own.start is None else 0)
+    is_run = potential._density.layout.permutation is None
+    return RowBlock(torch.arange(num_rows), 0 if is_run else None)

@@ -36,8 +36,8 @@ def flatten(x: Position, sites: Iterable[str] | None = None, batch_dims: int = 0
     return torch.cat(parts, -1)
 
 
-def unflatten(x: Tensor, like: Position) -> Position:
-    """Inverse of :func:`flatten` with the sites of ``like`` sorted by name; leading axes are kept."""
-    names = sorted(like)
+def unflatten(x: Tensor, like: Position, sites: Iterable[str] | None = None) -> Position:
+    """Inverse of :func:`flatten` for values like ``like``; leading axes are kept."""
+    names = sorted(like) if sites is None else list(sites)
     parts = x.split([like[name].numel() for name in names], -1)
     return {name: part.reshape((*x.shape[:-1], *like[name].shape)) for name, part in zip(names, parts, strict=True)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pyro_split.potential.position import Position
 from split_common.subsets import SubsetLayout
 
 
@@ -26,6 +28,22 @@ class RowBlock(NamedTuple):
         if self.start is not None:
             return x.narrow(axis, self.start, len(self.indices))
         return x.index_select(axis, self.indices.to(x.device))
+
+    def local(self, z: Position, axes: Mapping[str, int]) -> Position:
+        """``z``, sites with an entry for every row cut to these rows.
+
+        Args:
+            z: values by site.
+            axes: the axis of the rows in each such site.
+        """
+        return {name: self.take(u, axes[name]) if name in axes else u for name, u in z.items()}
+
+    def spread(self, grad: Position, z: Position, axes: Mapping[str, int]) -> Position:
+        """A gradient in what :meth:`local` makes of ``z``, as one in ``z``: zero in the entries of other rows."""
+        full = dict(grad)
+        for name, axis in axes.items():
+            full[name] = torch.zeros_like(z[name]).index_copy(axis, self.indices.to(z[name].device), grad[name])
+        return full
 
 
 def subset_block(layout: SubsetLayout, m: int) -> RowBlock:

@@ -15,7 +15,7 @@ Where several processes hold rows (:mod:`pyro_split.potential.ranks`), subset m 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,18 @@ from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout, check_rows, check_subset
 
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
+
+
+class BoundRows(NamedTuple):
+    """Some rows of the data that a potential is bound to.
+
+    Attributes:
+        block: which rows.
+        data: the data tensors there.
+    """
+
+    block: RowBlock
+    data: Data
 
 
 class SplitPotential:
@@ -71,12 +83,16 @@ class SplitPotential:
         self._density, self._data, self._jit_compile = density, data, jit_compile
         self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
         self.ranks = ranks or Ranks((density.layout.num_rows,))
-        self._blocks: dict[int, RowBlock] = {}
+        self._subsets: dict[int, BoundRows] = {}
         self._sites: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """The plate, its number of rows, and how many subsets they are divided into."""
         return f"SplitPotential(plate={self.plate!r}, plate_size={self.plate_size}, num_subsets={self.num_subsets})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but views of the data, each of which would be written with all of it."""
+        return {**self.__dict__, "_subsets": {}}
 
     @classmethod
     def from_functions(
@@ -174,8 +190,8 @@ class SplitPotential:
 
     def subset_log_likelihood(self, z: Position, m: int) -> Tensor:
         """Log-likelihood of the rows in subset ``m``, a float64 scalar."""
-        block = self._block(m)
-        return self._density.likelihood(*self._density.cut(z, self._data, block), block.indices)
+        block, data = self._subset(m)
+        return self._density.likelihood(block.local(z, self._density.local_axes), data, block.indices)
 
     def potential_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
@@ -194,7 +210,7 @@ class SplitPotential:
         """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
-        value, *grads = self.ranks.sum(z, self._rows_and_grad(z, self._block(m)))
+        value, *grads = self.ranks.sum(z, self._rows_and_grad(z, self._subset(m)))
         total = {name: -(share * p + grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
@@ -203,11 +219,10 @@ class SplitPotential:
 
         One trace for prior and likelihood; on a small model most of the time of a kick is that of starting operations.
         """
-        block, (prior, likelihood) = self._block(m), self._compiled(z)
+        prior, likelihood = self._compiled(z)
         if not (prior.traced and likelihood.traced):
             return self.subset_energies_and_grad(z, m)[1]
-        z_cut, data_cut = self._density.cut(z, self._data, block)
-        tensors = (*self._inputs(z, self._whole), *self._inputs(z_cut, data_cut), block.indices)
+        tensors = (*self._inputs(z, self._whole), *self._row_inputs(z, self._subset(m)))
         grads = self._subset_grad.run("grad" if self.ranks.is_one else "parts", *tensors)
         if grads is None:
             return self.subset_energies_and_grad(z, m)[1]
@@ -240,13 +255,14 @@ class SplitPotential:
         def likelihood(*tensors: Tensor) -> Tensor:
             return density.likelihood(dict(zip(sites, tensors, strict=False)), tensors[len(sites) : -1], tensors[-1])
 
-        def inputs(block: RowBlock) -> tuple[Tensor, ...]:
-            z_cut, data_cut = density.cut(z, self._data, block)
-            return (*(z_cut[name] for name in sites), *data_cut, block.indices)
+        def inputs(m: int) -> tuple[Tensor, ...]:
+            block, data = self._subset(m)
+            z_cut = block.local(z, density.local_axes)
+            return (*(z_cut[name] for name in sites), *data, block.indices)
 
-        blocks = (self._block(m) for m in dict.fromkeys((0, self.num_subsets - 1)))  # one of each size
         try:
-            return any(uses(likelihood, inputs(block), len(names)) for block in blocks)
+            of_each_size = dict.fromkeys((0, self.num_subsets - 1))
+            return any(uses(likelihood, inputs(m), len(names)) for m in of_each_size)
         except Exception:  # of a model that cannot be traced nobody knows
             return True
 
@@ -266,8 +282,8 @@ class SplitPotential:
         """
         is_tensor = isinstance(indices, Tensor)
         numbers = check_rows(indices.cpu() if is_tensor else indices, self._density.layout.num_rows)
-        block = RowBlock(torch.as_tensor(numbers, device=indices.device if is_tensor else None))
-        return self._density.pointwise(*self._density.cut(z, self._data, block), block.indices)
+        block, data = self.bound(RowBlock(torch.as_tensor(numbers, device=indices.device if is_tensor else None)))
+        return self._density.pointwise(block.local(z, self._density.local_axes), data, block.indices)
 
     def batch_potential_and_grad(
         self, z: Position, indices: Tensor, row_weight: float | None = None
@@ -285,7 +301,7 @@ class SplitPotential:
         """
         weight = self.plate_size / len(indices) if row_weight is None else row_weight
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
-        of_rows = self.ranks.of_rows(indices, lambda rows: self._rows_and_grad(z, RowBlock(rows)))
+        of_rows = self.ranks.of_rows(indices, lambda rows: self._rows_and_grad(z, self.bound(RowBlock(rows))))
         value, *grads = self.ranks.sum(z, of_rows)
         total = {name: -(p + weight * grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return -(prior_value + weight * value), {name: total[name] for name in z}
@@ -311,10 +327,10 @@ class SplitPotential:
 
     def _hessian_products(self, z: Position, m: int, directions: Position) -> Position:
         """Those of the rows that this process holds."""
-        total, block = zeros(directions), self._block(m)
+        total, (block, data) = zeros(directions), self._subset(m)
         leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
         with torch.enable_grad():
-            value = self._density.likelihood(*self._density.cut(leaves, self._data, block), block.indices)
+            value = self._density.likelihood(block.local(leaves, self._density.local_axes), data, block.indices)
             grads = _gradient(value, leaves, create_graph=True)
             for i in range(len(next(iter(directions.values())))):
                 slope = sum((grads[name] * directions[name][i]).sum() for name in z)
@@ -351,7 +367,7 @@ class SplitPotential:
 
     def row_inputs_of(self, groups: Sequence[Sequence[Position]], indices: Tensor) -> list[tuple[Tensor, ...]]:
         """Inputs as :meth:`row_inputs` makes them, for each group of positions, of the same rows, read once."""
-        rows = self._density.cut({}, self._data, RowBlock(indices))[1]
+        rows = self.bound(RowBlock(indices)).data
         return [(*(z[name] for z in positions for name in sorted(z)), *rows, indices) for positions in groups]
 
     @property
@@ -375,18 +391,16 @@ class SplitPotential:
         """The terms of U(z) in float64, shape (M + 1,): the prior's, then each subset's."""
         prior, likelihood = self._compiled(z)
         terms = [prior.value(*self._inputs(z, self._whole)).cpu()]
-        of_subsets = [
-            likelihood.value(*self._inputs(*self._density.cut(z, self._data, block)), block.indices).cpu()
-            for block in map(self._block, range(self.num_subsets))
-        ]
+        subsets = map(self._subset, range(self.num_subsets))
+        of_subsets = [likelihood.value(*self._row_inputs(z, rows)).cpu() for rows in subsets]
         return -torch.stack([*terms, *self.ranks.sum(z, of_subsets)])
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         values, totals = [], list(zeros({name: z[name] for name in self._sites}).values())
-        for block in map(self._block, range(self.num_subsets)):
-            value, *grads = self._rows_and_grad(z, block)
+        for rows in map(self._subset, range(self.num_subsets)):
+            value, *grads = self._rows_and_grad(z, rows)
             values.append(value.cpu())
             totals = [total + grad for total, grad in zip(totals, grads, strict=True)]
         summed = self.ranks.sum(z, [*values, *totals])
@@ -396,12 +410,12 @@ class SplitPotential:
         energies = -torch.stack([prior_value.cpu(), *summed[: len(values)]])
         return energies, {name: total[name] for name in z}
 
-    def _rows_and_grad(self, z: Position, block: RowBlock) -> list[Tensor]:
+    def _rows_and_grad(self, z: Position, rows: BoundRows) -> list[Tensor]:
         """Log-likelihood of some of this process's rows, and its gradient in each site, as wide as ``z``."""
         likelihood = self._compiled(z)[1]
-        z_cut, data_cut = self._density.cut(z, self._data, block)
-        value, grads = likelihood.value_and_grad(*self._inputs(z_cut, data_cut), block.indices)
-        grad = self._density.paste(dict(zip(self._sites, grads, strict=True)), z, block)
+        value, grads = likelihood.value_and_grad(*self._row_inputs(z, rows))
+        local = dict(zip(self._sites, grads, strict=True))
+        grad = rows.block.spread(local, z, self._density.local_axes)
         return [value, *(grad[name] for name in self._sites)]
 
     def _summed(self, z: Position, parts: Position) -> Position:
@@ -430,7 +444,7 @@ class SplitPotential:
             def subset_grad(*tensors: Tensor) -> list[Tensor]:
                 parts, whole = subset_parts(*tensors), dict(zip(sites, tensors, strict=False))
                 local = dict(zip(sites, parts[num_sites:], strict=True))
-                grad = density.paste(local, whole, RowBlock(tensors[-1]))
+                grad = RowBlock(tensors[-1]).spread(local, whole, density.local_axes)
                 return [p + grad[name] for name, p in zip(sites, parts[:num_sites], strict=True)]
 
             self._prior = ValueAndGrad(prior, num_sites, self._jit_compile)
@@ -441,13 +455,23 @@ class SplitPotential:
     def _inputs(self, z: Position, data: Data) -> tuple[Tensor, ...]:
         return (*(z[name] for name in self._sites), *data)
 
-    def _block(self, m: int) -> RowBlock:
+    def _row_inputs(self, z: Position, rows: BoundRows) -> tuple[Tensor, ...]:
+        block, axes = rows.block, self._density.local_axes
+        return (*self._inputs(block.local(z, axes) if axes else z, rows.data), block.indices)
+
+    def _subset(self, m: int) -> BoundRows:
+        """The rows of subset ``m``: kept where they are views, while copies of all of them might not fit."""
+        if m in self._subsets:
+            return self._subsets[m]
         m = check_subset(m, self.num_subsets)
-        if self.reads_sources:
-            return subset_block(self._density.layout, m)  # the numbers of all rows might not fit either
-        if m not in self._blocks:
-            self._blocks[m] = subset_block(self._density.layout, m)
-        return self._blocks[m]
+        rows = self.bound(subset_block(self._density.layout, m))
+        if rows.block.start is not None and not self.reads_sources:
+            self._subsets[m] = rows
+        return rows
+
+    def bound(self, block: RowBlock) -> BoundRows:
+        """Some of this process's rows, with the data there."""
+        return BoundRows(block, self._density.take(self._data, block))
 
 
 def _gradient(value: Any, leaves: Position, **options: Any) -> Position:

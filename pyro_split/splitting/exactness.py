@@ -90,7 +90,7 @@ def _sample_rows(density: ModelDensity, z: Position) -> tuple[ModelDensity, Posi
     of_sources = np.concatenate([np.zeros(0, int), *(x.survey.extremes for x in sources_in(data))])
     rows = extreme_rows(arrays, ROW_BUDGET, density.layout.num_rows, of_sources)
     block = RowBlock(torch.as_tensor(rows))
-    cut = density.cut(z, density.hold(data), block)[0]
+    cut = block.local(z, density.local_axes)
     return density.for_rows(SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS), block, cut), cut
 
 

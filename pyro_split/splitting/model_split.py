@@ -7,15 +7,12 @@ numbers to yield ("index", for data in a closure or parameters with an entry per
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import pyro
 import torch
-from pyro import poutine
 from pyro.infer.autoguide.initialization import init_to_uniform
 from pyro.infer.mcmc.util import initialize_model
 from torch.distributions import biject_to
@@ -26,49 +23,40 @@ from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
-from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, describe_model
+from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site
 from pyro_split.potential.position import Position
-from pyro_split.potential.readings import Readings, Watch, find_readings
-from pyro_split.potential.row_block import RowBlock
-from pyro_split.potential.running import tensors_for_arrays
-from pyro_split.potential.sources import first_rows, is_source, placeholder, take
+from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
+from pyro_split.splitting.description import describe, observed_columns
 from pyro_split.splitting.exactness import check_exact
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, raise_if_unequal
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths
 from split_common.discrete import check_no_discrete
+from split_common.division import divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
-    ReadingError,
-    RowsMeetError,
-    SourceError,
     first_line,
 )
 from split_common.held import HeldValue, reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
-from split_common.plates import choose_plate, divisible_without_plate, neither_mode_splits, no_data_plate
-from split_common.readings import must_not_read
+from split_common.plates import choose_plate, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
 from split_common.sources.rules import (
-    SourceRuleError,
     check_axes,
     check_local,
     check_order,
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import NoFiniteStartError, no_finite_start
+from split_common.start import no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
-
-FEW_ROWS = 16
-LITTLE = 2**26  # bytes of data that a model is run on without more ado
 
 logger = logging.getLogger(__name__)
 
@@ -236,38 +224,27 @@ class ModelSplit:
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
-        sites, readings = _describe(model, arguments)
+        sites, readings = describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
-        warn_if_sorted(layout, _observed_columns(sites, plate, arguments))
+        warn_if_sorted(layout, observed_columns(sites, plate, arguments))
         row_axes = arguments.find_row_axes(layout.num_rows, data_axes)
         check_axes(arguments.sources, arguments.axes_by_name(row_axes), layout.num_rows)
         check_order(arguments.sources, layout)
         sizes = set(batch_sizes(layout.num_rows))
-        failures: dict[str, Exception] = {}
-        unproved: list[ModelSplit] = []
-        for mode, prior_rows in _ways(model, bool(row_axes), jit_compile, bool(arguments.sources)):
-            row_model = RowSelectableModel(model, plate, readings)
-            split = cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
-            try:
-                split._prepare(sites, sizes, args, kwargs)
-                if split.verdict.kind == PROVED:
-                    split._check(args, kwargs)
-                    return split
-            except (NoFiniteStartError, SourceError, SourceRuleError):
-                raise
-            except Exception as error:  # whatever a model raises on fewer rows
-                failures[mode] = error
-            else:
-                unproved.append(split)
-        for split in unproved:
-            try:
-                split._check(args, kwargs)
-            except Exception as error:  # whatever a model raises on fewer rows
-                failures[split.mode] = ModelNotSplittableError(f"{first_line(error)} ({split.verdict})")
-            else:
-                return split
+        row_model = RowSelectableModel(model, plate, readings)
+        splits = [
+            cls(row_model, layout, mode, row_axes, init_strategy, jit_compile, prior_rows)
+            for mode, prior_rows in _ways(model, bool(row_axes), jit_compile, bool(arguments.sources))
+        ]
+        found, failures = first_that_divides(
+            splits,
+            lambda split: split._prepare(sites, sizes, args, kwargs),
+            lambda split: split._check(args, kwargs),
+        )
+        if found is not None:
+            return found
         names = arguments.names_of(row_axes) if data_axes is None else []
         shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
         raise neither_mode_splits(failures, readings.advice + axes_advice(names, shapes, layout.num_rows))
@@ -281,25 +258,19 @@ class ModelSplit:
         Raises:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
-        arguments = Arguments(args, kwargs, model=model)
-        observed = _describe(model, arguments)[0].observations
-        site = divisible_without_plate(observed)
-        if site is None:
-            raise no_data_plate(observed, "pyro")
-        [num_rows] = site.batch_shape
-        if not arguments.find_row_axes(num_rows, options["data_axes"]):
-            raise no_data_plate(observed, "pyro", f", and give the rows as arguments, none of which has {num_rows}")
-        sizes, model = options.pop("batch_sizes"), InImpliedPlate(model, site.name)
+        arguments, sizes = Arguments(args, kwargs, model=model), options.pop("batch_sizes")
         options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
-        try:
-            split = cls._divide(model, args, kwargs, plate=model.plate, **options)
-        except RowsMeetError:
-            raise
-        except ModelNotSplittableError as error:
-            raise no_data_plate(observed, "pyro", f" (without one, {first_line(error)})") from error
-        if split.verdict.kind != PROVED:
-            raise no_data_plate(observed, "pyro", f" (without one, that its rows are independent is {split.verdict})")
-        return split
+
+        def divide(site: str) -> ModelSplit:
+            implied = InImpliedPlate(model, site)
+            return cls._divide(implied, args, kwargs, plate=implied.plate, **options)
+
+        return divided_without_plate(
+            describe(model, arguments)[0].observations,
+            "pyro",
+            lambda num_rows: bool(arguments.find_row_axes(num_rows, options["data_axes"])),
+            divide,
+        )
 
     @classmethod
     def _undivided(
@@ -312,7 +283,7 @@ class ModelSplit:
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
-        sites, _ = _describe(model, arguments)
+        sites, _ = describe(model, arguments)
         whole = RowSelectableModel(model, "")  # as no plate is called; on all rows what it reads is what it is
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites
@@ -454,25 +425,14 @@ class ModelSplit:
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
         data = tuple(map(placeholder, density.arguments.data))
-        held: dict[Any, HeldValue | HeldNumber] = {}
-        num_steps = 0
-        for size in sorted(sizes):
-            try:
-                proof = prove(density, data, z, size)
-            except Exception as error:  # whatever a model raises on fewer rows; numbers are compared then
-                return Verdict(NOT_PROVED, first_line(error)), NOTHING_HELD
-            if proof.verdict.kind != PROVED:
-                return proof.verdict, NOTHING_HELD
-            held |= proof.held
-            num_steps = proof.num_steps
-        verdict = Verdict(PROVED, "" if sizes else "nothing is divided", held=reasons(held.values()))
-        if self._prior_rows is not None:
+        verdict, held, num_steps = proved_in_all(sizes, lambda size: prove(density, data, z, size))
+        if verdict.kind == PROVED and self._prior_rows is not None:
             outside = prove_free(density.outside, density, data, z, self._prior_rows)
             if outside.kind != PROVED:
                 sources = density.arguments.sources
                 check_outside(sources, [f"a term outside the plate ({outside})"] * bool(sources))
                 return outside, NOTHING_HELD
-        return verdict, _what_is_held(held, num_steps, z)
+        return verdict._replace(held=reasons(held.values())), _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
@@ -513,58 +473,3 @@ def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Po
         if isinstance(value, HeldNumber):
             numbers[place[0]] = (*numbers.get(place[0], ()), (place[1], value.number))
     return Held(values, tuple(numbers.items()), num_steps, tuple(z.items())) if held else NOTHING_HELD
-
-
-def _observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
-    """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
-    observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
-    named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
-    return [(name, x.detach().cpu().numpy()) for name, x in named]
-
-
-def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
-    """Run the model once with values, before it is run on shapes alone.
-
-    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then, and is
-    that of all rows where these are little to run on. Else the run is on few of them, for all may not fit, or on all
-    where the model does not take few.
-    """
-    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
-    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
-    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
-    few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
-    is_little = sum(x.nbytes for x in arguments.data if not is_source(x)) <= LITTLE
-    store = pyro.get_param_store()
-    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        for data in (few,) if arguments.sources else (arguments.data,) if is_little else (few, arguments.data):
-            args, kwargs = arguments.build(data)
-            with contextlib.suppress(Exception), tensors_for_arrays():
-                poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
-                return
-
-
-def _check_not_read(watch: Watch, arguments: Arguments) -> None:
-    """Raise where Python reads values of rows that are not in memory."""
-    if watch.has_seen and arguments.sources:
-        raise ReadingError(must_not_read(list(arguments.sources)))
-
-
-def _describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
-    args, kwargs = arguments.build(arguments.data)
-    _run_on_few_rows(model, arguments)
-    try:
-        with Watch() as watch:
-            try:
-                sites = describe_model(model, args, kwargs, only_shapes=bool(arguments.sources))
-            except Exception:
-                _check_not_read(watch, arguments)
-                raise
-        _check_not_read(watch, arguments)
-        if not watch.has_seen:
-            return sites, Readings()
-        with tensors_for_arrays():
-            return sites, find_readings(model, args, kwargs)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
-        raise

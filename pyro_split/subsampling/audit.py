@@ -7,7 +7,7 @@ import torch
 from pyro.infer import MCMC
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws
-from pyro_split.integrators.low_rank import kinetic_of_inverse
+from pyro_split.integrators.euclidean import kinetic_of_inverse
 from pyro_split.subsampling.proposals import propose
 from split_common.audit import Audit, check_audited, summarise
 from split_common.checks import check_positive_int

@@ -1,0 +1,37 @@
+"""What a model is seen to be before it is divided: its sites, and what it reads with Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpyro_split.potential.arguments import Arguments
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, describe_model
+from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
+from split_common.data_axes import raise_if_unequal
+from split_common.errors import ReadingError
+
+
+def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = ((), {}) if arguments.sources else arguments.build(arguments.data)
+    model = arguments.in_trace(model) if arguments.sources else model
+    try:
+        return describe_model(model, args, kwargs), Readings()
+    except UNREADABLE:
+        readings = find_readings(model, arguments)
+        with readings.answering():
+            return describe_model(model, args, kwargs), readings
+    except (TypeError, ValueError) as error:
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
+        raise
+
+
+def readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
+    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
+    try:
+        return find_readings(model, arguments)
+    except ReadingError:
+        if any(isinstance(error, UNREADABLE) for error in failures.values()):
+            raise
+        return Readings()

@@ -1,0 +1,80 @@
+"""What a model is seen to be before it is divided: its sites, what it reads with Python, which columns it observes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pyro
+import torch
+from pyro import poutine
+
+from pyro_split.host import unvalidated
+from pyro_split.potential.arguments import Arguments
+from pyro_split.potential.model_rows import ModelSites, describe_model
+from pyro_split.potential.readings import Readings, Watch, find_readings
+from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.running import tensors_for_arrays
+from pyro_split.potential.sources import is_source, take
+from split_common.data_axes import raise_if_unequal
+from split_common.errors import ReadingError
+from split_common.readings import must_not_read
+
+FEW_ROWS = 16
+LITTLE = 2**26  # bytes of data that a model is run on without more ado
+
+
+def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
+    """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
+    observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
+    named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
+    return [(name, x.detach().cpu().numpy()) for name, x in named]
+
+
+def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
+    """Run the model once with values, before it is run on shapes alone.
+
+    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then, and is
+    that of all rows where these are little to run on. Else the run is on few of them, for all may not fit, or on all
+    where the model does not take few.
+    """
+    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
+    few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
+    is_little = sum(x.nbytes for x in arguments.data if not is_source(x)) <= LITTLE
+    store = pyro.get_param_store()
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        for data in (few,) if arguments.sources else (arguments.data,) if is_little else (few, arguments.data):
+            args, kwargs = arguments.build(data)
+            with contextlib.suppress(Exception), tensors_for_arrays():
+                poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+                return
+
+
+def _check_not_read(watch: Watch, arguments: Arguments) -> None:
+    """Raise where Python reads values of rows that are not in memory."""
+    if watch.has_seen and arguments.sources:
+        raise ReadingError(must_not_read(list(arguments.sources)))
+
+
+def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    args, kwargs = arguments.build(arguments.data)
+    _run_on_few_rows(model, arguments)
+    try:
+        with Watch() as watch:
+            try:
+                sites = describe_model(model, args, kwargs, only_shapes=bool(arguments.sources))
+            except Exception:
+                _check_not_read(watch, arguments)
+                raise
+        _check_not_read(watch, arguments)
+        if not watch.has_seen:
+            return sites, Readings()
+        with tensors_for_arrays():
+            return sites, find_readings(model, args, kwargs)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
+        raise
