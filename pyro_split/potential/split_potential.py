@@ -278,11 +278,9 @@ class SplitPotential:
             that the values of all rows add up to the subsets' log-likelihoods.
 
         Raises:
-            ValueError: for indices that are no row numbers.
+            ValueError: for indices that are no row numbers, where no transformation of PyTorch's hides them.
         """
-        is_tensor = isinstance(indices, Tensor)
-        numbers = check_rows(indices.cpu() if is_tensor else indices, self._density.layout.num_rows)
-        block, data = self.bound(RowBlock(torch.as_tensor(numbers, device=indices.device if is_tensor else None)))
+        block, data = self.bound(RowBlock(_row_numbers(indices, self._density.layout.num_rows)))
         return self._density.pointwise(block.local(z, self._density.local_axes), data, block.indices)
 
     def batch_potential_and_grad(
@@ -472,6 +470,15 @@ class SplitPotential:
     def bound(self, block: RowBlock) -> BoundRows:
         """Some of this process's rows, with the data there."""
         return BoundRows(block, self._density.take(self._data, block))
+
+
+def _row_numbers(indices: Any, num_rows: int) -> Tensor:
+    """Row numbers as a tensor, checked where their values can be looked at."""
+    try:
+        numbers = check_rows(indices.cpu() if isinstance(indices, Tensor) else indices, num_rows)
+    except RuntimeError:  # as `torch.func.jvp` and `vmap` raise, while they run, of any tensor
+        return torch.as_tensor(indices)
+    return indices if isinstance(indices, Tensor) else torch.as_tensor(numbers)
 
 
 def _gradient(value: Any, leaves: Position, **options: Any) -> Position:
