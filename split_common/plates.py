@@ -69,7 +69,10 @@ def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") 
 
 def _advice(observed: Sequence[Observation], package: str) -> str:
     if not observed:
-        return "no site is observed, and a factor shows no rows to divide"
+        return (
+            "no site is observed, and a factor shows no rows to divide (observations that the model takes as an "
+            "argument must be passed)"
+        )
     names = ", ".join(repr(site.name) for site in observed[:MOST_NAMED])
     names += f" and {len(observed) - MOST_NAMED} others" if len(observed) > MOST_NAMED else ""
     if any(site.in_loop for site in observed):
