@@ -159,7 +159,11 @@ VISITS = {"schedule": "single_visit", "trajectory_length": 1.5, "step_size_jitte
             {"center": "auto", "center_order": 2, "schedule": "single_visit"},
             marks=pytest.mark.slow,
         ),
-        ("XHMC", {"center": FAR, "schedule": "single_visit", "criterion": "boundary", "threshold": 0.5}),
+        pytest.param(
+            "XHMC",
+            {"center": FAR, "schedule": "single_visit", "criterion": "boundary", "threshold": 0.5},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*max_tree_depth")

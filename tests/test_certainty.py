@@ -209,6 +209,7 @@ def test_the_posterior_where_few_rows_matter_in_pyro(num_influential):
     assert_agree(run(PyroBackend(), num_influential, 6000)[0])
 
 
+@pytest.mark.slow
 def test_rows_that_matter_and_are_drawn_like_the_others_bias(lib, monkeypatch):
     """The negative control."""
     monkeypatch.setattr(f"{lib.split.__name__}.kernels.penalty_mh.find_certainty_rows", lambda *_: None)

@@ -25,6 +25,7 @@ VARIANTS = (
     "SymmetricSplitHMC in a drawn order",
     "XHMC adapted",
     "PenaltyMH without control variate",
+    "PenaltyMH of first order",
     "BlockGibbsHMC by HMC",
 )
 

@@ -22,8 +22,10 @@ BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*
 pytestmark = [
     pytest.mark.filterwarnings("error::UserWarning"),  # an example shows how things are done well
     pytest.mark.filterwarnings("ignore:Estimated shape parameter"),  # of az.loo; by chance where draws are few
-    pytest.mark.filterwarnings("ignore:there are .* effective draws"),  # some runs of the pages are short
+    pytest.mark.filterwarnings("ignore:the fewest effective draws are"),  # some runs of the pages are short
 ]
+# half a minute each: what they show is run by notebooks and by tests of its own too
+LONG_PAGES = ("extending.md", "gradient_metric.md", "penalty_mh.md", "rows_from_disk.md", "stored_runs.md")
 TORCH_SEED = 67280421310721  # that of a fresh process
 
 
@@ -63,7 +65,9 @@ def test_docstring(example):
     assert not report, "".join(report)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=p.name, marks=[pytest.mark.slow] * (p.name in LONG_PAGES)) for p in PAGES]
+)
 def test_page(page):
     text, namespace = page.read_text(), {"__name__": page.stem}
     blocks = list(BLOCK.finditer(text))

@@ -122,6 +122,7 @@ def far_groups_compared(lib, **lengths):
     return [c for c in found if c.name.startswith("mean")], lib.statistics(mcmc)
 
 
+@pytest.mark.slow
 def test_s3hmc_arrives_from_far_away(lib):
     """Means of 3 quantities in each package; |z| < 4.2, a false alarm in about 6,000 runs."""
     comparisons, statistics = far_groups_compared(lib, num_samples=1000)
