@@ -87,7 +87,7 @@ def assert_equal_to_the_host(model, num_subsets, jit_compile=False):
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("num_subsets", [4, 3])
+@pytest.mark.parametrize("num_subsets", [pytest.param(4, marks=pytest.mark.slow), 3])  # 3 leaves sizes that differ
 @pytest.mark.parametrize("row", HONEST.values(), ids=HONEST.keys())
 def test_honest_models_are_proved(row, num_subsets):
     model = model_of(row)
@@ -98,7 +98,7 @@ def test_honest_models_are_proved(row, num_subsets):
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("jit_compile", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HELD)
 def test_what_mixes_rows_and_rests_on_no_parameter_is_held(name, jit_compile):
     model = model_of(MIXING[name])
