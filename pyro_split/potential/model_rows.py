@@ -27,6 +27,7 @@ from split_common.plates import Observation
 
 ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
+SELECTED = "rows_are_selected"  # in a plate's message: its rows are those of a handler within, no more the model's own
 
 
 class SelectRows(AnyNumberOfRows):
@@ -44,8 +45,10 @@ class SelectRows(AnyNumberOfRows):
     def _pyro_sample(self, msg: Any) -> None:
         if isinstance(msg["fn"], Subsample):
             if msg["name"] == self.plate:
-                _check_all_rows(msg)
+                if not msg.get(SELECTED, False):
+                    _check_all_rows(msg)
                 msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+                msg[SELECTED] = True
             return
         frame = plate_frame(msg, self.plate)
         if frame is not None and frame.size != frame.full_size:
