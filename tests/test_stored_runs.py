@@ -143,8 +143,8 @@ class TestProcesses:
 
     def test_they_stop_when_they_are_told(self, lib, tmp_path):
         run = self.run(lib, str(tmp_path / "run.zarr"), "fork", num_samples=10**6)
-        with pytest.warns(UserWarning, match="stopped after .* the time of 5 seconds is over"):
-            found = run.sample(every=10, stop_when=StopWhen(seconds=5))
+        with pytest.warns(UserWarning, match="stopped after .* the time of 15 seconds is over"):
+            found = run.sample(every=10, stop_when=StopWhen(seconds=15))  # processes of a busy machine begin late
         assert 10 <= found.posterior.sizes["draw"] < 10**5
         with pytest.warns(UserWarning, match="the smallest effective sample size"):
             run.sample(every=10, stop_when=StopWhen(ess=1))
