@@ -46,7 +46,7 @@ class SelectRows(AnyNumberOfRows):
         if isinstance(msg["fn"], Subsample):
             if msg["name"] == self.plate:
                 if not msg.get(SELECTED, False):
-                    _check_all_rows(msg)
+                    _check_all_rows(msg, self.indices)
                 msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
                 msg[SELECTED] = True
             return
@@ -58,10 +58,13 @@ class SelectRows(AnyNumberOfRows):
             msg["scale"] = 1.0 if is_one else scale
 
 
-def _check_all_rows(msg: Any) -> None:
-    """Raise where a model says itself which of a plate's rows are to be taken, whatever data there are."""
+def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
+    """Raise where a model says itself which of a plate's rows are to be taken, whatever data there are.
+
+    Row numbers that are an argument are cut with the data, and then are as many as the rows that are asked for.
+    """
     given, size = msg["value"], msg["fn"].size
-    if given is not None and len(given) != size:
+    if given is not None and len(given) not in (size, size if indices is None else len(indices)):
         raise ModelNotSplittableError(
             f"the data plate must take all of its rows, got plate({msg['name']!r}, {size}, subsample=...) with "
             f"{len(given)} of them: leave `subsample` out"
