@@ -128,6 +128,10 @@ MIXING = {
         y,
     ),
     "the label's row": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X * w)[lab, jnp.arange(len(y)) % 3], s), y),
+    "the label's row, the column by number": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jnp.tile(X * w, (1, 40))[lab, jnp.arange(len(y))], s),
+        y,
+    ),
     "put at another row": lambda X, y, g, lab, w, t, s, i: (
         dist.Normal((X * w).at[g, jnp.arange(len(y)) % 3].add(y).sum(1), s),
         y,
@@ -364,6 +368,7 @@ REFUSED = [
     "solved with all rows",
     "the label in another row",
     "the label's row",
+    "the label's row, the column by number",
     "put at another row",
     "a loop over rows that counts",
     "a loop over rows that looks at all",
