@@ -23,6 +23,7 @@ from tests.backends import ABSENT, BACKENDS, PACKAGES, NumPyroBackend, PyroBacke
 
 # A process's compiled programs take gigabytes, and some eleven memory maps each, of which Linux allows 65,530.
 MEMORY_MAPS, MOST_MAPS = Path("/proc/self/maps"), 20_000
+LONG_TESTS = {*Path(__file__).with_name("long_tests.txt").read_text().splitlines()}
 drive.LONGEST_WAIT = 0.0  # stored runs of a moment are committed at every multiple of ``every``
 
 
@@ -38,8 +39,12 @@ def pytest_unconfigure(config):
     shutil.rmtree(config.compiled, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out the tests of a package that this environment is said to be without."""
+    """Mark long tests as slow, and leave out those of a package that this environment is said to be without."""
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in LONG_TESTS:
+            item.add_marker(pytest.mark.slow)
     absent = {*ABSENT, *(f"{backend.name}_split" for backend in ABSENT)}
 
     def is_absent(item):
