@@ -80,13 +80,12 @@ def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str,
 def _host_nuts(case: Case) -> NUTS:
     """The host's NUTS, by its compiler where that can trace the model: a gradient then takes a third to a half."""
     model, args, kwargs = case.build()
-    options = {"init_strategy": case.init_strategy, "jit_compile": True}
+    options = {"init_strategy": case.init_strategy}
     try:
-        start, potential, _, _ = initialize_model(model, args, kwargs, skip_jit_warnings=True, **options)
-        potential(start)
+        NUTS(model, jit_compile=True, ignore_jit_warnings=True, **options).setup(1, *args, **kwargs)
     except RuntimeError:
-        return NUTS(model, init_strategy=case.init_strategy)
-    return NUTS(model, ignore_jit_warnings=True, **options)
+        return NUTS(model, **options)
+    return NUTS(model, jit_compile=True, ignore_jit_warnings=True, **options)
 
 
 def _draws(kernel: Any, start: Any, args: Any, kwargs: Any, num_samples: int) -> dict[str, torch.Tensor]:
