@@ -136,6 +136,34 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
     return candidates[0]
 
 
+def latents_advice(latents: Mapping[str, Sequence[str]], sizes: Mapping[str, int], plate: str) -> str:
+    """Advice for latent sites of one entry for each row that lie in another plate than the rows.
+
+    Args:
+        latents: the plates around each latent site, by the site's name.
+        sizes: of the plates, by name.
+        plate: that holds the rows.
+
+    Example:
+        >>> latents_advice({"z": ["people"], "w": []}, {"data": 100, "people": 100}, "data")[:62]
+        "; latent 'z' has an entry for each row, but in plate 'people':"
+    """
+    apart = {
+        name: other
+        for name, plates in latents.items()
+        for other in plates
+        if plate not in plates and sizes.get(other) == sizes[plate]
+    }
+    if not apart:
+        return ""
+    name, other = next(iter(apart.items()))
+    return (
+        f"; latent {name!r} has an entry for each row, but in plate {other!r}: sample it in plate {plate!r}, or look "
+        f"it up by the row's number, as in `with plate({plate!r}, {sizes[plate]}) as i: ... {name}[i]`, with the data "
+        "looked up in the same way"
+    )
+
+
 def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> ModelNotSplittableError:
     """The error for a model that neither sliced data nor plate indices divide exactly; ``advice`` comes last."""
     tried = {

@@ -196,6 +196,19 @@ def test_models_that_do_not_divide_are_refused(lib, build):
         lib.split.split_model(model, args, num_subsets=4, plate="data")
 
 
+def test_a_latent_for_each_row_in_another_plate_is_named(lib):
+    """The rows of such a model are independent, but a latent value of another plate belongs to no row."""
+
+    def model(y):
+        with lib.ppl.plate("people", 12):
+            ability = lib.ppl.sample("ability", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("answers", 12):
+            lib.ppl.sample("y", lib.dist.Normal(ability, 1.0), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="latent 'ability' has .* plate 'people': sample it"):
+        lib.split.split_model(model, (lib.array(np.arange(12.0)),), num_subsets=3)
+
+
 @by_numbers
 def test_the_refusal_names_both_numbers(lib):
     model, args = models.statistic_of_all_rows(lib)

@@ -111,6 +111,11 @@ class ModelSites(NamedTuple):
         return list(dict.fromkeys(name for site in holders for name in site.plates))
 
     @property
+    def latents(self) -> dict[str, list[str]]:
+        """The plates around each latent site, by the site's name."""
+        return {site.name: list(site.plates) for site in self.sites if not site.observed}
+
+    @property
     def observations(self) -> list[Observation]:
         """Properties of the observed sites, factors left out."""
         return [site.observation for site in self.sites if site.observation is not None]

@@ -68,7 +68,7 @@ from split_common.errors import (
 from split_common.held import reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
-from split_common.plates import choose_plate, neither_mode_splits
+from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
 from split_common.sources.rules import (
     check_axes,
@@ -328,7 +328,8 @@ class ModelSplit:
             names = arguments.names_of(row_axes) if data_axes is None else []
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
             advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, shapes, layout.num_rows)
-            raise neither_mode_splits(failures, advice + unseen_advice(arguments.unseen))
+            advice += unseen_advice(arguments.unseen) + latents_advice(sites.latents, sites.plate_sizes, plate)
+            raise neither_mode_splits(failures, advice)
         return found
 
     def with_model(self, model: RowSelectableModel) -> ModelSplit:

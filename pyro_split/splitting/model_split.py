@@ -46,7 +46,7 @@ from split_common.errors import (
 from split_common.held import HeldValue, reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
-from split_common.plates import choose_plate, neither_mode_splits
+from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
 from split_common.sources.rules import (
     check_axes,
@@ -247,7 +247,8 @@ class ModelSplit:
             return found
         names = arguments.names_of(row_axes) if data_axes is None else []
         shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
-        raise neither_mode_splits(failures, readings.advice + axes_advice(names, shapes, layout.num_rows))
+        advice = readings.advice + axes_advice(names, shapes, layout.num_rows)
+        raise neither_mode_splits(failures, advice + latents_advice(sites.latents, sites.plate_sizes, plate))
 
     @classmethod
     def _divide_without_plate(
