@@ -137,7 +137,7 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
 
 
 def latents_advice(latents: Mapping[str, Sequence[str]], sizes: Mapping[str, int], plate: str) -> str:
-    """Advice for latent sites of one entry for each row that lie in another plate than the rows.
+    """Advice for a latent site with one entry for each row that lies in another plate than the rows.
 
     Args:
         latents: the plates around each latent site, by the site's name.
