@@ -63,14 +63,20 @@ FORMS = (
 )
 
 
-def check_trajectory(trajectory: Any, lengths: Mapping[str, Any]) -> str:
-    """Return ``trajectory``, or raise unless it is one of ``TRAJECTORIES``, and no length is given for trees.
+def check_trajectory(trajectory: Any, lengths: Mapping[str, Any], max_tree_depth: Any) -> str:
+    """Return ``trajectory``, or raise unless it is one of ``TRAJECTORIES`` and no argument is given of another.
 
     Args:
         trajectory: the argument of that name.
         lengths: arguments by name that say how long trajectories without trees are; None where not given.
+        max_tree_depth: the argument of that name; None where not given.
     """
     chosen = check_choice("trajectory", trajectory, TRAJECTORIES)
+    if chosen == "hmc" and max_tree_depth is not None:
+        raise ValueError(
+            "max_tree_depth must be None unless trajectory is 'nuts' (the others do not double), "
+            f"got {max_tree_depth!r}"
+        )
     for name, value in lengths.items():
         if chosen == "nuts" and value is not None:
             raise ValueError(f"{name} must be None unless trajectory is 'hmc' (trees end by themselves), got {value!r}")

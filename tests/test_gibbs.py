@@ -425,6 +425,8 @@ def test_arguments_out_of_range(lib):
         lib.split.BlockGibbsHMC(model, num_steps=3)
     with pytest.raises(ValueError, match="step_size_jitter must be None unless trajectory is 'hmc' .*, got 0.1"):
         lib.split.BlockGibbsHMC(model, trajectory="nuts", step_size_jitter=0.1)
+    with pytest.raises(ValueError, match="max_tree_depth must be None unless trajectory is 'nuts' .*, got 5"):
+        lib.split.BlockGibbsHMC(model, trajectory="hmc", max_tree_depth=5)
 
 
 def test_depth_limit_is_warned_of(lib):

@@ -203,7 +203,7 @@ class BlockGibbsHMC(SplitKernel):
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts" for trajectories that double until they turn back; "hmc" for trajectories of a length that is
             given or drawn.
-        max_tree_depth: largest number of doublings of a trajectory, from 1 to 30, for "nuts".
+        max_tree_depth: largest number of doublings of a trajectory, from 1 to 30, for "nuts". None for 10.
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, for "hmc". If neither is given, it is learned in warm-up, as by
             :class:`~numpyro_split.SplitHMC`.
@@ -269,7 +269,7 @@ class BlockGibbsHMC(SplitKernel):
         *,
         precision_sites: list[str] | None = None,
         trajectory: str = "nuts",
-        max_tree_depth: int = 10,
+        max_tree_depth: int | None = None,
         num_steps: int | None = None,
         trajectory_length: float | None = None,
         step_size_jitter: float | None = None,
@@ -278,9 +278,9 @@ class BlockGibbsHMC(SplitKernel):
     ):
         system = ConjugatePrecisions(PrecisionSites.checked(model, precision_sites, output_precision=False))
         splitting, adaptation = resolve_options(model, num_subsets, options)
-        trees = Doubling(FixedRule(U_TURN), max_tree_depth)
+        trees = Doubling(FixedRule(U_TURN), 10 if max_tree_depth is None else max_tree_depth)
         lengths = FixedLength(LengthSettings.checked(num_steps, trajectory_length, step_size_jitter))
         given = {"num_steps": num_steps, "trajectory_length": trajectory_length, "step_size_jitter": step_size_jitter}
-        moves = trees if check_trajectory(trajectory, given) == "nuts" else lengths
+        moves = trees if check_trajectory(trajectory, given, max_tree_depth) == "nuts" else lengths
         chosen = ChosenSchedule(schedule, splitting.num_subsets)
         super().__init__(model, splitting, Hamiltonian(chosen, moves, adaptation, system))

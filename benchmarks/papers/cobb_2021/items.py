@@ -299,7 +299,15 @@ def table_3() -> Finding:
         accuracy, nll = fashion.PAPER[scheme][2:]
         ours = f"{number(*mean_error(row['accuracy']))}; {number(*mean_error(row['nll']))}"
         comparisons.append(Comparison(f"accuracy % and NLL, {scheme}", f"{accuracy[0]}; {nll[0]}", ours))
-    sentence = "With 1,200 images accuracy and NLL are those of so few; too few draws for an effective size."
+    sentence = (
+        f"With {run.settings['rows']:,} images accuracy is that of so few; too few draws for an effective size, and "
+        "for an acceptance far from where the chain started."
+    )
+    if np.isinf([row["nll"] for row in run.results["schemes"].values()]).any():
+        sentence += (
+            " Weights as large as the prior's drive the softmax to zeros: an NLL is infinite where all draws give a "
+            "test image's class the probability 0 in double precision."
+        )
     return Finding(comparisons, chain_size(run), [run], sentence, is_full(run), command=f"{SCRIPTS}.fashion")
 
 

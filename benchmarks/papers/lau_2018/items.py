@@ -366,6 +366,12 @@ def energies() -> Finding:
     worst = max(row["change_of_accept_prob"] for row in run.results["energies"])
     comparisons.append(Comparison("change of the acceptance", "at most 1 %", changes, worst < 0.01))
     eps = f"{run.results['energies'][0]['energy'] * 6e-8:.1g}"
+    left_out = " ".join(
+        f"Left out are {row['points_not_finite']} of {row['points']} trajectories under {row['name']} that end where "
+        "an energy is not finite."
+        for row in run.results["energies"]
+        if row["points_not_finite"]
+    )
     reason = (
         f"an energy of some thousands is known to {eps} in single precision, whatever the trajectory, so 10⁻⁵ is out "
         "of reach of an end's energy. Under the hierarchical prior the median is alike, and the mean is made by a few "
@@ -376,7 +382,7 @@ def energies() -> Finding:
     size = f"{first['points']} points, {first['num_steps']} steps of {first['step_size']:g}; the thesis names neither"
     contradicted = reason if any(c.agrees is False for c in comparisons) else None
     return Finding(
-        comparisons, size, [run], "", is_full=True, contradicted=contradicted, command=f"{SCRIPTS}.precision"
+        comparisons, size, [run], left_out, is_full=True, contradicted=contradicted, command=f"{SCRIPTS}.precision"
     )
 
 

@@ -58,7 +58,7 @@ def rows() -> list[Row]:
 
 
 def energy_difference(name: str, digits: Digits, warmup: int, seed: int) -> dict[str, Any]:
-    """Mean and largest difference of the ends' energies over the points of a chain."""
+    """Mean and largest difference of the ends' energies over the points of a chain from which both ends are finite."""
     start = time.perf_counter()
     model = partial(output_priors.network, name)
     with jax.enable_x64(True):
@@ -73,16 +73,18 @@ def energy_difference(name: str, digits: Digits, warmup: int, seed: int) -> dict
         z, p = ({key: u.astype(np.float32) for key, u in values.items()} for values in (z, p))
         in_double = _ends(model, x, y, z, p, np.float64)
     in_single = _ends(model, digits.x_train, digits.y_train, z, p, np.float32)
-    difference = np.abs(in_double - in_single)
+    finite = np.isfinite(in_double) & np.isfinite(in_single)
+    difference = np.abs(in_double - in_single)[finite]
     return {
         "name": name,
         "paper": PAPER_ENERGY[name],
         "mean_difference": float(difference.mean()),
         "median_difference": float(np.median(difference)),
         "largest_difference": float(difference.max()),
-        "energy": float(np.abs(in_double).mean()),
+        "energy": float(np.abs(in_double[finite]).mean()),
         "change_of_accept_prob": float(np.mean(np.abs(np.expm1(-difference)))),
         "points": POINTS,
+        "points_not_finite": int(POINTS - finite.sum()),
         "num_steps": NUM_STEPS,
         "step_size": STEP_SIZE,
         "seconds": time.perf_counter() - start,
