@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import functools
+import logging
+import types
+from collections import deque
 
 import numpy as np
 import pytest
@@ -60,3 +65,81 @@ def test_a_density_may_round():
     check_same_density([1e6, np.inf, np.nan], [1e6 + 1.0, np.inf, np.nan], "run.zarr")
     with pytest.raises(StoreError, match="potential energy"):
         check_same_density([1e6], [1e6 + 50.0], "run.zarr")
+
+
+class Bounded:
+    limit = 5.0
+
+    def bound(self, x):
+        return min(x, 5.0)
+
+    def __call__(self, x):
+        return self.bound(x)
+
+
+def bounded_otherwise():
+    """The class as after an edit of one of its methods."""
+
+    class Bounded:
+        limit = 5.0
+
+        def bound(self, x):
+            return min(x, 0.5)
+
+        def __call__(self, x):
+            return self.bound(x)
+
+    Bounded.__qualname__ = "Bounded"
+    return Bounded
+
+
+def test_code_of_an_objects_methods_counts():
+    assert code_of(Bounded()) == code_of(Bounded())
+    assert code_of(Bounded()) != code_of(bounded_otherwise()())
+    assert code_of(Bounded().__call__) != code_of(bounded_otherwise()().__call__)
+
+
+CONFIG, NAMESPACE = types.SimpleNamespace(bound=5.0), argparse.Namespace(bound=5.0)
+
+
+def named_settings(x):
+    return min(x, CONFIG.bound), min(x, Bounded.limit), min(x, NAMESPACE.bound)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(CONFIG, "bound"), (Bounded, "limit"), (NAMESPACE, "bound")])
+def test_settings_that_a_function_names_count(monkeypatch, owner, name):
+    before = code_of(named_settings)
+    monkeypatch.setattr(owner, name, 0.5)
+    assert code_of(named_settings) != before
+
+
+class Slotted:
+    __slots__ = ("bound",)
+
+    def __init__(self, bound):
+        self.bound = bound
+
+
+@dataclasses.dataclass
+class Settings:
+    bound: int
+    names: set = dataclasses.field(default_factory=set)
+
+
+@pytest.mark.parametrize("make", [lambda x: deque([x]), range, Slotted, Settings, lambda x: {x}])
+def test_values_without_a_dict_count(make):
+    assert code_of(holding(make(5))) == code_of(holding(make(5)))
+    assert code_of(holding(make(5))) != code_of(holding(make(6)))
+
+
+def test_what_logs_does_not_count():
+    before = code_of(holding(logging.getLogger("of a model")))
+    logging.getLogger("of another").addHandler(logging.NullHandler())
+    assert code_of(holding(logging.getLogger("of a model"))) == before
+
+
+def test_an_object_that_knows_all_others_is_read_once():
+    everyone = [types.SimpleNamespace(value=i) for i in range(40)]
+    for one in everyone:
+        one.others = everyone
+    assert code_of(holding(everyone)) == code_of(holding(everyone))

@@ -110,6 +110,11 @@ def sample(
         (1, 500)
     """
     check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
+    if mcmc.post_warmup_state is not None:
+        raise ValueError(
+            "mcmc.post_warmup_state must be None for sample(..., store=...), which makes the warm-up itself, and goes "
+            "on from its store, got a state: use a new MCMC, or mcmc.run without a store"
+        )
     if mcmc.num_samples % mcmc.thinning:
         raise ValueError(
             f"mcmc must have a thinning that divides num_samples, got {mcmc.thinning} and {mcmc.num_samples}"

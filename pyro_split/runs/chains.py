@@ -32,6 +32,7 @@ class Task(NamedTuple):
         kwargs: its keyword arguments.
         plan: how long the run is.
         hook: the user's function of each iteration; None for none.
+        transforms: the user's, by site, from constrained values to positions; None for those of the model.
     """
 
     kernel: SplitKernel
@@ -39,6 +40,7 @@ class Task(NamedTuple):
     kwargs: dict[str, Any]
     plan: Plan
     hook: Hook | None
+    transforms: Mapping[str, Any] | None = None
 
 
 class KernelChain:
@@ -152,7 +154,7 @@ class KernelChain:
 
     def _drawn(self, positions: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
         """Constrained values of each site, draw by draw, so that they do not hang on how many there are."""
-        transforms = self._task.kernel.transforms or {}
+        transforms = (self._task.kernel.transforms if self._task.transforms is None else self._task.transforms) or {}
         found = {}
         for name in self._sites:
             values = [transforms[name].inv(z[name]) if name in transforms else z[name] for z in positions]

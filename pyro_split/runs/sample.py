@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from pyro.infer import MCMC
 
-from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, moves_in_processes, pytree, start_of_chain
+from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, has_draws, moves_in_processes, pytree, start_of_chain
 from pyro_split.inference_data import Observations
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.ranks import group_of
@@ -109,7 +109,8 @@ def sample(
     plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
-    task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook), _group_of(mcmc)
+    transforms = None if has_draws(mcmc) else mcmc.transforms  # an earlier run leaves those of its own model
+    task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook, transforms), _group_of(mcmc)
     broadcast = broadcast_in(group)
     if broadcast is not None and dist.get_rank(group):
         return _follow(mcmc, task, broadcast, options)
@@ -215,6 +216,8 @@ class PyroStart:
             **texts_of(replace(splitting, process_group=None), "kernel argument splitting"),
             **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
             **texts_of(self._mcmc.sampler.initial_params, "initial_params"),
+            **texts_of(getattr(kernel, "save_params", None), "save_params"),
+            **texts_of(self._task.transforms, "transforms"),
             **versions_of("pyro-ppl", "torch"),
         }
 
@@ -275,7 +278,10 @@ class PyroStart:
         """The data as texts, of other ranks too."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
-        found = texts_of(pytree.tree_leaves(kernel._open(self._task.args, self._task.kwargs)), "data")
+        leaves = pytree.tree_leaves_with_path(kernel._open(self._task.args, self._task.kwargs))
+        found: dict[str, str] = {}
+        for path, leaf in leaves:
+            found |= texts_of(leaf, f"data{pytree.keystr(path)}")
         ranks = kernel._prepared.potential.ranks
         first, *others = ranks.of_all(found)
         named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}

@@ -2,17 +2,23 @@
 
 A run goes on from a store only where all of that is what it was. Every part is a text, so that an error can say which
 part differs, and from what. Values are read by their kind (numbers, arrays, containers, functions by their code); what
-a function closes over counts, and so do the functions of its own module that it calls.
+a function closes over counts, and so do the values, functions, classes and objects of the user's that it names. Of an
+object of a class of the user's the methods count too. What is installed counts by its version.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
 import functools
+import logging
+import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +29,11 @@ from split_common.sources.rows import Rows, Source
 from split_common.values import shown
 
 OfArray = Callable[[Any], str]
+INSTALLED = ("site-packages", "dist-packages")  # folders
+OURS = ("split_common", "numpyro_split", "pyro_split")  # known by their version, as what is installed
+DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
+CONTAINERS = (Mapping, list, tuple, set, frozenset)
+VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 DEPTH = 12  # of values one in the other
 NUM_SUBSETS = "kernel argument splitting.num_subsets"  # its place
@@ -42,7 +53,8 @@ def texts_of(value: Any, name: str, with_numbers: bool = True) -> dict[str, str]
         >>> texts_of({"rate": 0.8, "sizes": (1, 2)}, "kernel")
         {'kernel.rate': '0.8', 'kernel.sizes[0]': '1', 'kernel.sizes[1]': '2'}
     """
-    return dict(_texts(value, name, (), _text_of_array if with_numbers else _kind_of_array))
+    reader = Reader(_text_of_array if with_numbers else _kind_of_array)
+    return dict(reader.texts(value, name))
 
 
 def versions_of(*packages: str) -> dict[str, str]:
@@ -100,41 +112,72 @@ def check_same_density(stored: Sequence[float], now: Sequence[float], path: str)
         )
 
 
-def _texts(value: Any, name: str, above: tuple[int, ...], of_array: OfArray) -> Iterator[tuple[str, str]]:
-    """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
-    if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
-        yield name, shown(value)
-    elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-        yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
-    elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
-        yield name, of_array(value)
-    elif id(value) in above or len(above) > DEPTH:
-        yield name, type(value).__qualname__
-    elif isinstance(value, types.FunctionType | types.MethodType):
-        digest = Digest()
-        for pair in _texts_of_parts(value, "", above, of_array):
-            digest.add(*pair)
-        yield name, f"function {value.__qualname__}, {digest.key}"
-    else:
-        if not isinstance(value, Mapping | list | tuple | set | frozenset):
+class Reader:
+    """Reads values as texts; each object and class once, since one that knows all others would take ages.
+
+    Args:
+        of_array: the text of an array.
+    """
+
+    def __init__(self, of_array: OfArray):
+        self._of_array = of_array
+        self._seen: dict[int, Any] = {}  # by its identity
+
+    def texts(self, value: Any, name: str, above: tuple[int, ...] = ()) -> Iterator[tuple[str, str]]:
+        """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
+        if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
+            yield name, shown(value)
+        elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+            yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+            if isinstance(value, type) and is_users(value.__module__):
+                yield from self._of_parts(value, name, above)
+        elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
+            yield name, self._of_array(value)
+        elif id(value) in above or len(above) > DEPTH:
             yield name, type(value).__qualname__
-        yield from _texts_of_parts(value, name, above, of_array)
+        elif isinstance(value, types.FunctionType | types.MethodType):
+            digest = Digest()
+            for pair in self._of_parts(value, "", above):
+                digest.add(*pair)
+            yield name, f"function {value.__qualname__}, {digest.key}"
+        else:
+            if not isinstance(value, CONTAINERS):
+                yield name, type(value).__qualname__
+            yield from self._of_parts(value, name, above)
 
+    def _of_parts(self, value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+        if self._is_known(value):
+            return
+        for place, part in _parts(value):
+            yield from self.texts(part, f"{name}{place}", (*above, id(value)))
+        if is_users(type(value).__module__) and not isinstance(value, type):
+            yield from self.texts(type(value), f"{name}.__class__", (*above, id(value)))
 
-def _texts_of_parts(value: Any, name: str, above: tuple[int, ...], of_array: OfArray) -> Iterator[tuple[str, str]]:
-    for place, part in _parts(value):
-        yield from _texts(part, f"{name}{place}", (*above, id(value)), of_array)
+    def _is_known(self, value: Any) -> bool:
+        """Whether an object or a class was read before; containers and functions are read each time."""
+        if isinstance(value, (*CONTAINERS, deque, range, types.FunctionType)):
+            return False
+        if id(value) in self._seen:
+            return True
+        self._seen[id(value)] = value  # which keeps it, so that no other takes its identity
+        return False
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    """Parts of a value, each with its place."""
+    """Parts of a value, each with its place; none of what logs, which knows all that ever logged."""
+    if isinstance(value, logging.Logger | logging.LoggerAdapter | logging.Handler):
+        return []
+    if isinstance(value, type):
+        return _parts_of_class(value)
     if isinstance(value, Mapping):
         return [(f".{key}" if isinstance(key, str) else f"[{shown(key)}]", x) for key, x in value.items()]
     if dataclasses.is_dataclass(value):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
-    if isinstance(value, list | tuple):
+    if isinstance(value, range):
+        return [(f".{name}", getattr(value, name)) for name in ("start", "stop", "step")]
+    if isinstance(value, list | tuple | deque):
         return [(f"[{i}]", x) for i, x in enumerate(value)]
     if isinstance(value, set | frozenset):
         return [(f"[{i}]", x) for i, x in enumerate(sorted(value, key=shown))]
@@ -144,21 +187,30 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(".function", value.__func__), (".self", value.__self__)]
     if isinstance(value, types.FunctionType):
         return _parts_of_function(value)
+    if isinstance(value, DESCRIPTORS):
+        names = ("__func__", "fget", "fset", "func")
+        return [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
     if isinstance(value, types.CodeType):
         names = ("co_name", "co_code", "co_names", "co_varnames", "co_freevars", "co_consts")
         return [(f".{name}", getattr(value, name)) for name in names]
-    return [(f".{key}", x) for key, x in getattr(value, "__dict__", {}).items()]
+    slots = [name for c in type(value).__mro__ for name in _as_tuple(vars(c).get("__slots__", ())) if name[:2] != "__"]
+    in_slots = [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
+    return [*in_slots, *((f".{key}", x) for key, x in getattr(value, "__dict__", {}).items())]
 
 
 def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """Code, defaults, what is closed over, and functions and numbers of the function's own module that it names."""
+    """Code, defaults, what is closed over, and what of its own module or of the user's other modules it names."""
     code, closure = function.__code__, {}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             closure[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    named = {name: function.__globals__.get(name) for name in _names_in(code)}
+    names = _names_in(code)
+    named = {name: function.__globals__.get(name) for name in names}
+    for name, module in list(named.items()):
+        if isinstance(module, types.ModuleType) and is_users(module.__name__):
+            named |= {f"{name}.{inner}": getattr(module, inner) for inner in names if hasattr(module, inner)}
     own = {name: x for name, x in named.items() if _is_own(x, function.__module__)}
     return [
         (".code", code),
@@ -169,6 +221,30 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
     ]
 
 
+def _parts_of_class(value: type) -> list[tuple[str, Any]]:
+    """The methods and values of a class, and of the classes of the user's that it is made from."""
+    classes = [c for c in value.__mro__ if is_users(c.__module__)]
+    return [
+        (f".{c.__qualname__}.{name}", x)
+        for c in classes
+        for name, x in vars(c).items()
+        if isinstance(x, (types.FunctionType, *DESCRIPTORS)) or not (name.startswith("__") or name == "_abc_impl")
+    ]
+
+
+def _as_tuple(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+@functools.cache
+def is_users(module: str | None) -> bool:
+    """Whether a module is neither Python's, nor installed, nor this package's: a script, a notebook, a file beside."""
+    if module is None or module.partition(".")[0] in (*OURS, *sys.stdlib_module_names):
+        return module == "__main__"
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is None or not {*Path(file).parts}.intersection(INSTALLED)
+
+
 def _names_in(code: types.CodeType) -> dict[str, None]:
     """Names that a function looks up, and the functions inside it; in order, once each."""
     inside = (x for x in code.co_consts if isinstance(x, types.CodeType))
@@ -176,10 +252,13 @@ def _names_in(code: types.CodeType) -> dict[str, None]:
 
 
 def _is_own(value: Any, module: str | None) -> bool:
-    """Whether something that a function names is a value, or a function of the same module."""
-    if isinstance(value, types.FunctionType):
-        return value.__module__ == module
-    return isinstance(value, bool | int | float | str | tuple | list | dict) or hasattr(value, "dtype")
+    """Whether something that a function names is a value, a function of the same module, or of the user's."""
+    if isinstance(value, types.FunctionType | type):
+        return value.__module__ == module or is_users(value.__module__)
+    if isinstance(value, (bool, int, float, str, *VALUES)) or hasattr(value, "dtype"):
+        return True
+    is_network = hasattr(value, "named_parameters")
+    return is_network or dataclasses.is_dataclass(value) or is_users(type(value).__module__)
 
 
 def _text_of_array(x: Any) -> str:
