@@ -26,7 +26,7 @@ def main() -> None:
     console.print(
         f"Bayesian softmax regression and a one-hidden-layer network on {len(digits.x_train):,} handwritten digits.\n"
         f"Plain HMC against symmetric and randomised splitting into {NUM_SUBSETS} subsets, {NUM_CHAINS} chains each; "
-        "NumPyro and Pyro side by side.\nThis takes two to four minutes on two cores.",
+        "NumPyro and Pyro side by side.\nThis takes two to four minutes on two cores with nothing beside it.",
         highlight=False,
     )
     outcomes = run(digits, iterations, console)

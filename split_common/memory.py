@@ -5,9 +5,9 @@ What one gradient of a subset takes, beside the data and the position, is nearly
     b(n) = a + s n,    n = N/M rounded up,
 
 with a for what the parameters take, such as the gradient itself, and s for a row's intermediate values. So a line
-through two numbers of subsets that were measured says where to look next, and few have to be measured. What is taken
-was measured itself, whatever the line says. b need not be a line: compilers fuse operations, and evaluate large subsets
-in blocks. It is only taken to grow with the rows.
+through two numbers of subsets that were measured says where to look next, and few have to be measured. The number that
+is chosen was itself measured; the line only says where to look. b need not be a line: compilers fuse operations, and
+evaluate large subsets in blocks. It is only taken to grow with the rows.
 """
 
 from __future__ import annotations

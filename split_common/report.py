@@ -236,10 +236,10 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
         yield Check("settled metric", factor, METRIC_LIMIT, factor <= METRIC_LIMIT, seen, advice)
     if settled.trajectory_length.size and settled.step_size.size:
         steps = float(np.max(settled.trajectory_length / settled.step_size))
-        seen = f"trees of warm-up took up to {steps:.0f} steps on average"
+        seen = f"the learned trajectories are up to {steps:.0f} steps long"
         advice = (
-            f"Many were cut off at depth {MAX_EXPLORATION_DEPTH}, so that trajectories are too short, and draws "
-            "correlated. Make warm-up longer, give inverse_mass_matrix, or reparametrise the model."
+            f"Many trees of warm-up were cut off at depth {MAX_EXPLORATION_DEPTH}, so that trajectories are too short, "
+            "and draws correlated. Make warm-up longer, give inverse_mass_matrix, or reparametrise the model."
         )
         yield Check("cut warm-up", steps, MOST_MEAN_STEPS, steps <= MOST_MEAN_STEPS, seen, advice)
     for name in settled.of_values:

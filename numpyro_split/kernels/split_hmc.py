@@ -47,7 +47,8 @@ class SplitHMC(SplitKernel):
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
-            (:mod:`split_common.exploration`).
+            (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
+            turns.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
             adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
             and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
@@ -147,7 +148,8 @@ class SymmetricSplitHMC(SplitKernel):
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
-            (:mod:`split_common.exploration`).
+            (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
+            turns.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
             adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
             and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
@@ -248,7 +250,8 @@ class NaiveSplitHMC(SplitKernel):
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
-            (:mod:`split_common.exploration`).
+            (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
+            turns.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
             adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
             and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
@@ -338,7 +341,8 @@ class RandomisedSplitHMC(SplitKernel):
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for NumPyro's HMC. If
             neither is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean
             length; the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
-            (:mod:`split_common.exploration`).
+            (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
+            turns.
         step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
             adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
             and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a

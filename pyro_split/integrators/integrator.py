@@ -50,7 +50,7 @@ class Kinetic(Protocol):
     """Protocol of a kinetic energy (see :class:`~pyro_split.integrators.euclidean.EuclideanKinetic`)."""
 
     def velocity(self, p: Position) -> Position:
-        """The inverse mass matrix times the momentum."""
+        """The gradient of the kinetic energy: of a normal momentum, the inverse mass matrix times it."""
         ...
 
     def draw(self, z: Position) -> Position:
@@ -244,7 +244,7 @@ class Integrator(IntegratorBase):
         return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
 
     def _closed(self, z: Position, p: Position, step_size: float) -> Position:
-        """The momentum without the harmonic force that the closing kicks have too much."""
+        """The momentum without the harmonic force that the closing kicks contain in excess."""
         if self._harmonic is None or not self.schedule.closing_weight:
             return p
         closed = float(self.schedule.closing_weight) / self.schedule.num_subsets

@@ -280,8 +280,8 @@ class PyroStart:
         assert kernel._prepared is not None
         leaves = pytree.tree_leaves_with_path(kernel._open(self._task.args, self._task.kwargs))
         found: dict[str, str] = {}
-        for path, leaf in leaves:
-            found |= texts_of(leaf, f"data{pytree.keystr(path)}")
+        for path, leaf in leaves:  # of positional arguments, by number, and of keyword arguments, by name
+            found |= texts_of(leaf, f"data{pytree.keystr(path[1:])}")
         ranks = kernel._prepared.potential.ranks
         first, *others = ranks.of_all(found)
         named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
