@@ -13,15 +13,20 @@ class NoFiniteStartError(ValueError):
     """The log-density is not finite where sampling would start."""
 
 
-def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartError:
-    """The error for a model whose log-density is finite nowhere, naming the data that make it so."""
+def made_nan(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartError | None:
+    """The error for data that make a log-density NaN, with their place; None where no number of them is NaN."""
     for name, x in arrays:
         if np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
             where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
             return NoFiniteStartError(
                 f"data argument {name!r} must not make the log-density NaN, got NaN at {list(where)}"
             )
-    return NoFiniteStartError(
+    return None
+
+
+def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartError:
+    """The error for a model whose log-density is finite nowhere, naming the data that make it so."""
+    return made_nan(arrays) or NoFiniteStartError(
         "the model's log-density and its gradient must be finite at the start, got no such point in 100 tries; "
         "check the model, or give init_strategy or initial parameters"
     )

@@ -267,6 +267,21 @@ def test_nan_in_data(lib):
         lib.run(kernel(lib, model, num_subsets=3), X, lib.array(y))
 
 
+def test_nan_in_what_a_parameter_is_computed_from(lib):
+    """The host refuses the parameter of a distribution before a density is evaluated."""
+    X, y = models.data(lib)
+    X = lib.to_numpy(X).copy()
+    X[4, 1] = np.nan
+
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(X.shape[1]), 1.0).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Bernoulli(logits=X @ w), obs=y)
+
+    with pytest.raises(ValueError, match=r"data argument 'X' must not make the log-density NaN, got NaN at \[4, 1\]"):
+        lib.run(kernel(lib, model, num_subsets=3), lib.array(X), lib.array((lib.to_numpy(y) > 0) * 1.0))
+
+
 def test_nan_at_the_start(lib):
     model, args = regression(lib)
     start = {"b": lib.array([np.nan, 0.0, 0.0]), "s": lib.array(0.0)}

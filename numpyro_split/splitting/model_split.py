@@ -77,7 +77,7 @@ from split_common.sources.rules import (
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import no_finite_start
+from split_common.start import made_nan, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -523,10 +523,13 @@ class ModelSplit:
         """Sizes, supports and a position of the latent sites."""
         try:
             info = self._initialize(random.key(0), self._density(arguments), arguments.data)
-        except RuntimeError as error:
-            if "valid initial parameters" not in str(error):
-                raise
-            raise no_finite_start([(name, first_rows(x)) for name, x in arguments.named_arrays()]) from error
+        except (RuntimeError, ValueError) as error:
+            columns = [(name, first_rows(x)) for name, x in arguments.named_arrays()]
+            if "valid initial parameters" in str(error):
+                raise no_finite_start(columns) from error
+            if "distribution got invalid" in str(error) and (of_data := made_nan(columns)):
+                raise of_data from error
+            raise
         z = self.reference_position = _as_arrays(info.param_info.z)
         self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
         self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
