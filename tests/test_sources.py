@@ -442,6 +442,36 @@ def test_what_are_no_rows(data, options, match):
         Rows(data, **options)
 
 
+RAGGED = {
+    "other lengths": [[1.0, 2.0], [3.0, 1.0, 2.0], [4.0], [1.0, 2.0]],
+    "another length": [[1.0, 2.0], [3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 2.0]],
+    "other lengths within": [[[1.0, 2.0], [3.0, 4.0]], [[3.0], [4.0, 5.0, 6.0]], [[3.0], [4.0, 5.0, 6.0]]],
+    "another length within": [[[1.0, 2.0], [3.0, 4.0]], [[3.0], [4.0]], [[3.0], [4.0]]],
+    "no number": [[1.0, 2.0], [3.0, None], [1.0, 2.0]],
+    "no list within": [[[1.0], [2.0]], [None, [3.0]], [[1.0], [2.0]]],
+}
+
+
+@pytest.mark.parametrize("lists", RAGGED.values(), ids=RAGGED)
+def test_lists_of_other_lengths(lists):
+    """Whatever rows are asked for: all of them, which may have as many numbers together as lists of one length."""
+    pyarrow = pytest.importorskip("pyarrow")
+    for type_of in (pyarrow.list_, pyarrow.large_list):
+        inner = pyarrow.array(lists).type.value_type
+        source = table_rows(pyarrow.table({"x": pyarrow.array(lists, type_of(inner))}), "x").open()
+        np.testing.assert_array_equal(source.read(0, 1), lists[:1])
+        for read in (
+            lambda source=source: source.read(0, len(lists)),
+            lambda source=source: source.read(1, 2),
+            lambda source=source: source.read(1, 3),
+            lambda source=source: source.take(np.array([0, 1])),
+        ):
+            with pytest.raises(
+                SourceError, match="a column must (hold numbers, or lists of as many|have a number).*'x'"
+            ):
+                read()
+
+
 def test_what_is_a_source(tmp_path):
     [mapped] = maps(tmp_path, np.zeros(4))
     assert gives_rows(mapped)

@@ -19,9 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from split_common.errors import SourceError
+from split_common.tables import NUMBERS
 from split_common.values import shown
 
 ROWS_AT_A_TIME = 256  # of an object that gives slices alone, where single rows are asked for
+LISTS = "a column must hold numbers, or lists of as many"
 FEW_RUNS = 16  # of neighbouring rows, each of which is read by itself
 
 
@@ -220,6 +222,7 @@ class TableColumns:
         if not table.num_rows:
             raise SourceError(f"a table must have at least one row, got none in {table.where}")
         self._table, self._columns = table, columns
+        self._lengths: dict[str, list[int]] = {}
         self.where = f"{table.where}, column{'' if isinstance(columns, str) else 's'} {columns!r}"
         few = self._array(table.read(0, 1))
         self.shape, self.dtype = (table.num_rows, *few.shape[1:]), few.dtype
@@ -248,17 +251,34 @@ class TableColumns:
         return side_by_side
 
     def _numbers(self, rows: Any, name: str) -> np.ndarray:
-        column = rows.column(name).combine_chunks()
-        if column.null_count:
-            raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
-        shape: tuple[int, ...] = (rows.num_rows,)
-        while hasattr(column, "flatten") and hasattr(column.type, "value_type"):  # lists, of one length
-            column = column.flatten()
-            shape = (*shape, len(column) // max(int(np.prod(shape)), 1))
+        column, lengths = _without_missing(rows.column(name).combine_chunks(), name), []
+        while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
+            lengths.append(_length_of_lists(column, name))
+            column = _without_missing(column.flatten(), name)
+        known = self._lengths.setdefault(name, lengths)  # those of the first row, whichever rows are asked for
+        if lengths != known and rows.num_rows:
+            raise SourceError(f"{LISTS}, got lists of {lengths} after some of {known} in {name!r}")
         numbers = np.array(column.to_numpy(zero_copy_only=False))
-        if numbers.dtype.kind not in "biuf" or numbers.size != np.prod(shape):
-            raise SourceError(f"a column must hold numbers, or lists of as many, got {column.type} in {name!r}")
-        return numbers.reshape(shape)
+        if numbers.dtype.kind not in NUMBERS:
+            raise SourceError(f"{LISTS}, got {column.type} in {name!r}")
+        return numbers.reshape(rows.num_rows, *known)
+
+
+def _without_missing(column: Any, name: str) -> Any:
+    """A column, or what its lists hold, as it is; an error where an entry is missing."""
+    if column.null_count:
+        raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
+    return column
+
+
+def _length_of_lists(column: Any, name: str) -> int:
+    """Length that all lists of a column have; 0 where there are none."""
+    from pyarrow import compute
+
+    found = np.unique(np.asarray(compute.list_value_length(column)))
+    if len(found) > 1:
+        raise SourceError(f"{LISTS}, got lists of {found[0]} and of {found[-1]} in {name!r}")
+    return int(found[0]) if len(found) else 0
 
 
 def taken(read: Callable[[int, int], np.ndarray], indices: np.ndarray, step: int, num_rows: int) -> np.ndarray:
