@@ -52,12 +52,15 @@ class Store(Protocol):
 
 
 def store_of(data: Any) -> Store:
-    """The store of an object that gives rows: a memory map, or whatever has ``shape``, ``dtype`` and slices."""
+    """The store of an object that gives rows: a memory map, columns, or whatever has ``shape``, ``dtype`` and slices.
+
+    Of a file that another was put in the place of, it is that of the new one.
+    """
     if isinstance(data, str | os.PathLike):
         return MemoryMap(_opened_map(os.fspath(data)))
     if isinstance(data, np.memmap) and data.filename is not None:
         return MemoryMap(data)
-    return data if isinstance(data, TableColumns) else Sliced(data)
+    return data.renewed() if isinstance(data, TableColumns) else Sliced(data)
 
 
 def stamp_of_files(paths: Iterable[str]) -> tuple[Any, ...]:
@@ -81,7 +84,8 @@ class MemoryMap:
 
     Neighbouring rows are read from the file itself, ahead of which the system reads; and a file that has become too
     short is then an error, where touching its map would end the process. Single rows are read through a map of its own,
-    round which the system does not read.
+    round which the system does not read, and so are rows that do not lie one after the other. The map that is given is
+    not read: it keeps the old rows where another file was put in the place of its own.
 
     Args:
         data: the map; views of one too. What was written to it goes to the file now: only the first change to a page
@@ -100,8 +104,8 @@ class MemoryMap:
         if data.mode != "r":
             data.flush()
         self.shape, self.dtype, self.where = data.shape, data.dtype, str(data.filename)
-        self._data, self._offset = data, _offset_in_file(data)
-        self._end = _end_in_file(data)
+        self._strides, self._reads_file = data.strides, data.flags.c_contiguous and hasattr(os, "preadv")
+        self._offset, self._end = _places_in_file(data)
         self.stamp()
         self._file = os.open(self.where, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._file)
@@ -110,9 +114,9 @@ class MemoryMap:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``."""
-        if self._offset is None or not hasattr(os, "preadv"):
+        if not self._reads_file:
             self._check_length()
-            return np.array(self._data[start:stop], subok=False)
+            return np.array(self._mapped[start:stop])
         rows = np.empty((stop - start, *self.shape[1:]), self.dtype)
         row_bytes = rows.nbytes // max(stop - start, 1)
         buffer, place = rows.reshape(-1).view(np.uint8).data, self._offset + start * row_bytes
@@ -129,17 +133,15 @@ class MemoryMap:
         if len(runs) <= FEW_RUNS:
             return np.concatenate([self.read(start, stop) for start, stop in runs])
         self._check_length()
-        return self._scattered[indices]
+        return self._mapped[indices]
 
     @cached_property
-    def _scattered(self) -> np.ndarray:
-        """The rows, for reading single ones."""
-        if self._offset is None:
-            return np.asarray(self._data)
+    def _mapped(self) -> np.ndarray:
+        """The rows, for reading single ones, or all that do not lie one after the other."""
         mapped = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
-        if hasattr(mapped, "madvise"):
+        if self._reads_file and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_RANDOM)
-        return np.ndarray(self.shape, self.dtype, mapped, self._offset)
+        return np.ndarray(self.shape, self.dtype, mapped, self._offset, self._strides)
 
     def stamp(self) -> tuple[Any, ...]:
         """Size, time and number of the file."""
@@ -148,7 +150,7 @@ class MemoryMap:
     full_stamp = stamp
 
     def _check_length(self) -> None:
-        size = os.stat(self.where).st_size
+        size = os.fstat(self._file).st_size
         if size < self._end:
             raise SourceError(f"the file {self.where!r} must hold {self._end} bytes of rows, got {size}")
 
@@ -209,6 +211,10 @@ class Table(Protocol):
         """What is equal as long as the rows are the same."""
         ...
 
+    def renew(self) -> None:
+        """Have the rows that there are now, where others were put in the place of those that were opened."""
+        ...
+
 
 class TableColumns:
     """Columns of a table side by side, or one of them.
@@ -240,6 +246,11 @@ class TableColumns:
         return self._table.stamp()
 
     full_stamp = stamp
+
+    def renewed(self) -> TableColumns:
+        """The same columns of the table as it is now."""
+        self._table.renew()
+        return TableColumns(self._table, self._columns)
 
     def _array(self, rows: Any) -> np.ndarray:
         if isinstance(self._columns, str):
@@ -312,18 +323,10 @@ def _root(data: np.ndarray) -> np.ndarray:
     return data
 
 
-def _offset_in_file(data: np.memmap[Any, Any]) -> int | None:
-    """Byte of the file where the rows begin; None where they do not lie in it one after the other."""
-    if not data.flags.c_contiguous or not data.size:
-        return None
+def _places_in_file(data: np.memmap[Any, Any]) -> tuple[int, int]:
+    """Byte of the file where the first row begins, and number of bytes that the file must have."""
     root: Any = _root(data)
-    return int(root.offset) + data.ctypes.data - root.ctypes.data
-
-
-def _end_in_file(data: np.memmap[Any, Any]) -> int:
-    """Number of bytes that the file must have."""
-    root: Any = _root(data)
-    return int(root.offset) + root.nbytes
+    return int(root.offset) + data.ctypes.data - root.ctypes.data, int(root.offset) + root.nbytes
 
 
 def _files_of_zarr(data: Any) -> list[str]:
