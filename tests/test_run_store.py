@@ -23,7 +23,7 @@ from split_common.runs.reading import largest_rectangle, open_store, progress_of
 from split_common.runs.session import Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, is_held, locked
 from tests.stored_run import Death, Killed, draws_in
 
 
@@ -230,6 +230,17 @@ def test_what_warmup_found(path):
         found_in(path, 2)
 
 
+def test_a_path_in_the_users_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    opened, _ = sample("~/run.zarr")
+    assert opened["posterior"].sizes["draw"] == 130
+    assert [x.name for x in tmp_path.iterdir()] == ["home"]
+    assert progress_of(Path("~/run.zarr")).plan == progress_of(tmp_path / "home/run.zarr").plan
+    assert checked_path("memory://~/run.zarr") == "memory://~/run.zarr"
+
+
 def test_largest_rectangle():
     assert largest_rectangle([0, 0]) == ([0, 1], 0)
     assert largest_rectangle([10, 9, 1]) == ([0, 1], 9)
@@ -364,6 +375,18 @@ class TestRefused:
             process.kill()
             process.wait()
         sample(path)  # a lock dies with its process
+
+    def test_a_store_in_use_by_another_name(self, path, tmp_path):
+        sample(path)
+        (tmp_path / "link.zarr").symlink_to(path)
+        (tmp_path / "folder").symlink_to(tmp_path)
+        for name in ("link.zarr", "folder/run.zarr", "folder/link.zarr"):
+            with locked(path):
+                with pytest.raises(StoreError, match="must not be in use"):
+                    sample(str(tmp_path / name))
+                assert is_held(str(tmp_path / name))
+            sample(str(tmp_path / name))
+            assert is_held(str(tmp_path / name)) is False
 
     @pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "1"])
     def test_every(self, every):

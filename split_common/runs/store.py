@@ -320,13 +320,13 @@ def is_local(path: str) -> bool:
 
 
 def checked_path(store: Any) -> str:
-    """A path as a text, or raise."""
+    """A path as a text, with the user's folder in place of ``~``, or raise."""
     if not isinstance(store, str | os.PathLike) or not str(store):
         raise TypeError(f"store must be a path, got {store!r}")
     path = os.fspath(store)
     if not isinstance(path, str):
         raise TypeError(f"store must be a path in text, got {store!r}")
-    return path
+    return os.path.expanduser(path) if is_local(path) else path
 
 
 @contextmanager
@@ -429,8 +429,8 @@ def zarr_module() -> Any:
 
 
 def _lock_of(path: str) -> Path:
-    """File beside a store whose lock a process holds that writes to it."""
-    place = Path(path).absolute()
+    """File beside a store whose lock a process holds that writes to it, by whichever links it came there."""
+    place = Path(path).resolve()
     return place.parent / f".{place.name}.lock"
 
 
