@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -241,6 +242,13 @@ def test_a_path_in_the_users_folder(monkeypatch, tmp_path):
     assert checked_path("memory://~/run.zarr") == "memory://~/run.zarr"
 
 
+def test_a_site_with_a_backslash(path):
+    store = RunStore.begin(path, Plan(1, 0, 4, 4), {}, {}, [])
+    store.make_arrays(SAMPLING, {r"a\b": Form((), np.dtype("f8"))}, {})
+    store.write(0, 0, {"posterior": {r"a\b": np.arange(4.0)}})
+    np.testing.assert_array_equal(store.read(SAMPLING, 0, 0, 4)["posterior"][r"a\b"], np.arange(4.0))
+
+
 def test_largest_rectangle():
     assert largest_rectangle([0, 0]) == ([0, 1], 0)
     assert largest_rectangle([10, 9, 1]) == ([0, 1], 9)
@@ -387,6 +395,25 @@ class TestRefused:
                 assert is_held(str(tmp_path / name))
             sample(str(tmp_path / name))
             assert is_held(str(tmp_path / name)) is False
+
+    @pytest.mark.parametrize("name", ["chain", "draw", "x_dim_0", "zarr.json", ".", "..", ""])
+    def test_names_of_sites(self, path, monkeypatch, name):
+        """Before anything is written."""
+        called_x = WalkStart.forms
+        monkeypatch.setattr(
+            WalkStart,
+            "forms",
+            lambda self: ({**called_x(self)[0], name: Form((2,), np.dtype("f8"))}, called_x(self)[1]),
+        )
+        with pytest.raises(ValueError, match=rf"a site of a stored run must not .*got '{re.escape(name)}'"):
+            sample(path)
+        assert not Path(path).exists()
+
+    def test_names_of_what_is_observed(self, path, monkeypatch):
+        monkeypatch.setattr(WalkStart, "observed", lambda _: {"y": np.zeros(3), "y_dim_0": np.zeros(3)})
+        with pytest.raises(ValueError, match="like a dimension of site 'y' in the store, got 'y_dim_0'"):
+            sample(path)
+        assert not Path(path).exists()
 
     @pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "1"])
     def test_every(self, every):

@@ -18,7 +18,18 @@ from split_common.runs.interruption import checked_signals, interruptible
 from split_common.runs.plan import Plan
 from split_common.runs.reading import joined, progress_of, summary_of
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, explained, locked, readable
+from split_common.runs.store import (
+    DRAWN,
+    SAMPLING,
+    WARMUP,
+    Form,
+    RunStore,
+    check_names,
+    checked_path,
+    explained,
+    locked,
+    readable,
+)
 from split_common.values import shown
 
 Forms = Mapping[str, Form]
@@ -200,12 +211,14 @@ def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan)
 
 def _made(options: Options, begun: Start) -> RunStore:
     """A new store with room for all that will be drawn."""
-    plan = options.plan
+    plan, (draws, statistics), observed = options.plan, begun.forms(), _observed(begun)
+    draws = draws if plan.keep == "draws" else {}
+    check_names({name: len(form.shape) for name, form in draws.items()}, DRAWN)
+    check_names({name: x.ndim for name, x in observed.items()})
     store = RunStore.begin(options.path, plan, begun.identity, begun.about, begun.start_energies)
-    draws, statistics = begun.forms()
     for phase in (WARMUP, SAMPLING) if plan.keeps_warmup else (SAMPLING,):
-        store.make_arrays(phase, draws if plan.keep == "draws" else {}, statistics)
-    store.put_group("observed_data", _observed(begun))
+        store.make_arrays(phase, draws, statistics)
+    store.put_group("observed_data", observed)
     store.made()
     return store
 

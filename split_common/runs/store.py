@@ -24,7 +24,7 @@ import asyncio
 import datetime
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,9 @@ from split_common.runs.plan import Plan
 FORMAT = 2
 SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
+NO_NAMES = ("", ".", "..", "zarr.json")  # of an array in a group: files and folders are called so already
 LENGTH_BYTES = 8  # before a state, that say how long it is
+DRAWN = ("chain", "draw")  # dimensions that every array of draws has first
 SLACK = 1.25  # room for states that grow, as a factor
 
 Variables = Mapping[str, np.ndarray]
@@ -164,7 +166,7 @@ class RunStore:
         """Write a group of arrays that are known as a whole, such as the observed data."""
         group = self._group.require_group(name)
         for variable, x in variables.items():
-            dims = [f"{variable}_dim_{k}" for k in range(x.ndim)]
+            dims = _dimensions(variable, x.ndim)
             group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True)
             for dim, n in zip(dims, x.shape, strict=True):
                 write_coordinate(group, encoded(dim), n)
@@ -237,7 +239,7 @@ class RunStore:
 
     def _variables(self, name: str) -> dict[str, Any]:
         """Arrays of a group that hold draws."""
-        return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == ("chain", "draw")}
+        return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == DRAWN}
 
     def _lengthen(self, plan: Plan) -> None:
         """Make room for more draws, where a plan asks for more."""
@@ -404,9 +406,31 @@ def explained(path: str, what: str) -> Iterator[None]:
         raise type(error)(error.errno, text + "before is whole, and the same call goes on from there") from error
 
 
+def check_names(num_axes: Mapping[str, int], leading: Sequence[str] = ()) -> None:
+    """Raise for a site whose array cannot have its name, in a group that has coordinates beside the arrays.
+
+    Args:
+        num_axes: of a value of each site.
+        leading: dimensions that the arrays have before these.
+
+    Raises:
+        ValueError: naming the site.
+    """
+    owners = {dim: f"site {name!r}" for name, num in num_axes.items() for dim in _dimensions(name, num)}
+    owners |= dict.fromkeys(leading, "all draws")
+    for name in num_axes:
+        if name in NO_NAMES:
+            raise ValueError(f"a site of a stored run must not have one of the names {NO_NAMES}, got {name!r}")
+        if name in owners:
+            raise ValueError(
+                f"a site of a stored run must not be named like a dimension of {owners[name]} in the store, got "
+                f"{name!r}; give it another name in the model"
+            )
+
+
 def encoded(name: str) -> str:
-    """Name of a variable's array: a slash would make a group of it."""
-    return quote(name, safe="".join(chr(i) for i in range(32, 127) if chr(i) not in "/%"))
+    """Name of a variable's array: a slash of either kind would make a group of it."""
+    return quote(name, safe="".join(chr(i) for i in range(32, 127) if chr(i) not in "/\\%"))
 
 
 def decoded(name: str) -> str:
@@ -438,6 +462,11 @@ def _is_nothing(path: str) -> bool:
     """Whether there is nothing at a path, or an empty folder."""
     place = Path(path)
     return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+
+
+def _dimensions(variable: str, num: int) -> list[str]:
+    """Names of the axes of a variable's value."""
+    return [f"{variable}_dim_{k}" for k in range(num)]
 
 
 def put_chunks(chunks: Iterable[tuple[Any, tuple[int, ...], np.ndarray]]) -> None:
@@ -477,7 +506,6 @@ def write_coordinate(group: Any, name: str, num: int) -> None:
 
 def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk: int) -> None:
     """An array for all draws of a variable, empty on disk."""
-    dims = [f"{variable}_dim_{k}" for k in range(len(form.shape))]
     shape = (*lengths, *form.shape)
     missing = np.nan if form.dtype.kind == "f" else form.dtype.type(0)
     group.create_array(
@@ -487,6 +515,6 @@ def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk:
         chunks=(1, chunk, *(max(n, 1) for n in form.shape)),
         fill_value=missing,
         compressors=None,
-        dimension_names=["chain", "draw", *dims],
+        dimension_names=[*DRAWN, *_dimensions(variable, len(form.shape))],
         overwrite=True,
     )
