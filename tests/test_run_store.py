@@ -192,6 +192,24 @@ def test_damage_is_told(whole, path):
         sample(path, together)
 
 
+@pytest.mark.parametrize("lost", ["chains", "chains/0", "chains/0/zarr.json"])
+def test_a_chain_that_is_lost_is_told(whole, path, lost):
+    """Of a run that only died before its first commit nothing is lost, and nothing told."""
+    expected, source, together = whole
+    shutil.copytree(source, path)
+    place = Path(path) / lost
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    with pytest.warns(UserWarning, match="is damaged: chain 0 is complete up to"):
+        opened, _ = sample(path, together)
+    assert draws_in(opened, warmup=True) == expected
+    shutil.rmtree(path)
+    with Death(1), pytest.raises(Killed):
+        sample(path, together)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample(path, together)
+
+
 def test_a_longer_run_goes_on(whole, path):
     _, source, together = whole
     shutil.copytree(source, path)
@@ -395,6 +413,20 @@ class TestRefused:
                 assert is_held(str(tmp_path / name))
             sample(str(tmp_path / name))
             assert is_held(str(tmp_path / name)) is False
+
+    @pytest.mark.parametrize(
+        "lost", ["posterior/x/zarr.json", "posterior/a%2Fb", "sample_stats/lp", "warmup_posterior/x", "sample_stats"]
+    )
+    def test_a_store_without_one_of_its_arrays(self, whole, path, lost):
+        """Nothing is lost by that: what is there stays as it is."""
+        _, source, together = whole
+        shutil.copytree(source, path)
+        place = Path(path) / lost
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        for num_draws in (130, 300):
+            with pytest.raises(StoreError, match=f"damaged where it says what its arrays are.*{lost.split('/')[0]}"):
+                sample(path, together, num_draws=num_draws)
+        assert progress_of(path).plan.num_draws == 130
 
     @pytest.mark.parametrize("name", ["chain", "draw", "x_dim_0", "zarr.json", ".", "..", ""])
     def test_names_of_sites(self, path, monkeypatch, name):

@@ -20,8 +20,6 @@ from split_common.runs.reading import joined, progress_of, summary_of
 from split_common.runs.stopping import StopWhen
 from split_common.runs.store import (
     DRAWN,
-    SAMPLING,
-    WARMUP,
     Form,
     RunStore,
     check_names,
@@ -121,8 +119,9 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
         else:
             check_same(store.attributes["identity"], begun.identity, options.path)
             check_same_density(store.attributes["start_energies"], begun.start_energies, options.path)
+            forms = _forms(options, begun)
             with readable(options.path):
-                store.go_on(options.plan)
+                store.go_on(options.plan, *forms)
         yield store, begun
 
 
@@ -211,16 +210,21 @@ def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan)
 
 def _made(options: Options, begun: Start) -> RunStore:
     """A new store with room for all that will be drawn."""
-    plan, (draws, statistics), observed = options.plan, begun.forms(), _observed(begun)
-    draws = draws if plan.keep == "draws" else {}
+    plan, (draws, statistics), observed = options.plan, _forms(options, begun), _observed(begun)
     check_names({name: len(form.shape) for name, form in draws.items()}, DRAWN)
     check_names({name: x.ndim for name, x in observed.items()})
     store = RunStore.begin(options.path, plan, begun.identity, begun.about, begun.start_energies)
-    for phase in (WARMUP, SAMPLING) if plan.keeps_warmup else (SAMPLING,):
+    for phase in store.phases:
         store.make_arrays(phase, draws, statistics)
     store.put_group("observed_data", observed)
     store.made()
     return store
+
+
+def _forms(options: Options, begun: Start) -> tuple[Forms, Forms]:
+    """Shape and type of what is kept of a draw of one chain, and of its statistics."""
+    draws, statistics = begun.forms()
+    return draws if options.plan.keep == "draws" else {}, statistics
 
 
 def _observed(begun: Start) -> Mapping[str, np.ndarray]:

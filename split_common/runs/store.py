@@ -133,12 +133,31 @@ class RunStore:
         """Raise unless a plan is this store's, or a longer one."""
         _check_plan(self.path, self.plan, plan)
 
-    def go_on(self, plan: Plan) -> None:
-        """Make ready to be written to, with room for all draws of a plan."""
+    def go_on(self, plan: Plan, draws: Iterable[str], statistics: Iterable[str]) -> None:
+        """Make ready to be written to, with room for all draws of a plan.
+
+        Args:
+            plan: the store's, or a longer one.
+            draws: names of the variables that the store was made with.
+            statistics: likewise.
+
+        Raises:
+            KeyError: for one that has no array.
+        """
+        for phase in self.phases:
+            for group, names in ((phase.draws, draws), (phase.statistics, statistics)):
+                for name in names:
+                    self._group[f"{group}/{encoded(name)}"]
         self._lengthen(plan)
-        for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
-            self._number(name)
+        for phase in self.phases:
+            for name in phase:
+                self._number(name)
         self.ended(None)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Parts of the run of which anything is kept."""
+        return (WARMUP, SAMPLING) if self.plan.keeps_warmup else (SAMPLING,)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -146,7 +165,9 @@ class RunStore:
         return dict(self._group.attrs)
 
     def made(self) -> None:
-        """Take note that all arrays are there."""
+        """Take note that all arrays are there, and a place for each chain."""
+        for chain in range(self.plan.num_chains):
+            self.chain(chain)
         self._group.update_attributes({"made": True})
 
     def ended(self, reason: str | None) -> None:
@@ -213,6 +234,10 @@ class RunStore:
     def get_state(self, chain: int, name: str) -> Packed | None:
         """The state at a place; None where there is none, or none that is whole."""
         return state_in(self._group, chain, name)
+
+    def noted(self, chain: int) -> dict[str, Any] | None:
+        """What those who look in are told of a chain; None where its place is gone."""
+        return dict(self.chain(chain).attrs) if f"chains/{chain}" in self._group else None
 
     def note(self, chain: int, **progress: Any) -> None:
         """Tell those who look in how far a chain is."""
