@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from split_common.runs.reading import largest_rectangle, open_store, progress_of
 from split_common.runs.session import Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, is_held, locked
 from tests.stored_run import Death, Killed, draws_in
 
 
@@ -191,6 +192,24 @@ def test_damage_is_told(whole, path):
         sample(path, together)
 
 
+@pytest.mark.parametrize("lost", ["chains", "chains/0", "chains/0/zarr.json"])
+def test_a_chain_that_is_lost_is_told(whole, path, lost):
+    """Of a run that only died before its first commit nothing is lost, and nothing told."""
+    expected, source, together = whole
+    shutil.copytree(source, path)
+    place = Path(path) / lost
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    with pytest.warns(UserWarning, match="is damaged: chain 0 is complete up to"):
+        opened, _ = sample(path, together)
+    assert draws_in(opened, warmup=True) == expected
+    shutil.rmtree(path)
+    with Death(1), pytest.raises(Killed):
+        sample(path, together)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample(path, together)
+
+
 def test_a_longer_run_goes_on(whole, path):
     _, source, together = whole
     shutil.copytree(source, path)
@@ -228,6 +247,24 @@ def test_what_warmup_found(path):
     assert found.center is None
     with pytest.raises(ValueError, match="chain must be"):
         found_in(path, 2)
+
+
+def test_a_path_in_the_users_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    opened, _ = sample("~/run.zarr")
+    assert opened["posterior"].sizes["draw"] == 130
+    assert [x.name for x in tmp_path.iterdir()] == ["home"]
+    assert progress_of(Path("~/run.zarr")).plan == progress_of(tmp_path / "home/run.zarr").plan
+    assert checked_path("memory://~/run.zarr") == "memory://~/run.zarr"
+
+
+def test_a_site_with_a_backslash(path):
+    store = RunStore.begin(path, Plan(1, 0, 4, 4), {}, {}, [])
+    store.make_arrays(SAMPLING, {r"a\b": Form((), np.dtype("f8"))}, {})
+    store.write(0, 0, {"posterior": {r"a\b": np.arange(4.0)}})
+    np.testing.assert_array_equal(store.read(SAMPLING, 0, 0, 4)["posterior"][r"a\b"], np.arange(4.0))
 
 
 def test_largest_rectangle():
@@ -364,6 +401,51 @@ class TestRefused:
             process.kill()
             process.wait()
         sample(path)  # a lock dies with its process
+
+    def test_a_store_in_use_by_another_name(self, path, tmp_path):
+        sample(path)
+        (tmp_path / "link.zarr").symlink_to(path)
+        (tmp_path / "folder").symlink_to(tmp_path)
+        for name in ("link.zarr", "folder/run.zarr", "folder/link.zarr"):
+            with locked(path):
+                with pytest.raises(StoreError, match="must not be in use"):
+                    sample(str(tmp_path / name))
+                assert is_held(str(tmp_path / name))
+            sample(str(tmp_path / name))
+            assert is_held(str(tmp_path / name)) is False
+
+    @pytest.mark.parametrize(
+        "lost", ["posterior/x/zarr.json", "posterior/a%2Fb", "sample_stats/lp", "warmup_posterior/x", "sample_stats"]
+    )
+    def test_a_store_without_one_of_its_arrays(self, whole, path, lost):
+        """Nothing is lost by that: what is there stays as it is."""
+        _, source, together = whole
+        shutil.copytree(source, path)
+        place = Path(path) / lost
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        for num_draws in (130, 300):
+            with pytest.raises(StoreError, match=f"damaged where it says what its arrays are.*{lost.split('/')[0]}"):
+                sample(path, together, num_draws=num_draws)
+        assert progress_of(path).plan.num_draws == 130
+
+    @pytest.mark.parametrize("name", ["chain", "draw", "x_dim_0", "zarr.json", ".", "..", ""])
+    def test_names_of_sites(self, path, monkeypatch, name):
+        """Before anything is written."""
+        called_x = WalkStart.forms
+        monkeypatch.setattr(
+            WalkStart,
+            "forms",
+            lambda self: ({**called_x(self)[0], name: Form((2,), np.dtype("f8"))}, called_x(self)[1]),
+        )
+        with pytest.raises(ValueError, match=rf"a site of a stored run must not .*got '{re.escape(name)}'"):
+            sample(path)
+        assert not Path(path).exists()
+
+    def test_names_of_what_is_observed(self, path, monkeypatch):
+        monkeypatch.setattr(WalkStart, "observed", lambda _: {"y": np.zeros(3), "y_dim_0": np.zeros(3)})
+        with pytest.raises(ValueError, match="like a dimension of site 'y' in the store, got 'y_dim_0'"):
+            sample(path)
+        assert not Path(path).exists()
 
     @pytest.mark.parametrize("every", [0, -1, 1.5, True, None, "1"])
     def test_every(self, every):

@@ -442,6 +442,36 @@ def test_what_are_no_rows(data, options, match):
         Rows(data, **options)
 
 
+RAGGED = {
+    "other lengths": [[1.0, 2.0], [3.0, 1.0, 2.0], [4.0], [1.0, 2.0]],
+    "another length": [[1.0, 2.0], [3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 2.0]],
+    "other lengths within": [[[1.0, 2.0], [3.0, 4.0]], [[3.0], [4.0, 5.0, 6.0]], [[3.0], [4.0, 5.0, 6.0]]],
+    "another length within": [[[1.0, 2.0], [3.0, 4.0]], [[3.0], [4.0]], [[3.0], [4.0]]],
+    "no number": [[1.0, 2.0], [3.0, None], [1.0, 2.0]],
+    "no list within": [[[1.0], [2.0]], [None, [3.0]], [[1.0], [2.0]]],
+}
+
+
+@pytest.mark.parametrize("lists", RAGGED.values(), ids=RAGGED)
+def test_lists_of_other_lengths(lists):
+    """Whatever rows are asked for: all of them, which may have as many numbers together as lists of one length."""
+    pyarrow = pytest.importorskip("pyarrow")
+    for type_of in (pyarrow.list_, pyarrow.large_list):
+        inner = pyarrow.array(lists).type.value_type
+        source = table_rows(pyarrow.table({"x": pyarrow.array(lists, type_of(inner))}), "x").open()
+        np.testing.assert_array_equal(source.read(0, 1), lists[:1])
+        for read in (
+            lambda source=source: source.read(0, len(lists)),
+            lambda source=source: source.read(1, 2),
+            lambda source=source: source.read(1, 3),
+            lambda source=source: source.take(np.array([0, 1])),
+        ):
+            with pytest.raises(
+                SourceError, match="a column must (hold numbers, or lists of as many|have a number).*'x'"
+            ):
+                read()
+
+
 def test_what_is_a_source(tmp_path):
     [mapped] = maps(tmp_path, np.zeros(4))
     assert gives_rows(mapped)
@@ -481,6 +511,87 @@ def test_a_file_that_changes(spoil, tmp_path):
             read()
     with contextlib.suppress(SourceError):  # of a file that is gone
         assert not source.is_current()
+
+
+def test_a_parquet_file_in_the_place_of_another(tmp_path):
+    """New rows, or an error: never the old ones, which the file that was opened still has."""
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows.parquet"
+    from pyarrow import parquet
+
+    def write(**columns):
+        parquet.write_table(pyarrow.table(columns), tmp_path / "new", row_group_size=4)
+        os.replace(tmp_path / "new", path)
+
+    write(x=np.arange(6.0), y=np.arange(6))
+    X, y = table_rows(path, "x", label="y", dtype="float64")
+    old = [X.open(), y.open()]
+    write(x=-np.arange(9.0), y=np.arange(9) + 1)
+    for source in old:
+        with pytest.raises(SourceError, match=r"rows\.parquet.*must stay as they are"):
+            source.read(0, 6)
+    np.testing.assert_array_equal(X.open().read(0, 9), -np.arange(9.0))
+    np.testing.assert_array_equal(y.open().take(np.array([8, 3])), [9, 4])
+    assert (X.shape, len(y), X.open() is X.open()) == ((9,), 9, True)
+    write(z=np.arange(9.0))
+    with pytest.raises(SourceError, match=r"columns must be of \['z'\] in .*rows\.parquet"):
+        X.open()
+    path.write_text("no table")
+    with pytest.raises(SourceError, match=r"must be the path of a Parquet file, got .*rows\.parquet"):
+        X.open()
+
+
+class Split:
+    """What is used of a split of ``datasets``."""
+
+    __module__, column_names = "datasets", ["x"]
+
+    def __init__(self, table, path):
+        self._table, self.cache_files = table, [{"filename": str(path)}]
+
+    def __len__(self):
+        return len(self._table)
+
+    def __getitem__(self, rows):
+        return self._table[rows]
+
+    def select_columns(self, names):
+        return self
+
+    def with_format(self, name):
+        return self
+
+
+def test_files_in_the_place_of_those_of_a_split(tmp_path):
+    """Of which nothing new can be read, as it has its own open."""
+    table = pytest.importorskip("pyarrow").table({"x": np.arange(6.0)})
+    (tmp_path / "rows.arrow").write_text("old")
+    rows = table_rows(Split(table, tmp_path / "rows.arrow"), "x")
+    rows.open().read(0, 6)
+    (tmp_path / "new").write_text("other")
+    os.replace(tmp_path / "new", tmp_path / "rows.arrow")
+    with pytest.raises(SourceError, match=r"table must be a split .*rows\.arrow.*load it again"):
+        rows.open()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [np.s_[:], np.s_[:, ::2], np.s_[::-1], np.s_[2:20:3, ::-1]],
+    ids=["all", "some columns", "backwards", "some rows, columns backwards"],
+)
+def test_a_map_whose_file_another_is_in_the_place_of(view, tmp_path):
+    x = np.arange(100.0).reshape(25, 4)
+    [mapped] = maps(tmp_path, x)
+    rows = Rows(mapped[view])
+    np.testing.assert_array_equal(rows.open().read(0, 5), x[view][:5])
+    np.save(tmp_path / "new.npy", -x)
+    os.replace(tmp_path / "new.npy", tmp_path / "0.npy")
+    np.testing.assert_array_equal(np.asarray(mapped), x)  # the map keeps the old rows
+    num = len(x[view])
+    np.testing.assert_array_equal(rows.open().read(0, num), -x[view])
+    np.testing.assert_array_equal(rows.open().take(np.arange(0, num, 2)), -x[view][::2])
+    os.truncate(tmp_path / "0.npy", 200)
+    with pytest.raises(SourceError, match=r"0\.npy.*must hold"):
+        rows.open().read(0, num)
 
 
 @pytest.mark.parametrize("spoil", [shorten, *(pytest.param(x, marks=pytest.mark.slow) for x in (touch, os.remove))])

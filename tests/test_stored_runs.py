@@ -249,6 +249,23 @@ def test_bad_input(lib, run):
     assert not os.path.exists(run.path)
 
 
+@pytest.mark.parametrize("name", ["chain", "w_dim_0"])
+def test_a_site_named_like_a_dimension_is_refused(lib, tmp_path, name):
+    """By a stored run alone."""
+
+    def model(y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(2), lib.np.ones(2)).to_event(1))
+        shift = lib.ppl.sample(name, lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(w.sum() + shift, 1.0), obs=y)
+
+    run = Run(lib, TABLE["NaiveSplitHMC"], str(tmp_path / "run.zarr"), 2, 3, Problem(model, data(lib)[1:], {}))
+    with pytest.raises(ValueError, match=f"must not be named like a dimension of .* in the store, got '{name}'"):
+        run.sample()
+    assert not os.path.exists(run.path)
+    assert run.host_draws()[name].shape == (1, 3)
+
+
 def test_another_run_is_refused(lib, run):
     run.sample(every=6)
     X, y = run.problem.args

@@ -76,7 +76,7 @@ class ChainWriter:
 
     def __init__(self, store: RunStore, chain: int):
         self._store, self._chain = store, chain
-        self._phases = (WARMUP, SAMPLING) if store.plan.keeps_warmup else (SAMPLING,)
+        self._phases = store.phases
         self._counts, self._written = Counts(0, 0), Counts(0, 0)
         self._open: dict[Phase, Content] = {}  # of the chunk that is not full yet
         self._digests: dict[Phase, np.ndarray] = {}
@@ -108,13 +108,13 @@ class ChainWriter:
             yield self._read(SAMPLING, num, k)[SAMPLING.draws]
 
     def warn_of_damage(self, position: int) -> None:
-        """Warn where the store tells of more than what is whole.
+        """Warn where the store tells of more than what is whole, or not even whether there was more.
 
         Args:
             position: of the newest state of which everything is whole; 0 for none.
         """
-        attributes = self._store.chain(self._chain).attrs
-        if attributes.get("warmup_draws", 0) + attributes.get("draws", 0) > position:
+        noted = self._store.noted(self._chain)
+        if noted is None or noted.get("warmup_draws", 0) + noted.get("draws", 0) > position:
             num_warmup = self._store.plan.num_warmup
             place = f"iteration {position} of warm-up" if position <= num_warmup else f"draw {position - num_warmup}"
             warnings.warn(

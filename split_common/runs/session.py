@@ -18,7 +18,16 @@ from split_common.runs.interruption import checked_signals, interruptible
 from split_common.runs.plan import Plan
 from split_common.runs.reading import joined, progress_of, summary_of
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, explained, locked, readable
+from split_common.runs.store import (
+    DRAWN,
+    Form,
+    RunStore,
+    check_names,
+    checked_path,
+    explained,
+    locked,
+    readable,
+)
 from split_common.values import shown
 
 Forms = Mapping[str, Form]
@@ -110,8 +119,9 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
         else:
             check_same(store.attributes["identity"], begun.identity, options.path)
             check_same_density(store.attributes["start_energies"], begun.start_energies, options.path)
+            forms = _forms(options, begun)
             with readable(options.path):
-                store.go_on(options.plan)
+                store.go_on(options.plan, *forms)
         yield store, begun
 
 
@@ -200,14 +210,21 @@ def warn_of_end(reason: str | None, path: str, draws: Sequence[int], plan: Plan)
 
 def _made(options: Options, begun: Start) -> RunStore:
     """A new store with room for all that will be drawn."""
-    plan = options.plan
+    plan, (draws, statistics), observed = options.plan, _forms(options, begun), _observed(begun)
+    check_names({name: len(form.shape) for name, form in draws.items()}, DRAWN)
+    check_names({name: x.ndim for name, x in observed.items()})
     store = RunStore.begin(options.path, plan, begun.identity, begun.about, begun.start_energies)
-    draws, statistics = begun.forms()
-    for phase in (WARMUP, SAMPLING) if plan.keeps_warmup else (SAMPLING,):
-        store.make_arrays(phase, draws if plan.keep == "draws" else {}, statistics)
-    store.put_group("observed_data", _observed(begun))
+    for phase in store.phases:
+        store.make_arrays(phase, draws, statistics)
+    store.put_group("observed_data", observed)
     store.made()
     return store
+
+
+def _forms(options: Options, begun: Start) -> tuple[Forms, Forms]:
+    """Shape and type of what is kept of a draw of one chain, and of its statistics."""
+    draws, statistics = begun.forms()
+    return draws if options.plan.keep == "draws" else {}, statistics
 
 
 def _observed(begun: Start) -> Mapping[str, np.ndarray]:

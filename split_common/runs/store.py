@@ -24,7 +24,7 @@ import asyncio
 import datetime
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,9 @@ from split_common.runs.plan import Plan
 FORMAT = 2
 SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
+NO_NAMES = ("", ".", "..", "zarr.json")  # of an array in a group: files and folders are called so already
 LENGTH_BYTES = 8  # before a state, that say how long it is
+DRAWN = ("chain", "draw")  # dimensions that every array of draws has first
 SLACK = 1.25  # room for states that grow, as a factor
 
 Variables = Mapping[str, np.ndarray]
@@ -131,12 +133,31 @@ class RunStore:
         """Raise unless a plan is this store's, or a longer one."""
         _check_plan(self.path, self.plan, plan)
 
-    def go_on(self, plan: Plan) -> None:
-        """Make ready to be written to, with room for all draws of a plan."""
+    def go_on(self, plan: Plan, draws: Iterable[str], statistics: Iterable[str]) -> None:
+        """Make ready to be written to, with room for all draws of a plan.
+
+        Args:
+            plan: the store's, or a longer one.
+            draws: names of the variables that the store was made with.
+            statistics: likewise.
+
+        Raises:
+            KeyError: for one that has no array.
+        """
+        for phase in self.phases:
+            for group, names in ((phase.draws, draws), (phase.statistics, statistics)):
+                for name in names:
+                    self._group[f"{group}/{encoded(name)}"]
         self._lengthen(plan)
-        for name in (*SAMPLING, *(WARMUP if plan.keeps_warmup else ())):
-            self._number(name)
+        for phase in self.phases:
+            for name in phase:
+                self._number(name)
         self.ended(None)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Parts of the run of which anything is kept."""
+        return (WARMUP, SAMPLING) if self.plan.keeps_warmup else (SAMPLING,)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -144,7 +165,9 @@ class RunStore:
         return dict(self._group.attrs)
 
     def made(self) -> None:
-        """Take note that all arrays are there."""
+        """Take note that all arrays are there, and a place for each chain."""
+        for chain in range(self.plan.num_chains):
+            self.chain(chain)
         self._group.update_attributes({"made": True})
 
     def ended(self, reason: str | None) -> None:
@@ -164,7 +187,7 @@ class RunStore:
         """Write a group of arrays that are known as a whole, such as the observed data."""
         group = self._group.require_group(name)
         for variable, x in variables.items():
-            dims = [f"{variable}_dim_{k}" for k in range(x.ndim)]
+            dims = _dimensions(variable, x.ndim)
             group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True)
             for dim, n in zip(dims, x.shape, strict=True):
                 write_coordinate(group, encoded(dim), n)
@@ -212,6 +235,10 @@ class RunStore:
         """The state at a place; None where there is none, or none that is whole."""
         return state_in(self._group, chain, name)
 
+    def noted(self, chain: int) -> dict[str, Any] | None:
+        """What those who look in are told of a chain; None where its place is gone."""
+        return dict(self.chain(chain).attrs) if f"chains/{chain}" in self._group else None
+
     def note(self, chain: int, **progress: Any) -> None:
         """Tell those who look in how far a chain is."""
         self.chain(chain).update_attributes(progress)
@@ -237,7 +264,7 @@ class RunStore:
 
     def _variables(self, name: str) -> dict[str, Any]:
         """Arrays of a group that hold draws."""
-        return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == ("chain", "draw")}
+        return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == DRAWN}
 
     def _lengthen(self, plan: Plan) -> None:
         """Make room for more draws, where a plan asks for more."""
@@ -320,13 +347,13 @@ def is_local(path: str) -> bool:
 
 
 def checked_path(store: Any) -> str:
-    """A path as a text, or raise."""
+    """A path as a text, with the user's folder in place of ``~``, or raise."""
     if not isinstance(store, str | os.PathLike) or not str(store):
         raise TypeError(f"store must be a path, got {store!r}")
     path = os.fspath(store)
     if not isinstance(path, str):
         raise TypeError(f"store must be a path in text, got {store!r}")
-    return path
+    return os.path.expanduser(path) if is_local(path) else path
 
 
 @contextmanager
@@ -404,9 +431,31 @@ def explained(path: str, what: str) -> Iterator[None]:
         raise type(error)(error.errno, text + "before is whole, and the same call goes on from there") from error
 
 
+def check_names(num_axes: Mapping[str, int], leading: Sequence[str] = ()) -> None:
+    """Raise for a site whose array cannot have its name, in a group that has coordinates beside the arrays.
+
+    Args:
+        num_axes: of a value of each site.
+        leading: dimensions that the arrays have before these.
+
+    Raises:
+        ValueError: naming the site.
+    """
+    owners = {dim: f"site {name!r}" for name, num in num_axes.items() for dim in _dimensions(name, num)}
+    owners |= dict.fromkeys(leading, "all draws")
+    for name in num_axes:
+        if name in NO_NAMES:
+            raise ValueError(f"a site of a stored run must not have one of the names {NO_NAMES}, got {name!r}")
+        if name in owners:
+            raise ValueError(
+                f"a site of a stored run must not be named like a dimension of {owners[name]} in the store, got "
+                f"{name!r}; give it another name in the model"
+            )
+
+
 def encoded(name: str) -> str:
-    """Name of a variable's array: a slash would make a group of it."""
-    return quote(name, safe="".join(chr(i) for i in range(32, 127) if chr(i) not in "/%"))
+    """Name of a variable's array: a slash of either kind would make a group of it."""
+    return quote(name, safe="".join(chr(i) for i in range(32, 127) if chr(i) not in "/\\%"))
 
 
 def decoded(name: str) -> str:
@@ -429,8 +478,8 @@ def zarr_module() -> Any:
 
 
 def _lock_of(path: str) -> Path:
-    """File beside a store whose lock a process holds that writes to it."""
-    place = Path(path).absolute()
+    """File beside a store whose lock a process holds that writes to it, by whichever links it came there."""
+    place = Path(path).resolve()
     return place.parent / f".{place.name}.lock"
 
 
@@ -438,6 +487,11 @@ def _is_nothing(path: str) -> bool:
     """Whether there is nothing at a path, or an empty folder."""
     place = Path(path)
     return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+
+
+def _dimensions(variable: str, num: int) -> list[str]:
+    """Names of the axes of a variable's value."""
+    return [f"{variable}_dim_{k}" for k in range(num)]
 
 
 def put_chunks(chunks: Iterable[tuple[Any, tuple[int, ...], np.ndarray]]) -> None:
@@ -477,7 +531,6 @@ def write_coordinate(group: Any, name: str, num: int) -> None:
 
 def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk: int) -> None:
     """An array for all draws of a variable, empty on disk."""
-    dims = [f"{variable}_dim_{k}" for k in range(len(form.shape))]
     shape = (*lengths, *form.shape)
     missing = np.nan if form.dtype.kind == "f" else form.dtype.type(0)
     group.create_array(
@@ -487,6 +540,6 @@ def _array(group: Any, variable: str, form: Form, lengths: Iterable[int], chunk:
         chunks=(1, chunk, *(max(n, 1) for n in form.shape)),
         fill_value=missing,
         compressors=None,
-        dimension_names=["chain", "draw", *dims],
+        dimension_names=[*DRAWN, *_dimensions(variable, len(form.shape))],
         overwrite=True,
     )

@@ -93,6 +93,7 @@ class Rows:
             known = self._opened.get(dtype)
             if known is None or not known.is_current():
                 known = self._opened[dtype] = Source(store_of(self._data), self._transform, dtype)
+                self.shape = known.shape
             return known
 
 

@@ -19,9 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from split_common.errors import SourceError
+from split_common.tables import NUMBERS
 from split_common.values import shown
 
 ROWS_AT_A_TIME = 256  # of an object that gives slices alone, where single rows are asked for
+LISTS = "a column must hold numbers, or lists of as many"
 FEW_RUNS = 16  # of neighbouring rows, each of which is read by itself
 
 
@@ -50,12 +52,15 @@ class Store(Protocol):
 
 
 def store_of(data: Any) -> Store:
-    """The store of an object that gives rows: a memory map, or whatever has ``shape``, ``dtype`` and slices."""
+    """The store of an object that gives rows: a memory map, columns, or whatever has ``shape``, ``dtype`` and slices.
+
+    Of a file that another was put in the place of, it is that of the new one.
+    """
     if isinstance(data, str | os.PathLike):
         return MemoryMap(_opened_map(os.fspath(data)))
     if isinstance(data, np.memmap) and data.filename is not None:
         return MemoryMap(data)
-    return data if isinstance(data, TableColumns) else Sliced(data)
+    return data.renewed() if isinstance(data, TableColumns) else Sliced(data)
 
 
 def stamp_of_files(paths: Iterable[str]) -> tuple[Any, ...]:
@@ -79,7 +84,8 @@ class MemoryMap:
 
     Neighbouring rows are read from the file itself, ahead of which the system reads; and a file that has become too
     short is then an error, where touching its map would end the process. Single rows are read through a map of its own,
-    round which the system does not read.
+    round which the system does not read, and so are rows that do not lie one after the other. The map that is given is
+    not read: it keeps the old rows where another file was put in the place of its own.
 
     Args:
         data: the map; views of one too. What was written to it goes to the file now: only the first change to a page
@@ -98,8 +104,8 @@ class MemoryMap:
         if data.mode != "r":
             data.flush()
         self.shape, self.dtype, self.where = data.shape, data.dtype, str(data.filename)
-        self._data, self._offset = data, _offset_in_file(data)
-        self._end = _end_in_file(data)
+        self._strides, self._reads_file = data.strides, data.flags.c_contiguous and hasattr(os, "preadv")
+        self._offset, self._end = _places_in_file(data)
         self.stamp()
         self._file = os.open(self.where, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._file)
@@ -108,9 +114,9 @@ class MemoryMap:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``."""
-        if self._offset is None or not hasattr(os, "preadv"):
+        if not self._reads_file:
             self._check_length()
-            return np.array(self._data[start:stop], subok=False)
+            return np.array(self._mapped[start:stop])
         rows = np.empty((stop - start, *self.shape[1:]), self.dtype)
         row_bytes = rows.nbytes // max(stop - start, 1)
         buffer, place = rows.reshape(-1).view(np.uint8).data, self._offset + start * row_bytes
@@ -127,17 +133,15 @@ class MemoryMap:
         if len(runs) <= FEW_RUNS:
             return np.concatenate([self.read(start, stop) for start, stop in runs])
         self._check_length()
-        return self._scattered[indices]
+        return self._mapped[indices]
 
     @cached_property
-    def _scattered(self) -> np.ndarray:
-        """The rows, for reading single ones."""
-        if self._offset is None:
-            return np.asarray(self._data)
+    def _mapped(self) -> np.ndarray:
+        """The rows, for reading single ones, or all that do not lie one after the other."""
         mapped = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
-        if hasattr(mapped, "madvise"):
+        if self._reads_file and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_RANDOM)
-        return np.ndarray(self.shape, self.dtype, mapped, self._offset)
+        return np.ndarray(self.shape, self.dtype, mapped, self._offset, self._strides)
 
     def stamp(self) -> tuple[Any, ...]:
         """Size, time and number of the file."""
@@ -146,7 +150,7 @@ class MemoryMap:
     full_stamp = stamp
 
     def _check_length(self) -> None:
-        size = os.stat(self.where).st_size
+        size = os.fstat(self._file).st_size
         if size < self._end:
             raise SourceError(f"the file {self.where!r} must hold {self._end} bytes of rows, got {size}")
 
@@ -207,6 +211,10 @@ class Table(Protocol):
         """What is equal as long as the rows are the same."""
         ...
 
+    def renew(self) -> None:
+        """Have the rows that there are now, where others were put in the place of those that were opened."""
+        ...
+
 
 class TableColumns:
     """Columns of a table side by side, or one of them.
@@ -220,6 +228,7 @@ class TableColumns:
         if not table.num_rows:
             raise SourceError(f"a table must have at least one row, got none in {table.where}")
         self._table, self._columns = table, columns
+        self._lengths: dict[str, list[int]] = {}
         self.where = f"{table.where}, column{'' if isinstance(columns, str) else 's'} {columns!r}"
         few = self._array(table.read(0, 1))
         self.shape, self.dtype = (table.num_rows, *few.shape[1:]), few.dtype
@@ -238,6 +247,11 @@ class TableColumns:
 
     full_stamp = stamp
 
+    def renewed(self) -> TableColumns:
+        """The same columns of the table as it is now."""
+        self._table.renew()
+        return TableColumns(self._table, self._columns)
+
     def _array(self, rows: Any) -> np.ndarray:
         if isinstance(self._columns, str):
             return self._numbers(rows, self._columns)
@@ -248,17 +262,34 @@ class TableColumns:
         return side_by_side
 
     def _numbers(self, rows: Any, name: str) -> np.ndarray:
-        column = rows.column(name).combine_chunks()
-        if column.null_count:
-            raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
-        shape: tuple[int, ...] = (rows.num_rows,)
-        while hasattr(column, "flatten") and hasattr(column.type, "value_type"):  # lists, of one length
-            column = column.flatten()
-            shape = (*shape, len(column) // max(int(np.prod(shape)), 1))
+        column, lengths = _without_missing(rows.column(name).combine_chunks(), name), []
+        while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
+            lengths.append(_length_of_lists(column, name))
+            column = _without_missing(column.flatten(), name)
+        known = self._lengths.setdefault(name, lengths)  # those of the first row, whichever rows are asked for
+        if lengths != known and rows.num_rows:
+            raise SourceError(f"{LISTS}, got lists of {lengths} after some of {known} in {name!r}")
         numbers = np.array(column.to_numpy(zero_copy_only=False))
-        if numbers.dtype.kind not in "biuf" or numbers.size != np.prod(shape):
-            raise SourceError(f"a column must hold numbers, or lists of as many, got {column.type} in {name!r}")
-        return numbers.reshape(shape)
+        if numbers.dtype.kind not in NUMBERS:
+            raise SourceError(f"{LISTS}, got {column.type} in {name!r}")
+        return numbers.reshape(rows.num_rows, *known)
+
+
+def _without_missing(column: Any, name: str) -> Any:
+    """A column, or what its lists hold, as it is; an error where an entry is missing."""
+    if column.null_count:
+        raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
+    return column
+
+
+def _length_of_lists(column: Any, name: str) -> int:
+    """Length that all lists of a column have; 0 where there are none."""
+    from pyarrow import compute
+
+    found = np.unique(np.asarray(compute.list_value_length(column)))
+    if len(found) > 1:
+        raise SourceError(f"{LISTS}, got lists of {found[0]} and of {found[-1]} in {name!r}")
+    return int(found[0]) if len(found) else 0
 
 
 def taken(read: Callable[[int, int], np.ndarray], indices: np.ndarray, step: int, num_rows: int) -> np.ndarray:
@@ -292,18 +323,10 @@ def _root(data: np.ndarray) -> np.ndarray:
     return data
 
 
-def _offset_in_file(data: np.memmap[Any, Any]) -> int | None:
-    """Byte of the file where the rows begin; None where they do not lie in it one after the other."""
-    if not data.flags.c_contiguous or not data.size:
-        return None
+def _places_in_file(data: np.memmap[Any, Any]) -> tuple[int, int]:
+    """Byte of the file where the first row begins, and number of bytes that the file must have."""
     root: Any = _root(data)
-    return int(root.offset) + data.ctypes.data - root.ctypes.data
-
-
-def _end_in_file(data: np.memmap[Any, Any]) -> int:
-    """Number of bytes that the file must have."""
-    root: Any = _root(data)
-    return int(root.offset) + root.nbytes
+    return int(root.offset) + data.ctypes.data - root.ctypes.data, int(root.offset) + root.nbytes
 
 
 def _files_of_zarr(data: Any) -> list[str]:

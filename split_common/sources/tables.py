@@ -103,6 +103,9 @@ class ArrowTable:
         """Nothing: it stays as it is."""
         return ("a table in memory",)
 
+    def renew(self) -> None:
+        """Nothing, likewise."""
+
 
 class DatasetSplit:
     """A split of Hugging Face ``datasets``.
@@ -117,7 +120,7 @@ class DatasetSplit:
         _check_columns(columns, split.column_names, self.where)
         self._split = split.select_columns(list(dict.fromkeys(columns))).with_format("arrow")
         self._files = [file["filename"] for file in split.cache_files]
-        self._lock = threading.Lock()
+        self._lock, self._stamp = threading.Lock(), self.stamp()
 
     def __reduce__(self) -> Any:
         return type(self), (self._split, self._split.column_names)
@@ -136,6 +139,14 @@ class DatasetSplit:
         """Size and time of its files."""
         return ("a split", *stamp_of_files(self._files))
 
+    def renew(self) -> None:
+        """Raise where its files are others: the split has those open that it was loaded from."""
+        if self.stamp() != self._stamp:
+            raise SourceError(
+                f"table must be a split whose files are those that it was loaded from, got {self.where} with others "
+                f"in their place, among {self._files}; load it again, and make its rows by table_rows"
+            )
+
 
 class ParquetFile:
     """A Parquet file, of which whole row groups are read, and the last ones kept: a subset may end inside one.
@@ -146,17 +157,9 @@ class ParquetFile:
     """
 
     def __init__(self, path: str, columns: list[str]):
-        from pyarrow import parquet
-
-        stamp_of_files([path])
         self.where, self._columns = repr(path), list(dict.fromkeys(columns))
         self._path, self._lock = path, threading.Lock()
-        self._file = parquet.ParquetFile(path)
-        metadata = self._file.metadata
-        _check_columns(columns, self._file.schema_arrow.names, self.where)
-        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        self.num_rows, self._ends = metadata.num_rows, np.cumsum(sizes)
-        self._kept: dict[int, Any] = {}
+        self._open()
 
     def __reduce__(self) -> Any:
         return type(self), (self._path, self._columns)
@@ -182,6 +185,28 @@ class ParquetFile:
     def stamp(self) -> tuple[Any, ...]:
         """Size and time of the file."""
         return stamp_of_files([self._path])
+
+    def renew(self) -> None:
+        """Open the file that lies there now, where it is another."""
+        with self._lock:
+            if self.stamp() != self._stamp:
+                self._open()
+
+    def _open(self) -> None:
+        """Open the file; what was open stays so where that is an error."""
+        from pyarrow import parquet
+
+        stamp = self.stamp()
+        try:
+            file = parquet.ParquetFile(self._path)
+        except ValueError as error:  # what Arrow raises of what it cannot read
+            raise SourceError(f"table must be the path of a Parquet file, got {self.where}") from error
+        _check_columns(self._columns, file.schema_arrow.names, self.where)
+        metadata = file.metadata
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._file, self._stamp = file, stamp
+        self.num_rows, self._ends = metadata.num_rows, np.cumsum(sizes)
+        self._kept: dict[int, Any] = {}
 
     def _groups(self, start: int, stop: int) -> tuple[Any, int]:
         """The row groups that hold some rows, and the number of their first row."""
