@@ -70,6 +70,19 @@ class AnyNumberOfRows(Messenger):
         self.plate = plate
 
 
+class _OwnNames(Messenger):
+    """Keeps a plate's own name, which its frame has too, at its message, before other handlers change that one's."""
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if isinstance(msg["fn"], Subsample):
+            msg["fn"].own_name = msg["name"]  # type: ignore[attr-defined]
+
+
+def plate_of(msg: Any) -> str | None:
+    """Own name of the plate whose rows a message asks for, whatever ``scope`` calls it; None for other messages."""
+    return getattr(msg["fn"], "own_name", msg["name"]) if isinstance(msg["fn"], Subsample) else None
+
+
 _own_subsample = SubsampleMessenger._subsample
 
 
@@ -77,7 +90,8 @@ def _subsample(name: str, size: int | None = None, subsample_size: int | None = 
     """Pyro's own, without a ``subsample_size`` for a plate that may take any number of rows."""
     if any(isinstance(handler, AnyNumberOfRows) and handler.plate == name for handler in _PYRO_STACK):
         subsample_size = None
-    return _own_subsample(name, size, subsample_size, *rest, **others)
+    with _OwnNames():
+        return _own_subsample(name, size, subsample_size, *rest, **others)
 
 
 SubsampleMessenger._subsample = staticmethod(_subsample)  # type: ignore[method-assign]
@@ -281,6 +295,7 @@ __all__ = [
     "make_fx",
     "matrices_of",
     "moves_in_processes",
+    "plate_of",
     "pytree",
     "start_of_chain",
     "store_adapter",

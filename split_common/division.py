@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from split_common.errors import ModelNotSplittableError, RowsMeetError, SourceError, first_line
+from split_common.errors import ModelNotSplittableError, NumberMeetsError, RowsMeetError, SourceError, first_line
 from split_common.plates import Observation, divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, Verdict
+from split_common.selection import NUMBERED, SLICE
 from split_common.sources.rules import SourceRuleError
 from split_common.start import NoFiniteStartError
 
@@ -27,6 +28,8 @@ def first_that_divides(
 ) -> tuple[Way | None, dict[str, Exception]]:
     """The first way that is proved, or else the first that passes the check; and what is wrong with the others.
 
+    The way "numbered" is tried where "slice" fails by its numbers alone, and taken only where it is proved.
+
     Args:
         ways: in the order in which they are tried.
         prepare: looks at the model, and gives a way its verdict.
@@ -40,11 +43,15 @@ def first_that_divides(
     failures: dict[str, Exception] = {}
     unproved: list[Way] = []
     for way in ways:
+        if way.mode == NUMBERED and not isinstance(failures.get(SLICE), NumberMeetsError):
+            continue
         try:
             prepare(way)
             if way.verdict.kind == PROVED:
                 check(way)
                 return way, failures
+            if way.mode == NUMBERED:
+                raise ModelNotSplittableError(f"that rows are independent must be proved, got {way.verdict}")
         except (NoFiniteStartError, SourceError, SourceRuleError):
             raise
         except Exception as error:  # whatever a model raises on fewer rows

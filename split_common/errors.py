@@ -18,6 +18,10 @@ class RowsMeetError(ModelNotSplittableError):
     """The likelihood of a row is known to depend on other rows."""
 
 
+class NumberMeetsError(RowsMeetError):
+    """The number of a row as it is cut is used for something else than to look up that row."""
+
+
 class NoDataPlateError(ModelNotSplittableError):
     """The model has no plate that holds observations."""
 

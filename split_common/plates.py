@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from split_common.errors import WHOLE_RUNS, ModelNotSplittableError, NoDataPlateError, RowsMeetError, first_line
+from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.values import is_name, shown
 
 MOST_NAMED = 3  # sites, in a message
@@ -165,10 +166,11 @@ def latents_advice(latents: Mapping[str, Sequence[str]], sizes: Mapping[str, int
 
 
 def neither_mode_splits(failures: Mapping[str, Exception], advice: str = "") -> ModelNotSplittableError:
-    """The error for a model that neither sliced data nor plate indices divide exactly; ``advice`` comes last."""
+    """The error for a model that no way of selecting rows divides exactly; ``advice`` comes last."""
     tried = {
-        "slice": "with the data arguments cut to a subset's rows",
-        "index": "with the plate yielding a subset's row numbers",
+        SLICE: "with the data arguments cut to a subset's rows",
+        INDEX: "with the plate yielding a subset's row numbers",
+        NUMBERED: "with both",
     }
     reports = "; ".join(f"{tried[mode]}: {first_line(error)}" for mode, error in failures.items())
     all_meet = all(isinstance(error, RowsMeetError) for error in failures.values())

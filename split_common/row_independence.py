@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from split_common.errors import RowsMeetError
+from split_common.errors import NumberMeetsError, RowsMeetError
 
 PROVED, REFUTED, NOT_PROVED = "proved", "refuted", "not proved"
+NUMBER_AS_CUT = "the number of a row as it is cut"
 
 
 class Free(NamedTuple):
@@ -157,7 +158,7 @@ def _fault(value: Value, axis: int) -> NotAligned | None:
     if isinstance(value, NotAligned):
         return value
     if isinstance(value, Numbers | OwnRow):
-        return NotAligned(True, "the number of a row as it is cut")
+        return NotAligned(True, NUMBER_AS_CUT)
     if axis in value.axes:
         return None
     return NotAligned(False, "a log-probability without an entry for each row")
@@ -165,6 +166,11 @@ def _fault(value: Value, axis: int) -> NotAligned | None:
 
 def rows_meet(why: str) -> RowsMeetError:
     """The error for a model whose likelihood of one row rests on other rows; ``why`` is the operation and its line."""
+    if why.endswith(NUMBER_AS_CUT):
+        return NumberMeetsError(
+            f"{why} is used for more than to look up that row (pass the numbers 0 to N - 1 as an argument, which is "
+            "cut with the data)"
+        )
     return RowsMeetError(
         f"{why}, so the likelihood of a row rests on other rows (compute what rests on all rows outside the model and "
         "pass it as an argument, or take num_subsets=1)"

@@ -416,6 +416,11 @@ def refused():
     def reads(X, y=None):
         model(X * int(X.sum()), y)
 
+    def trend(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", X.shape[0]) as i:
+            numpyro.sample("y", dist.Normal(X[:, 0] + w * i, 1.0), obs=y)
+
     good = sharded(X, "rows"), sharded(y, "rows")
     twofold = jax.make_mesh((2, 1), ("rows", "others"), axis_types=(AxisType.Auto,) * 2)
     return {
@@ -428,6 +433,7 @@ def refused():
             "'X' must lie along one axis of the mesh",
         ),
         "more subsets than rows": (model, (sharded(X[:4], "rows"), sharded(y[:4], "rows")), "rows of a shard, 2"),
+        "numbers of rows": (trend, good, "got one that is told the numbers of its rows"),
         "local latents": (local, good, "no latent site inside the data plate"),
         "from all rows": (centred, good, "take nothing from all rows"),
         "a prior of rows": (prior_of_rows, good, "outside the data plate does"),

@@ -55,12 +55,17 @@ def compare(lib, build, num_subsets, tolerance, **options):
     host_model = unwrapped(build, lib)
     potential = lib.split.split_model(model, args, num_subsets=num_subsets, plate=needs_plate(build), **options)
     z = position(lib, unconstrained_shapes(lib, host_model, args))
+    return potential, z, check_against_the_host(lib, potential, host_model, args, z, tolerance)
+
+
+def check_against_the_host(lib, potential, host_model, args, z, tolerance):
+    """The host's value, of which that of a potential and the gradient are no other."""
     whole, whole_grad = lib.host_potential_and_grad(host_model, args, {}, z)
     value, grad = potential.potential_and_grad(z)
     np.testing.assert_allclose(float(value), float(whole), rtol=tolerance)
     scale = np.abs(flat(lib, whole_grad)).max()
     np.testing.assert_allclose(flat(lib, grad), flat(lib, whole_grad), rtol=0, atol=tolerance * scale)
-    return potential, z, float(whole)
+    return float(whole)
 
 
 @pytest.fixture
@@ -207,6 +212,24 @@ def test_a_latent_for_each_row_in_another_plate_is_named(lib):
 
     with pytest.raises(ModelNotSplittableError, match="latent 'ability' has .* plate 'people': sample it"):
         lib.split.split_model(model, (lib.array(np.arange(12.0)),), num_subsets=3)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("build", [models.closed_over_size, models.indexed_arguments, models.subsampled_plate])
+@pytest.mark.parametrize("plate", [None, "data"])
+def test_a_plate_in_a_scope_is_known_by_its_own_name(lib, build, plate):
+    """``scope`` puts its prefix before the names of a plate's message and of sites, not before that of the frame."""
+    from pyro.contrib.autoname import scope
+
+    model, args = build(lib)
+    potential = lib.split.split_model(scope(model, prefix="s"), args, num_subsets=4, plate=plate)
+    assert (potential.plate, potential.subset_sizes) == ("data", (4, 4, 4, 3))
+    host_model = scope(unwrapped(build, lib), prefix="s")
+    z = position(lib, unconstrained_shapes(lib, host_model, args))
+    assert all(name.startswith("s/") for name in z)
+    check_against_the_host(lib, potential, host_model, args, z, 1e-10)
+    with pytest.raises(ValueError, match=r"plate must name a plate of the model, \['data'\], got 's/data'"):
+        lib.split.split_model(scope(model, prefix="s"), args, num_subsets=4, plate="s/data")
 
 
 @by_numbers

@@ -27,6 +27,7 @@ from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock, subset_block
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
+from split_common.selection import cuts_data, yields_numbers
 from split_common.start import check_names
 from split_common.subsets import SubsetLayout
 
@@ -78,8 +79,7 @@ class ModelDensity:
     Args:
         model: the user's model, made row-selectable.
         layout: rows of each subset.
-        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
-            alone and tells the plate the row numbers.
+        mode: how rows are selected, "slice", "index" or "numbered" (:mod:`split_common.selection`).
         arguments: how to put the model's arguments together from data arrays.
         local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
         program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
@@ -100,7 +100,7 @@ class ModelDensity:
         held: Held = NOTHING_HELD,
     ):
         self.model, self.layout, self.mode, self.program, self.held = model, layout, mode, program, held
-        self.num_blocks = arguments.num_blocks(layout) if mode == "slice" and not local_axes else 1
+        self.num_blocks = arguments.num_blocks(layout) if cuts_data(mode) and not local_axes else 1
         # without the data: compiled functions outlive them, and must not keep them alive
         self.arguments, self.local_axes = arguments.replace(()), local_axes
 
@@ -186,11 +186,16 @@ class ModelDensity:
 
     def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
-        if self.mode == "index":
-            args, kwargs = self.arguments.build(data)
-            return args, {**kwargs, ROWS_KWARG: block.indices}
-        args, kwargs = self.arguments.build(self.arguments.take(block, data))
-        return args, {**kwargs, ROWS_KWARG: jnp.arange(block.indices.shape[0])}
+        args, kwargs = self.arguments.build(self._cut(data, block))
+        return args, {**kwargs, ROWS_KWARG: self._yielded(block)}
+
+    def _cut(self, data: Data, block: RowBlock) -> Data:
+        """The arguments' arrays, cut to some rows where the mode cuts them."""
+        return self.arguments.take(block, data) if cuts_data(self.mode) else data
+
+    def _yielded(self, block: RowBlock) -> jax.Array:
+        """What the plate yields for some rows."""
+        return block.indices if yields_numbers(self.mode) else jnp.arange(block.indices.shape[0])
 
     def local(self, z: Position, block: RowBlock) -> Position:
         """``z`` with the latents inside the plate cut to some rows."""
@@ -201,7 +206,7 @@ class ModelDensity:
 
         Args:
             z: a position, its latents inside the plate cut to some rows.
-            taken: the data arrays, cut to them where the mode is "slice", and what is held, cut to them.
+            taken: the data arrays, cut to them where the mode cuts them, and what is held, cut to them.
             indices: what the plate yields, shape (n,).
         """
         if not self.held.values:
@@ -253,15 +258,13 @@ class ModelDensity:
         return [jnp.asarray(x) for x in program.values([number for number, _ in self.held.values], own)]
 
     def _rows(self, z: Position, data: Data, block: RowBlock) -> list[tuple[jax.Array, int]]:
-        is_cut = self.mode == "slice"
         num_own = len(data) - len(self.held.values)
-        own = self.arguments.take(block, data[:num_own]) if is_cut else data[:num_own]
+        own = self._cut(data[:num_own], block)
         held = [
             x if value.axis is None else block.take(x, value.axis)
             for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)
         ]
-        indices = jnp.arange(block.indices.shape[0]) if is_cut else block.indices
-        return self.terms(self.local(z, block), (*own, *held), indices)
+        return self.terms(self.local(z, block), (*own, *held), self._yielded(block))
 
     def _model_terms(self, z: Position, taken: Data, indices: jax.Array) -> list[tuple[jax.Array, int]]:
         args, kwargs = self.arguments.build(taken)

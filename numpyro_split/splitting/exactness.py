@@ -26,6 +26,7 @@ from numpyro_split.potential.sources import first_rows, is_source, sources_in
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.errors import ModelNotSplittableError
 from split_common.exactness import compare_differences, compare_split
+from split_common.selection import cuts_data
 from split_common.sources.rows import Source
 from split_common.sources.rules import check_size_from_arguments
 from split_common.start import no_finite_start
@@ -96,7 +97,7 @@ def _rows_to_look_at(density: ModelDensity, data: Data) -> np.ndarray:
 
 def _takes_size_from_arguments(density: ModelDensity, data: Data, sources: Mapping[str, Source]) -> bool:
     """Whether the untouched model, on fewer rows, has a smaller plate; of rows that are not in memory it must."""
-    if density.mode == "index":
+    if not cuts_data(density.mode):
         return False
     args, kwargs = density.arguments.build(density.arguments.take(RowBlock(jnp.arange(2)), data))
     try:

@@ -1,8 +1,9 @@
 """How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
 
-The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
-to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
-numbers to yield ("index", for data in a closure or parameters with an entry per row).
+The model is asked, not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row), and both ("numbered", for models
+that compute with these numbers).
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.sources.rules import (
     check_axes,
     check_local,
@@ -157,7 +159,7 @@ class ModelSplit:
 
     Attributes:
         layout: rows of each subset.
-        mode: how rows are selected, "slice" or "index"; "whole" where there is one subset, for which nothing is cut.
+        mode: how rows are selected, "slice", "index" or "numbered"; "whole" where nothing is divided.
         program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
         sites: the sample sites.
         site_sizes: number of unconstrained values at each latent site.
@@ -595,7 +597,10 @@ class ModelSplit:
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.part(0))))
+        rows = jnp.asarray(self.part(0))
+        if self.mode == NUMBERED:  # whose numbers look up cut rows as well, where that is held
+            rows = jnp.arange(len(rows))
+        args, kwargs = density.rows(data, RowBlock(rows))
         return initialize_model(
             rng_key,
             self._model,
@@ -609,9 +614,11 @@ class ModelSplit:
 
 def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tuple[str, ...]:
     """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
-    if isinstance(model, InImpliedPlate) or has_sources:  # of a source no model is given all rows
-        return ("slice",)
-    return ("slice", "index") if has_rows else ("index",)
+    if isinstance(model, InImpliedPlate):
+        return (SLICE,)
+    if has_sources:  # of a source no model is given all rows
+        return SLICE, NUMBERED
+    return (SLICE, INDEX, NUMBERED) if has_rows else (INDEX,)
 
 
 def _forwards(failures: Mapping[str, Exception]) -> str:

@@ -11,6 +11,7 @@ from numpyro_split.host import dce_jaxpr
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
 from split_common.row_independence import PROVED, Verdict
+from split_common.selection import SLICE, yields_numbers
 
 IN_SHARDS = "a model whose rows lie on several devices must"
 
@@ -42,7 +43,7 @@ def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int],
         row_axes: for the path of each array that holds rows, their axis.
         names: of the arguments that hold them.
     """
-    if split.mode != "slice" or split._row_axes != row_axes:
+    if split.mode != SLICE or split._row_axes != row_axes:
         raise ModelNotSplittableError(
             f"{IN_SHARDS} take them from its arguments {list(names)} and give its data plate as many rows as these "
             f"have, as in numpyro.plate('data', X.shape[0]), got one that {_how(split)}"
@@ -54,8 +55,8 @@ def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int],
 
 
 def _how(split: Split) -> str:
-    if split.mode != "slice":
-        return "is told the numbers of its rows" if split.mode == "index" else "does not divide"
+    if split.mode != SLICE:
+        return "is told the numbers of its rows" if yields_numbers(split.mode) else "does not divide"
     return f"has rows in other arguments: {sorted(split._row_axes)}"
 
 

@@ -27,6 +27,7 @@ from numpyro_split.splitting.row_rules import RULES, TAKES_INDICES, general_redu
 from split_common.held import Holding, Proof
 from split_common.row_independence import (
     NOT_PROVED,
+    NUMBER_AS_CUT,
     Aligned,
     Free,
     NotAligned,
@@ -36,6 +37,7 @@ from split_common.row_independence import (
     Verdict,
     verdict_of,
 )
+from split_common.selection import cuts_data, yields_numbers
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
@@ -79,13 +81,12 @@ class Expression(NamedTuple):
 
 
 def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Expression:
-    is_cut = density.mode == "slice"
-    of_data = density.arguments.axes if is_cut else [None] * len(data)
+    of_data = density.arguments.axes if cuts_data(density.mode) else [None] * len(data)
     of_sites = {name: z[name].ndim + axis for name, axis in density.local_axes.items()}
     inputs = [
         *(Aligned(of_sites[name]) if name in of_sites else FREE for name in sorted(z)),
         *(FREE if axis is None else Aligned(axis) for axis in of_data),
-        Numbers(0) if is_cut else Aligned(0),
+        Aligned(0) if yields_numbers(density.mode) else Numbers(0),
     ]
     local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
     taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
@@ -155,7 +156,7 @@ class Walk:
             elif faults:
                 found = faults[:1] * op.results
             elif any(isinstance(value, OwnRow) for value in operands) and op.name not in TAKES_INDICES:
-                found = met(op, "the number of a row as it is cut")
+                found = met(op, NUMBER_AS_CUT)
             else:
                 found = RULES.get(op.name, no_rule)(op)
         except KeyError as missing:  # a parameter that has another name in this version of JAX

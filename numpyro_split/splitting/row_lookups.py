@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from numpyro_split.splitting.row_operations import FREE, Operation, met, moved, no_rule, row_axes, unknown
-from split_common.row_independence import Aligned, Free, Numbers, OwnRow, Value
+from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, Numbers, OwnRow, Value
 
 
 def own_axis(index: Value, dimensions: Sequence[int]) -> int | None:
@@ -35,11 +35,11 @@ def gather(op: Operation) -> list[Value]:
     of_table = dict(zip([d for d in range(len(op.shape(0))) if d not in gone], numbers.offset_dims, strict=True))
     paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     if isinstance(table, Numbers | OwnRow):
-        return met(op, "the number of a row as it is cut")
+        return met(op, NUMBER_AS_CUT)
     if isinstance(table, Free):
         if isinstance(index, Numbers | OwnRow):
             if table.repeats != {own_axis(index, numbers.start_index_map)}:
-                return met(op, "the number of a row as it is cut")
+                return met(op, NUMBER_AS_CUT)
             return [Aligned(of_index[index.axis])]  # of the same entries in all rows, one that the row chooses
         if not {paired.get(axis) for axis in table.repeats} <= index.axes:
             return unknown(op)
@@ -68,7 +68,7 @@ def scatter(op: Operation) -> list[Value]:
         is_of_rows = any(not isinstance(value, Free) for value in op.operands[1:])
         return met(op, f"rows put together by an index ({op.name})") if is_of_rows else no_rule(op)
     if any(isinstance(value, Numbers | OwnRow) for value in op.operands):
-        return met(op, "the number of a row as it is cut")
+        return met(op, NUMBER_AS_CUT)
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(op.shape(0))) if axis not in gone]
     of_target = dict(zip(numbers.update_window_dims, kept, strict=True))  # for axes of the updates

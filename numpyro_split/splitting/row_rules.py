@@ -25,7 +25,7 @@ from numpyro_split.splitting.row_operations import (
     row_axes,
     unknown,
 )
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers, OwnRow, Value
+from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers, OwnRow, Value
 
 
 def elementwise(op: Operation) -> list[Value]:
@@ -52,11 +52,11 @@ def _of_numbers(op: Operation) -> list[Value]:
     if op.name == "convert_element_type":
         numbers = np.arange(max(op.shape(0), default=0))
         is_exact = np.array_equal(numbers.astype(op.param("new_dtype")).astype(numbers.dtype), numbers)
-        return list(op.operands) if is_exact else met(op, "the number of a row as it is cut")
+        return list(op.operands) if is_exact else met(op, NUMBER_AS_CUT)
     numbers, zero = op.operands[0], op.whole.invars[-1]
     if op.name == "lt" and isinstance(zero, Literal) and not zero.val and isinstance(numbers, Numbers):
         return [Free(numbers.axes, is_false=True)]
-    return met(op, "the number of a row as it is cut")
+    return met(op, NUMBER_AS_CUT)
 
 
 def broadcast(op: Operation) -> list[Value]:
@@ -126,7 +126,7 @@ def along(parameter: str) -> Rule:
     def rule(op: Operation) -> list[Value]:
         axis, axes = op.param(parameter), row_axes(op)
         if any(isinstance(value, Numbers) for value in op.operands):
-            return met(op, "the number of a row as it is cut")
+            return met(op, NUMBER_AS_CUT)
         if axis in axes:
             return met(op)
         if axis in repeats(op) or not op.same():
@@ -226,7 +226,7 @@ def dot_general(op: Operation) -> list[Value]:
     aligned, repeats = set(), set()
     for side, value in enumerate(op.operands):
         if isinstance(value, Numbers):
-            return met(op, "the number of a row as it is cut")
+            return met(op, NUMBER_AS_CUT)
         for axis in value.axes:
             if axis in contracted[side]:
                 return met(op, "sum over the data rows (a matrix product)")

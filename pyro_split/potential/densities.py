@@ -21,6 +21,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import take
 from split_common.errors import ModelNotSplittableError
+from split_common.selection import cuts_data, yields_numbers
 from split_common.start import check_names
 from split_common.subsets import SubsetLayout
 
@@ -63,8 +64,7 @@ class ModelDensity:
     Args:
         model: the user's model, made row-selectable.
         layout: rows of each subset.
-        mode: "slice" cuts the data arguments and numbers the rows 0 to n - 1; "index" leaves the arguments
-            alone and tells the plate the row numbers.
+        mode: how rows are selected, "slice", "index" or "numbered" (:mod:`split_common.selection`).
         arguments: how to put the model's arguments together from data tensors.
         transforms: for each latent site, the transform to unconstrained values.
         local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
@@ -141,7 +141,7 @@ class ModelDensity:
 
         Args:
             z: a position, its latents inside the plate cut to some rows.
-            taken: the data tensors, cut to them where the mode is "slice".
+            taken: the data tensors, cut to them where the mode cuts them.
             indices: what the plate yields, shape (n,).
         """
         by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
@@ -198,7 +198,7 @@ class ModelDensity:
         """As :meth:`terms`, of data that :meth:`take` took; what is held is given to the model."""
         num_own = len(data) - len(self.held.values)
         ordered = {name: z[name] for name, _ in self.held.position}
-        number = indices if self.mode == "index" else torch.arange(len(indices))
+        number = self._yielded(indices)
         if len(indices) not in self._programs:
             program, axes = self.expression(self.terms, ordered, data[:num_own], number)
             if len(program.steps) != self.held.num_steps:
@@ -216,12 +216,19 @@ class ModelDensity:
     def rows(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows, the reserved keyword included."""
         args, kwargs = self.arguments.build(data)
-        number = indices if self.mode == "index" else torch.arange(len(indices))
-        return args, {**kwargs, ROWS_KWARG: number}
+        return args, {**kwargs, ROWS_KWARG: self._yielded(indices)}
+
+    def _yielded(self, indices: Tensor) -> Tensor:
+        """What the plate yields for some rows."""
+        return indices if yields_numbers(self.mode) else torch.arange(len(indices))
 
     def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments for some rows of all the data."""
-        return self.rows(self.arguments.take(RowBlock(indices), data) if self.mode == "slice" else data, indices)
+        return self.rows(self._cut(data, RowBlock(indices)), indices)
+
+    def _cut(self, data: Data, block: RowBlock) -> Data:
+        """The arguments' tensors, cut to some rows where the mode cuts them."""
+        return self.arguments.take(block, data) if cuts_data(self.mode) else data
 
     def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
         """The model's sample sites at a position, on some rows; all of them where latents have entries per row."""
@@ -229,9 +236,9 @@ class ModelDensity:
         return sample_sites(model_trace)
 
     def take(self, data: Data, block: RowBlock) -> Data:
-        """What is held, and, where the data arguments are sliced, the data."""
+        """The data, cut where the mode cuts them, and what is held, cut to some rows."""
         num_own = len(data) - len(self.held.values)
-        own = self.arguments.take(block, data[:num_own]) if self.mode == "slice" else data[:num_own]
+        own = self._cut(data[:num_own], block)
         held = [
             x if value.axis is None else block.take(x, value.axis)
             for x, (_, value) in zip(data[num_own:], self.held.values, strict=True)

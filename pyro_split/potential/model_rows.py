@@ -18,7 +18,7 @@ from pyro.distributions import Independent, MaskedDistribution, Unit
 from torch import Tensor
 from torch.distributions.constraints import Constraint
 
-from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, unvalidated
+from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import tensors_for_arrays
@@ -44,7 +44,7 @@ class SelectRows(AnyNumberOfRows):
 
     def _pyro_sample(self, msg: Any) -> None:
         if isinstance(msg["fn"], Subsample):
-            if msg["name"] == self.plate:
+            if plate_of(msg) == self.plate:
                 if not msg.get(SELECTED, False):
                     _check_all_rows(msg, self.indices)
                 msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
@@ -153,7 +153,7 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
         subsamples = [site for site in nodes if isinstance(site["fn"], Subsample)]
-        plate_sizes = {str(site["name"]): site["fn"].size for site in subsamples if site["fn"].size > 0}
+        plate_sizes = {str(plate_of(site)): site["fn"].size for site in subsamples if site["fn"].size > 0}
         sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
         for site in nodes:
             for frame in _sized(site):  # of a plate that is only said to be there

@@ -16,7 +16,7 @@ from pyro.infer.autoguide.initialization import init_to_value
 from pyro.poutine.condition_messenger import ConditionMessenger
 from torch import Tensor
 
-from pyro_split.host import Subsample, has_draws, unvalidated
+from pyro_split.host import Subsample, has_draws, plate_of, unvalidated
 from pyro_split.inference_data import Observations, posterior_of_run, row_block, tensors
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.arguments import Arguments
@@ -234,7 +234,7 @@ class _Observing(ConditionMessenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         """Take note of the rows of the plate, where these are some of those that values are known of."""
-        if isinstance(msg["fn"], Subsample) and msg["name"] == self._target.plate:
+        if isinstance(msg["fn"], Subsample) and plate_of(msg) == self._target.plate:
             for name, x in self._values.items():
                 if len(x) != len(msg["value"]):
                     self._given[name] = x[msg["value"]].movedim(0, self._target.row_axes[name])
@@ -357,7 +357,7 @@ def _described(found: dict[str, Any]) -> tuple[list[PredictedSite], dict[str, in
     for name, site in found.items():
         fn = site["fn"]
         if isinstance(fn, Subsample):
-            sizes[name] = fn.size
+            sizes[str(plate_of(site))] = fn.size
             continue
         plates = {frame.name: frame.dim for frame in site["cond_indep_stack"]}
         sizes = {frame.name: frame.full_size or frame.size for frame in site["cond_indep_stack"]} | sizes

@@ -21,6 +21,7 @@ from pyro_split.potential.sources import first_rows, is_source, sources_in
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.errors import ModelNotSplittableError
 from split_common.exactness import compare_differences, compare_split
+from split_common.selection import cuts_data
 from split_common.sources.rows import Source
 from split_common.sources.rules import check_size_from_arguments
 from split_common.start import no_finite_start
@@ -96,7 +97,7 @@ def _sample_rows(density: ModelDensity, z: Position) -> tuple[ModelDensity, Posi
 
 def _takes_size_from_arguments(density: ModelDensity, sources: Mapping[str, Source]) -> bool:
     """Whether the untouched model, on fewer rows, has a smaller plate; of rows that are not in memory it must."""
-    if density.mode == "index":
+    if not cuts_data(density.mode):
         return False
     few = RowBlock(torch.arange(2), 0)
     args, kwargs = density.arguments.build(density.arguments.take(few, density.arguments.data))

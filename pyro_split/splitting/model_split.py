@@ -1,8 +1,9 @@
 """How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
 
-The model is asked, not rewritten. Two ways of selecting rows are tried, and the first one whose subsets add up
-to the model's own potential is kept: cutting the data arguments ("slice"), and telling the plate which row
-numbers to yield ("index", for data in a closure or parameters with an entry per row).
+The model is asked, not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
+to the model's own potential is kept: cutting the data arguments ("slice"), telling the plate which row
+numbers to yield ("index", for data in a closure or parameters with an entry per row), and both ("numbered", for models
+that compute with these numbers).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from split_common.memory import AutoSubsets, check_subsets
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.sources.rules import (
     check_axes,
     check_local,
@@ -318,6 +320,11 @@ class ModelSplit:
         """Why some rows alone would not do in a process that has no others; "" where it is proved that they do."""
         if self.mode == WHOLE:
             return "it is run undivided (num_subsets=2 says why it does not divide)"
+        if self.mode == NUMBERED:
+            return (
+                "it computes with the row numbers that its plate yields, and a rank numbers its own rows from 0 (pass "
+                "the numbers as an argument)"
+            )
         if self._held or self.verdict.kind != PROVED:
             return str(self.verdict)
         density = self._density(args, kwargs)
@@ -437,7 +444,10 @@ class ModelSplit:
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        args, kwargs = density.rows_of(density.arguments.data, self.part(0))
+        rows = self.part(0)
+        if self.mode == NUMBERED:  # whose numbers look up cut rows as well, where that is held
+            rows = torch.arange(len(rows))
+        args, kwargs = density.rows_of(density.arguments.data, rows)
         try:
             with unvalidated():
                 z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
@@ -459,10 +469,10 @@ def _ways(
     the model's own yields no row numbers. Of a source no model is given all rows.
     """
     if has_sources:
-        return [("slice", 1)]
+        return [(SLICE, 1), (NUMBERED, 1)]
     prior_rows: list[int | None] = [None] if jit_compile else [1, None]
-    modes = ("slice", "index") if has_rows else ("index",)
-    modes = ("slice",) if isinstance(model, InImpliedPlate) else modes
+    modes = (SLICE, INDEX, NUMBERED) if has_rows else (INDEX,)
+    modes = (SLICE,) if isinstance(model, InImpliedPlate) else modes
     return [(mode, rows) for mode in modes for rows in prior_rows]
 
 

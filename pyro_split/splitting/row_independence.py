@@ -36,6 +36,7 @@ from split_common.row_independence import (
     verdict_of,
 )
 from split_common.row_independence import Value as Known
+from split_common.selection import cuts_data, yields_numbers
 
 __all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
@@ -127,8 +128,7 @@ class Record(NamedTuple):
 
 
 def _record(read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int) -> Record:
-    is_cut = density.mode == "slice"
-    of_data = density.arguments.axes if is_cut else [None] * len(data)
+    of_data = density.arguments.axes if cuts_data(density.mode) else [None] * len(data)
     of_sites = {name: z[name].dim() + axis for name, axis in density.local_axes.items()}
     local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
     taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
@@ -136,7 +136,7 @@ def _record(read: Read, density: ModelDensity, data: Data, z: Position, num_rows
     known = [
         *(Aligned(of_sites[name]) if name in of_sites else FREE for name in z),
         *(FREE if axis is None else Aligned(axis) for axis in of_data),
-        Numbers(0) if is_cut else Aligned(0),
+        Aligned(0) if yields_numbers(density.mode) else Numbers(0),
     ]
     return Record(program, known, axes)
 

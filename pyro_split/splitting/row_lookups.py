@@ -12,7 +12,6 @@ import torch
 
 from pyro_split.splitting.row_operations import (
     FREE,
-    NUMBER_OF_A_ROW,
     Operation,
     Value,
     beside,
@@ -20,7 +19,7 @@ from pyro_split.splitting.row_operations import (
     number_of_rows,
     unknown,
 )
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers
+from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers
 
 
 def index(op: Operation) -> list[Value]:
@@ -52,7 +51,7 @@ def _looked_up(
 ) -> list[Value]:
     """Split a look-up into the axes it looks up in, the other axes' places in the result, and the indices."""
     if isinstance(table, Numbers):
-        return met(op, NUMBER_OF_A_ROW)
+        return met(op, NUMBER_AS_CUT)
     if isinstance(table, Free):
         rest = Free(frozenset(table.repeats - at))
         return beside(op, [(rest, of_table), *((value, place) for _, value, place in placed)])
@@ -96,7 +95,7 @@ def lines(op: Operation, what: str) -> list[Value]:
     rank = op.rank("self")
     axis = op.param("dim") % max(rank, 1)
     if any(isinstance(value, Numbers) for value in op.operands):
-        return met(op, NUMBER_OF_A_ROW)
+        return met(op, NUMBER_AS_CUT)
     if not op.same():
         return number_of_rows(op)
     if any(x.dim() != rank for x in op.whole.tensors):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyro_split.host import pytree
 from pyro_split.potential.flat_program import Step, tensors_in
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers
+from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers
 from split_common.row_independence import Value as Known
 
 ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
@@ -194,7 +194,6 @@ WORDS = {
     "native_batch_norm": "batch normalisation",
     "_native_batch_norm_legit": "batch normalisation",
 }
-NUMBER_OF_A_ROW = "the number of a row as it is cut"
 BESIDE = "rows beside other rows"
 
 
@@ -228,7 +227,7 @@ def beside(op: Operation, placed: Iterable[tuple[Value, Callable[[int], int]]], 
     repeats: set[int] = set()
     for value, place in placed:
         if isinstance(value, Numbers):
-            return met(op, NUMBER_OF_A_ROW)
+            return met(op, NUMBER_AS_CUT)
         if isinstance(value, Aligned | Merged):
             aligned.add(value._replace(axis=place(value.axis)))
         else:

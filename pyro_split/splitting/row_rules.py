@@ -26,7 +26,6 @@ from pyro_split.splitting.row_lookups import (
 from pyro_split.splitting.row_operations import (
     BESIDE,
     FREE,
-    NUMBER_OF_A_ROW,
     WORDS,
     Merged,
     Operation,
@@ -40,7 +39,7 @@ from pyro_split.splitting.row_operations import (
     repeated,
     unknown,
 )
-from split_common.row_independence import Aligned, Free, NotAligned, Numbers
+from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers
 
 # --- entry by entry ---------------------------------------------------------------------------------------------------
 
@@ -311,7 +310,7 @@ def along(op: Operation) -> list[Value]:
     axes = set(op.axes_of(name, *ranks))
     for value in op.operands:
         if axes & value.axes and not isinstance(value, Free):
-            return met(op, NUMBER_OF_A_ROW if isinstance(value, Numbers) else None)
+            return met(op, NUMBER_AS_CUT if isinstance(value, Numbers) else None)
     if not op.same():
         return number_of_rows(op)
     if any(axes & value.axes for value in op.operands):
