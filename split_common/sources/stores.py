@@ -286,7 +286,7 @@ def _length_of_lists(column: Any, name: str) -> int:
     """Length that all lists of a column have; 0 where there are none."""
     from pyarrow import compute
 
-    found = np.unique(np.asarray(compute.list_value_length(column)))
+    found = np.unique(np.asarray(compute.call_function("list_value_length", [column])))
     if len(found) > 1:
         raise SourceError(f"{LISTS}, got lists of {found[0]} and of {found[-1]} in {name!r}")
     return int(found[0]) if len(found) else 0
