@@ -68,6 +68,7 @@ from split_common.errors import (
 )
 from split_common.held import reasons
 from split_common.memory import AutoSubsets, check_subsets
+from split_common.minibatches import LEAST_SUBSETS, sizes_of_parts
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
@@ -146,6 +147,7 @@ def split_model(
             subset_order=subset_order,
             init_strategy=init_strategy,
             program=None,
+            batch_sizes=sizes_of_parts,
         )
         return split.bind(args, kwargs)
 
@@ -192,6 +194,7 @@ class ModelSplit:
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
+        self._takes_parts = False  # of the one subset, so that rows must be independent nevertheless
         self.shards: Shards | None = None
         self.few_rows: Arguments | None = None
 
@@ -511,6 +514,7 @@ class ModelSplit:
             warnings.warn(
                 "the data are traced (`run` under a transformation), so no numbers were compared", stacklevel=2
             )
+        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -547,8 +551,10 @@ class ModelSplit:
         """Compare numbers: the sum over subsets with the model's own potential."""
         arguments = Arguments(args, kwargs, self._row_axes)
         if not any(isinstance(x, Tracer) for x in arguments.data):
-            is_proved = self.verdict.kind == PROVED
-            compared = check_exact(self._density(arguments), arguments.data, self.reference_position, is_proved)
+            density, is_proved = self._density(arguments), self.verdict.kind == PROVED
+            if self._takes_parts and not is_proved:
+                density = density.for_layout(SubsetLayout(self.layout.num_rows, LEAST_SUBSETS), arguments)
+            compared = check_exact(density, arguments.data, self.reference_position, is_proved)
             self.verdict = self.verdict._replace(compared=compared)
 
     def _resting_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:

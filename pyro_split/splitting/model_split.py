@@ -26,6 +26,7 @@ from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
 from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site
 from pyro_split.potential.position import Position
+from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
@@ -46,6 +47,7 @@ from split_common.errors import (
 )
 from split_common.held import HeldValue, reasons
 from split_common.memory import AutoSubsets, check_subsets
+from split_common.minibatches import LEAST_SUBSETS, sizes_of_parts
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
@@ -126,6 +128,7 @@ def split_model(
             subset_order=subset_order,
             init_strategy=init_strategy,
             jit_compile=jit_compile,
+            batch_sizes=sizes_of_parts,
         )
         return split.bind(args, kwargs)
 
@@ -165,6 +168,7 @@ class ModelSplit:
         self.site_sizes: dict[str, int] = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
+        self._takes_parts = False  # of the one subset, so that rows must be independent nevertheless
         self._reference: Position = {}
 
     @classmethod
@@ -403,6 +407,7 @@ class ModelSplit:
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
         self._take_supports_of_all_rows(self._density(args, kwargs), z)
+        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -413,7 +418,12 @@ class ModelSplit:
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
-        compared = check_exact(density, self.bind(args, kwargs), self._reference, is_proved)
+        potential, num_rows = self.bind(args, kwargs), self.layout.num_rows
+        if self._takes_parts and not is_proved:
+            rows = RowBlock(torch.arange(num_rows), 0)
+            density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._reference)
+            potential = SplitPotential(density, density.arguments.data, jit_compile=False)
+        compared = check_exact(density, potential, self._reference, is_proved)
         self.verdict = self.verdict._replace(compared=compared)
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
