@@ -244,7 +244,8 @@ class SplitPotential:
             that the values of all rows add up to the subsets' log-likelihoods.
 
         Raises:
-            ValueError: for indices that are no row numbers, where they are not traced.
+            ValueError: for indices that are no row numbers, where they are not traced;
+                a model that is run undivided has one row, number 0.
         """
         if not isinstance(indices, Tracer):
             indices = jnp.asarray(check_rows(indices, self.plate_size))

@@ -278,7 +278,8 @@ class SplitPotential:
             that the values of all rows add up to the subsets' log-likelihoods.
 
         Raises:
-            ValueError: for indices that are no row numbers, where no transformation of PyTorch's hides them.
+            ValueError: for indices that are no row numbers, where no transformation of PyTorch's hides them;
+                a model that is run undivided has one row, number 0.
         """
         block, data = self.bound(RowBlock(_row_numbers(indices, self._density.layout.num_rows)))
         return self._density.pointwise(block.local(z, self._density.local_axes), data, block.indices)
