@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 PERMUTE_BELOW = 4  # number of all rows over those that are drawn, below which all are permuted
 LEAST_SUBSETS = 2  # of one subset, the check of a split cannot tell whether rows are apart
+REPLACE_FROM = 20  # the ratio of PERMUTE_BELOW, from which on rows are drawn with replacement
 
 
 def sizes_of_parts(num_rows: int) -> set[int]:
     """Sizes for which rows must be independent where single rows may be asked for, whatever the number of subsets."""
     return {-(-num_rows // LEAST_SUBSETS)}
-
-
-REPLACE_FROM = 20  # the same ratio, from which on rows are drawn with replacement
 
 
 def draws_by_permutation(num_rows: int, size: int) -> bool:

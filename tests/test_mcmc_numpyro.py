@@ -24,6 +24,7 @@ from numpyro_split import (
     RandomisedSplitHMC,
     SplitPotential,
     SymmetricSplitHMC,
+    sample,
     split_model,
     to_inference_data,
 )
@@ -118,6 +119,15 @@ def test_warmup_then_run_skips_warmup():
     assert mcmc.get_samples()["b"].shape == (60, 2)
     mcmc.run(random.key(1), *make_data())
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
+
+
+def test_a_state_after_warmup_is_no_start_of_a_store(tmp_path):
+    """It was ignored: the store's run made a warm-up of its own."""
+    mcmc = MCMC(NaiveSplitHMC(model, num_subsets=2, num_steps=2), num_warmup=5, num_samples=5, progress_bar=False)
+    mcmc.warmup(random.key(0), *make_data())
+    with pytest.raises(ValueError, match=r"mcmc.post_warmup_state must be None for sample"):
+        sample(mcmc, random.key(1), *make_data(), store=tmp_path / "run.zarr")
+    assert not (tmp_path / "run.zarr").exists()
 
 
 @slow

@@ -12,7 +12,15 @@ from pyro.infer import MCMC, Predictive
 from pyro.infer.autoguide.initialization import init_to_value
 from pyro.infer.mcmc.api import StreamingMCMC
 
-from pyro_split import NaiveSplitHMC, RandomisedSplitHMC, SplitPotential, SymmetricSplitHMC, to_inference_data
+from pyro_split import (
+    NaiveSplitHMC,
+    RandomisedSplitHMC,
+    SplitPotential,
+    SymmetricSplitHMC,
+    sample,
+    to_inference_data,
+)
+from split_common.errors import StoreError
 
 KERNELS = [SymmetricSplitHMC, NaiveSplitHMC, RandomisedSplitHMC]
 
@@ -321,3 +329,44 @@ def test_sorted_labels_are_warned_of():
     X, y = make_data()
     with pytest.warns(UserWarning, match="subset_order='shuffled'"):
         run(args=(X, y.sort().values), warmup_steps=2, num_samples=2)
+
+
+def bounded(X, y, *, low=None, high=None):
+    """A bound that does nothing where a chain starts, so that the energy there tells nothing."""
+    b = pyro.sample("b", dist.Normal(torch.zeros(2), torch.ones(2)).to_event(1))
+    with pyro.plate("data", X.shape[0]):
+        pyro.sample("y", dist.Normal(X @ b.clamp(low, high), 1.0), obs=y)
+
+
+def stored(path, num_samples, function=model, data=None, kwargs=None, **options):
+    pyro.set_rng_seed(0)
+    kernel = NaiveSplitHMC(function, num_subsets=2, num_steps=2)
+    mcmc = MCMC(kernel, num_samples, 5, disable_progbar=True, **options)
+    return mcmc, sample(mcmc, *(data or make_data()), store=path, **(kwargs or {}))
+
+
+def test_a_store_knows_the_names_of_arguments(tmp_path):
+    start = {"initial_params": {"b": torch.tensor([0.1, -0.1])}}
+    stored(tmp_path / "run.zarr", 4, bounded, kwargs={"low": -0.2}, **start)
+    with pytest.raises(StoreError, match=r"another data\['low'\]: -0.2 in the store, got nothing"):
+        stored(tmp_path / "run.zarr", 8, bounded, kwargs={"high": -0.2}, **start)
+
+
+@pytest.mark.parametrize(("first", "then"), [({}, {"save_params": ["b"]}), ({"save_params": ["b"]}, {})])
+def test_a_store_knows_which_sites_are_kept(tmp_path, first, then):
+    stored(tmp_path / "run.zarr", 4, **first)
+    with pytest.raises(StoreError, match="another save_params"):
+        stored(tmp_path / "run.zarr", 8, **then)
+
+
+def test_transforms_of_a_run_are_those_of_its_store(tmp_path):
+    """Two sites, one of which is not transformed."""
+    given = {"b": torch.distributions.transforms.ExpTransform().inv}
+    plain, _ = stored(tmp_path / "plain.zarr", 4)
+    mcmc, opened = stored(tmp_path / "run.zarr", 4, transforms=given)
+    of_host = run(NaiveSplitHMC(model, num_subsets=2, num_steps=2), warmup_steps=5, num_samples=4, transforms=given)
+    assert torch.equal(mcmc.get_samples()["b"], of_host.get_samples()["b"])
+    assert torch.equal(mcmc.get_samples()["b"], plain.get_samples()["b"].exp())
+    np.testing.assert_array_equal(opened.posterior["b"][0], mcmc.get_samples()["b"])
+    with pytest.raises(StoreError, match="another transforms"):
+        stored(tmp_path / "run.zarr", 8)

@@ -530,7 +530,7 @@ class ModelSplit:
         try:
             info = self._initialize(random.key(0), self._density(arguments), arguments.data)
         except (RuntimeError, ValueError) as error:
-            columns = [(name, first_rows(x)) for name, x in arguments.named_arrays()]
+            columns = ((name, first_rows(x)) for name, x in arguments.named_arrays())  # copied only where looked at
             if "valid initial parameters" in str(error):
                 raise no_finite_start(columns) from error
             if "distribution got invalid" in str(error) and (of_data := made_nan(columns)):

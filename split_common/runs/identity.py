@@ -35,7 +35,7 @@ DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-DEPTH = 12  # of values one in the other
+DEPTH = 40  # of values one in the other
 NUM_SUBSETS = "kernel argument splitting.num_subsets"  # its place
 MOST_SHOWN = 3  # differences in a message
 ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
@@ -113,7 +113,7 @@ def check_same_density(stored: Sequence[float], now: Sequence[float], path: str)
 
 
 class Reader:
-    """Reads values as texts; each object and class once, since one that knows all others would take ages.
+    """Reads values as texts; each object, class and function once, since one that knows all others would take ages.
 
     Args:
         of_array: the text of an array.
@@ -154,8 +154,8 @@ class Reader:
             yield from self.texts(type(value), f"{name}.__class__", (*above, id(value)))
 
     def _is_known(self, value: Any) -> bool:
-        """Whether an object or a class was read before; containers and functions are read each time."""
-        if isinstance(value, (*CONTAINERS, deque, range, types.FunctionType)):
+        """Whether an object, a class or a function was read before; containers are read each time."""
+        if isinstance(value, (*CONTAINERS, deque, range)):
             return False
         if id(value) in self._seen:
             return True
