@@ -26,7 +26,7 @@ def main() -> None:
     console.print(
         f"Bayesian softmax regression and a one-hidden-layer network on {len(digits.x_train):,} handwritten digits.\n"
         f"Plain HMC against symmetric and randomised splitting into {NUM_SUBSETS} subsets, {NUM_CHAINS} chains each; "
-        "NumPyro and Pyro side by side.\nThis takes two to four minutes on two cores with nothing beside it.",
+        "NumPyro and Pyro side by side.\nThis takes some twenty minutes on two cores, the longest part of it in Pyro.",
         highlight=False,
     )
     outcomes = run(digits, iterations, console)
