@@ -47,49 +47,19 @@ def run(lib, name, args, num_warmup=WARMUP, num_samples=DRAWS, seed=3, model=Non
 
 @contextmanager
 def in_two_shards():
-    """Kernels of one process that add up what two shards give, as two ranks do, without messages.
+    """Kernels of one process that hold the rows of both shards, as where a stored run goes on in one process.
 
     A sum over 13 rows differs in its last digit from one over 8 and one over 5 added up, and fifty iterations of some
     kernels make more than 1e-10 of that.
     """
-    import torch
-
-    from pyro_split.kernels.agreement import Bound
     from pyro_split.kernels.host_kernel import SplitKernel
-    from pyro_split.potential.ranks import Ranks
-    from pyro_split.potential.split_potential import SplitPotential
 
-    class TwoShards(SplitPotential):
-        def __init__(self, first, second):
-            super().__init__(first._density, first._data, first._jit_compile, Ranks((NUM_ROWS,)))
-            self.shards = first, second
+    init, shards = SplitKernel.__init__, tuple(map(len, SHARDS))
 
-        def _rows_and_grad(self, z, rows):
-            m = next(m for m, own in self._subsets.items() if own is rows)
-            by_shard = [shard._rows_and_grad(z, shard._subset(m)) for shard in self.shards]
-            return [x + y for x, y in zip(*by_shard, strict=True)]
+    def over_shards(kernel, model, splitting, method):
+        init(kernel, model, splitting.for_shards(shards, splitting.num_subsets), method)
 
-        def subset_grad(self, z, m):
-            return self.subset_energies_and_grad(z, m)[1]
-
-        def energies(self, z):
-            first, second = (shard.energies(z) for shard in self.shards)
-            return torch.cat([first[:1], first[1:] + second[1:]])
-
-        def _hessian_products(self, z, m, directions):
-            first, second = (shard._hessian_products(z, m, directions) for shard in self.shards)
-            return {name: first[name] + second[name] for name in first}
-
-    def bind(kernel, args, kwargs, num_subsets=None):
-        assert not kwargs
-        by_shard = [tuple(x[list(rows)] for x in args) for rows in SHARDS]
-        splits = [kernel._divide(by_shard[0], {})]
-        with torch.random.fork_rng():  # as what the second rank draws is not the first one's
-            splits.append(kernel._divide(by_shard[1], {}))
-        potentials = [split.bind(mine, {}) for split, mine in zip(splits, by_shard, strict=True)]
-        return Bound(by_shard[0], {}, splits[0], TwoShards(*potentials))
-
-    with mock.patch.object(SplitKernel, "_bind", bind):
+    with mock.patch.object(SplitKernel, "__init__", over_shards):
         yield
 
 
@@ -321,16 +291,39 @@ def stored(lib, rank, folder):
     found["steps"] = whole.kernel.__class__.__name__, len(whole._diagnostics[0]["num_steps"])
     found["extended"] = of("dying.zarr", num_samples=16).get_samples(group_by_chain=True)["a"].numpy()
     found["not loaded"] = of("dying.zarr", num_samples=16, load=False)._samples
-    alone = lib.mcmc(kernels.TABLE["SplitNUTS"].make(lib, small), 8, 12, hook_fn=None)
-    of_one = {"store": folder / "whole.zarr", "every": 4}
-    found["one process"] = said(lambda: None if rank else split.sample(alone, *all_rows(lib), **of_one))
+    found["left"] = said(lambda: of("left.zarr", dying))
     other = tuple(x + rank for x in args)
     found["other rows"] = said(lambda: of("dying.zarr", args=other, num_samples=20))
     found["other length"] = said(lambda: of("dying.zarr", every=5, num_samples=20))
     return found
 
 
-JOBS = {job.__name__: job for job in (draws, influential, counts, chosen, faults, parted, dies, stored)}
+def divided(lib, rank, folder):
+    """A run that dies in as many processes as there are, and a whole one; of four shards, however many hold them."""
+    import torch.distributed as dist
+
+    world = dist.get_world_size()
+    mine = [
+        i for rows in np.array_split(np.arange(NUM_ROWS), 4)[rank * 4 // world : (rank + 1) * 4 // world] for i in rows
+    ]
+
+    def dying(kernel, params, stage, i):
+        if stage.startswith("Warmup") and i == 5 and world == 4:
+            raise OSError("the machine is gone")
+
+    def of(name, hook=None):
+        lib.ppl.set_rng_seed(7)
+        kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
+        mcmc = lib.mcmc(kernel, 8, 12, hook_fn=hook)
+        lib.split.sample(mcmc, *all_rows(lib, mine), store=folder / name, every=2)
+        return mcmc.get_samples()["a"].numpy()
+
+    if world == 4:
+        return of("four.zarr"), said(lambda: of("left.zarr", dying))
+    return of("left.zarr")
+
+
+JOBS = {job.__name__: job for job in (draws, influential, counts, chosen, faults, parted, dies, stored, divided)}
 
 
 def main():
@@ -350,7 +343,7 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     lib, rank = PyroBackend(), dist.get_rank()
     of_draws = (options.model, options.kernels, *options.lengths)
-    more = {"draws": of_draws, "stored": (options.folder,), "dies": (options.folder,)}
+    more = {"draws": of_draws, **dict.fromkeys(("stored", "dies", "divided"), (options.folder,))}
     found = {job: JOBS[job](lib, rank, *more.get(job, ())) for job in options.jobs}
     (options.folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
 

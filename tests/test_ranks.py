@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,9 +24,9 @@ M = 2
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def torchrun(*script):
-    """Run a script in two processes; what it prints."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+def torchrun(*script, num=2):
+    """Run a script in so many processes; what it prints."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num)]
     done = subprocess.run(
         [*launcher, *map(str, script)], cwd=ROOT, env=ENVIRONMENT, timeout=SECONDS, capture_output=True, text=True
     )
@@ -33,10 +34,10 @@ def torchrun(*script):
     return done.stdout
 
 
-def launch(folder, *options):
+def launch(folder, *options, num=2):
     """What each rank finds, by job."""
-    torchrun("-m", "tests.rank_run", folder, *options)
-    return findings(folder)
+    torchrun("-m", "tests.rank_run", folder, *options, num=num)
+    return findings(folder, num)
 
 
 def ranks_of_two():
@@ -48,8 +49,8 @@ def ranks_of_two():
     return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
 
 
-def findings(folder):
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(2)]
+def findings(folder, num=2):
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(num)]
 
 
 @pytest.fixture
@@ -58,11 +59,17 @@ def lib():
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def folder(tmp_path_factory):
+    """Where they write it, and their stores."""
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
     """What two ranks find in the jobs of all quick tests."""
     jobs = ("draws", "influential", "counts", "chosen", "faults", "parted", "stored")
     of_draws = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
-    return launch(tmp_path_factory.mktemp("ranks"), *jobs, *of_draws)
+    return launch(folder, *jobs, *of_draws)
 
 
 def of_one_process(lib, model, name, num_warmup, num_samples):
@@ -191,14 +198,46 @@ def test_a_stored_run_goes_on_over_ranks(found):
         np.testing.assert_array_equal(stored["extended"][:, :12], stored["whole"])
         np.testing.assert_array_equal(stored["extended"], first["extended"])
         assert stored["not loaded"] is None
-    assert first["one process"][0] == "StoreError"
-    assert "another division of the rows: [15, 10], by rank in the store, got nothing" in first["one process"][1]
     assert first["other rows"][0] == first["other length"][0] == "StoreError"
-    assert "data[0] of rank 1" in first["other rows"][1]
+    assert "data[0] of shard 1" in first["other rows"][1]
     for fault in ("other rows", "other length"):
         kind, text = second[fault]
         assert kind == "RanksError"
         assert first[fault][1] in text
+
+
+@pytest.mark.parametrize("group", [None, "world"])
+def test_a_run_of_two_ranks_goes_on_in_one_process(lib, found, folder, tmp_path, one_rank, group):
+    """To the same draws, bit for bit; with the same rows in the same order, and no others."""
+    store = shutil.copytree(folder / "left.zarr", tmp_path / "left.zarr")
+
+    def go_on(rows):
+        lib.ppl.set_rng_seed(7)
+        kernel = kernels.TABLE["SplitNUTS"].make(lib, kernels.small(lib).model, process_group=group)
+        mcmc = lib.mcmc(kernel, 8, 12, hook_fn=None)
+        lib.split.sample(mcmc, *rank_run.all_rows(lib, rows), store=store, every=4)
+        return mcmc.get_samples(group_by_chain=True)["a"].numpy()
+
+    assert found[0]["stored"]["left"] == ("OSError", "the machine is gone")
+    everything = list(range(rank_run.NUM_ROWS))
+    with pytest.raises(ValueError, match=r"15 \+ 10 rows in the store, got 24"):
+        go_on(everything[:-1])
+    with pytest.raises(ValueError, match=r"another data\[0\]: .*; another data\[0\] of shard 1"):
+        go_on(everything[::-1])
+    np.testing.assert_array_equal(go_on(everything), found[0]["stored"]["whole"])
+
+
+@pytest.mark.slow
+def test_a_run_of_four_ranks_goes_on_in_two_and_in_no_three(tmp_path):
+    """To the same draws but for rounding, since sums of four come in another order."""
+    of_four = launch(tmp_path, "divided", num=4)
+    whole, death = of_four[0]["divided"]
+    assert death == ("OSError", "the machine is gone")
+    with pytest.raises(AssertionError, match="as many as divide its 4 shards of rows, got 3"):
+        launch(tmp_path, "divided", num=3)
+    first, second = (each["divided"] for each in launch(tmp_path, "divided"))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, whole, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.slow
@@ -233,16 +272,19 @@ def test_a_group_must_be_there(lib):
         lib.split.SGLD(lambda y: None, step_size=0.1, process_group="world")
 
 
+@pytest.fixture
+def one_rank():
+    """A group of this process alone."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_rank")
 class TestOneRank:
     """A group of this process alone."""
-
-    @pytest.fixture(autouse=True)
-    def _group(self):
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        yield
-        dist.destroy_process_group()
 
     @pytest.mark.parametrize("name", ["SplitHMC", "SGHMC"])
     def test_draws_what_no_group_draws(self, lib, name):

@@ -9,7 +9,6 @@ the numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -78,12 +77,15 @@ def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable
     Raises:
         RanksError: on every rank, where one of them fails, or they differ.
     """
-    group, own = group_of(settings.splitting.process_group), []
+    group, own, shards = group_of(settings.splitting.process_group), [], settings.splitting.shards
+    rank = torch.distributed.get_rank(group)
+    per_rank = len(shards) // torch.distributed.get_world_size(group) if shards else 1
     check_alike(together(group, lambda: _facts_before(settings, given)))
 
     def find(num_subsets: int | None) -> tuple[dict[str, str], int, int, list[torch.Tensor]]:
         bound = bind(num_subsets)
         _check_over_ranks(bound)
+        check_shards(bound, shards[rank * per_rank : (rank + 1) * per_rank])
         own.append(bound)
         return _facts(bound), bound.potential.plate_size, bound.potential.num_subsets, random_state()
 
@@ -95,8 +97,31 @@ def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable
         _note_choice(own[-1], max(numbers))
     set_random_state(by_rank[0][3])
     bound = own[-1]
-    ranks = Ranks(tuple(num_rows for _, num_rows, *_ in by_rank), torch.distributed.get_rank(group), group)
+    ranks = Ranks(shards or tuple(num_rows for _, num_rows, *_ in by_rank), rank, group, per_rank)
     return bound._replace(potential=bound.potential.over(ranks))
+
+
+def bind_over_shards(bound: Bound, shards: tuple[int, ...]) -> Bound:
+    """A model bound to the rows of all shards, which one process holds.
+
+    Raises:
+        RanksError: where it holds another number of rows.
+    """
+    check_shards(bound, shards)
+    return bound._replace(potential=bound.potential.over(Ranks(shards, shards_per_rank=len(shards))))
+
+
+def check_shards(bound: Bound, shards: Sequence[int]) -> None:
+    """Raise unless a process holds the rows of its shards; of none it holds whatever it does.
+
+    Raises:
+        RanksError: naming both numbers of rows.
+    """
+    if shards and bound.potential.plate_size != sum(shards):
+        raise RanksError(
+            f"rows of a process must be those of its shards, which have {' + '.join(map(str, shards))} rows in the "
+            f"store, got {bound.potential.plate_size}"
+        )
 
 
 def check_alike(by_rank: Sequence[Mapping[str, str]]) -> None:
@@ -164,7 +189,7 @@ def _facts_before(settings: Settings, given: Mapping[str, Any]) -> dict[str, str
     rows_first = settings.splitting.data_axes is None
     return {
         "kernel": settings.kernel,
-        **texts_of(replace(settings.splitting, process_group=None), "kernel argument splitting"),
+        **texts_of(settings.splitting.anywhere, "kernel argument splitting"),
         **texts_of(settings.method, "kernel argument"),
         **model,
         "warmup_steps": str(settings.warmup_steps),

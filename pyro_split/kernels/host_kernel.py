@@ -18,7 +18,7 @@ import torch
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 
 from pyro_split.inference_data import to_inference_data
-from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks
+from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks, bind_over_shards
 from pyro_split.kernels.method import Method, Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.forms import FORMS
@@ -239,7 +239,8 @@ class SplitKernel(MCMCKernel):
     ) -> Bound:
         """What ``bind`` binds to this process's rows, bound to the rows of all ranks."""
         if self._splitting.process_group is None:
-            return bind(None)
+            shards = self._splitting.shards
+            return bind_over_shards(bind(None), shards) if shards else bind(None)
         if self._pid not in (None, os.getpid()):
             raise ValueError(
                 "process_group needs chains in the process that made the kernel, got one in a process of its own; run "

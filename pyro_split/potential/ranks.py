@@ -16,6 +16,11 @@ uniformly from all, whoever holds them. Drawing so many from each rank instead w
 variance, and degrees of freedom of its estimate, of its own, to save the scatter of how many a rank reads:
 :math:`n N_r/N` give or take its root.
 
+The rows that a rank began with are a *shard*. A run that goes on from a store may do so on fewer ranks, of which each
+holds several shards and adds up what these give, in float64 and in order, before a message. So a subset is still made
+of each shard's own subset m, a gradient still takes the memory of :math:`N_r/M` rows, and draws are those of as many
+ranks as there are shards: bit for bit where these are two, else but for rounding, as sums come in another order.
+
 Each message carries two numbers more: a mark of 20 bits, h, of the position on each rank, and h². By Cauchy and
 Schwarz :math:`P \sum h^2 = (\sum h)^2` only where all marks are equal, so a message whose ranks stand at different
 positions is an error on every rank, in the iteration in which they part (but for one time in a million). A kick is a
@@ -49,23 +54,37 @@ class Ranks:
     """Who holds which rows.
 
     Attributes:
-        num_rows: N_r, rows of each rank.
+        num_rows: N_r, rows of each shard.
         rank: of this process in the group.
         group: the process group; None where one process holds all rows and nothing is reduced.
+        shards_per_rank: how many shards each process holds.
 
     Example:
         >>> Ranks((5, 3), rank=1).here
         range(5, 8)
+        >>> Ranks((5, 3, 4, 4), rank=1, shards_per_rank=2).rows_here
+        (4, 4)
     """
 
     num_rows: tuple[int, ...]
     rank: int = 0
     group: Any = None
+    shards_per_rank: int = 1
 
     @property
     def is_one(self) -> bool:
-        """Whether there is no group."""
-        return self.group is None
+        """Whether one process holds all rows, in one shard."""
+        return self.group is None and len(self.num_rows) == 1
+
+    @property
+    def shards_here(self) -> range:
+        """Numbers of the shards that this process holds."""
+        return range(self.rank * self.shards_per_rank, (self.rank + 1) * self.shards_per_rank)
+
+    @property
+    def rows_here(self) -> tuple[int, ...]:
+        """Rows of each of these."""
+        return self.num_rows[self.shards_here.start : self.shards_here.stop]
 
     @property
     def total(self) -> int:
@@ -75,27 +94,33 @@ class Ranks:
     @property
     def here(self) -> range:
         """Numbers, among those of all rows, of the rows that this process holds."""
-        start = sum(self.num_rows[: self.rank])
-        return range(start, start + self.num_rows[self.rank])
+        start = sum(self.num_rows[: self.shards_here.start])
+        return range(start, start + sum(self.rows_here))
 
-    def sum(self, z: Position, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def sum(self, z: Position, *by_shard: Sequence[Tensor]) -> list[Tensor]:
         """Sums over ranks, in float64, of tensors that each has computed at ``z``; of the types that these have.
+
+        Args:
+            z: the position.
+            *by_shard: tensors of each shard that this process holds; or once, of all of these.
 
         Raises:
             RanksError: where ranks are at different positions.
         """
-        if self.is_one:
-            return list(tensors)
+        first = by_shard[0]
+        if self.group is None and len(by_shard) == 1:
+            return list(first)
         device, mark = next(iter(z.values())).device, mark_of(z)
         marks = torch.tensor([mark, mark**2], dtype=torch.float64)
-        words = [x.detach().reshape(-1).to(device, torch.float64) for x in (*tensors, marks)]
-        message = torch.cat(words)
-        dist.all_reduce(message, group=self.group)
-        *sums, marks = message.split([len(x) for x in words])
+        words = [[x.detach().reshape(-1).to(device, torch.float64) for x in own] for own in by_shard]
+        message = torch.cat([*(torch.stack(shards).sum(0) for shards in zip(*words, strict=True)), marks.to(device)])
+        if self.group is not None:
+            dist.all_reduce(message, group=self.group)
+        *sums, marks = message.split([*map(len, words[0]), len(marks)])
         total, squares = (int(x) for x in marks.tolist())
-        if len(self.num_rows) * squares != total**2:
+        if self._num_ranks * squares != total**2:
             raise self._parted(z)
-        return [x.reshape(like.shape).to(like) for x, like in zip(sums, tensors, strict=True)]
+        return [x.reshape(like.shape).to(like) for x, like in zip(sums, first, strict=True)]
 
     def find(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Places, in a list of row numbers, of the rows that this process holds; and these rows' numbers here."""
@@ -141,7 +166,7 @@ class Ranks:
 
     def of_first(self, draw: Callable[[], Position]) -> Position:
         """What the first rank draws, on every rank, with the random numbers at the state that the first leaves them."""
-        if self.is_one:
+        if self.group is None:
             return draw()
         drawn: Position = {}
 
@@ -155,7 +180,7 @@ class Ranks:
 
     def of_all(self, value: Result) -> list[Result]:
         """The value of each rank, in order."""
-        return [value] if self.is_one else gathered(self.group, value)
+        return [value] if self.group is None else gathered(self.group, value)
 
     def check_prior(self, energy: float) -> None:
         """Raise unless the prior's term of the potential is the same on all ranks, but for rounding."""
@@ -165,6 +190,10 @@ class Ranks:
                 "what a model says outside its data plate must be the same on all ranks, got terms of the potential "
                 f"{energies} by rank at the start; it rests on a rank's own rows, or on numbers that differ"
             )
+
+    @property
+    def _num_ranks(self) -> int:
+        return len(self.num_rows) // self.shards_per_rank
 
     def _parted(self, z: Position) -> RanksError:
         keys = gathered(self.group, digest_of_arrays(z[name].numpy(force=True) for name in sorted(z)).key)

@@ -46,7 +46,7 @@ class RowBlock(NamedTuple):
         return full
 
 
-def subset_block(layout: SubsetLayout, m: int) -> RowBlock:
-    """The rows of subset ``m``."""
-    indices = torch.as_tensor(layout.rows(m))
-    return RowBlock(indices, int(layout.starts[m]) if layout.permutation is None else None)
+def subset_block(layout: SubsetLayout, m: int, first: int = 0) -> RowBlock:
+    """The rows of subset ``m``, of rows that begin with number ``first``."""
+    indices = first + torch.as_tensor(layout.rows(m))
+    return RowBlock(indices, first + int(layout.starts[m]) if layout.permutation is None else None)

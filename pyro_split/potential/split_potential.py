@@ -9,12 +9,14 @@ also where M does not divide N.
 Evaluating :math:`U_m` takes the memory of one subset, whose rows are cut out as views where they are contiguous.
 The model is traced once for each size of subset (there are at most two), not replayed at every gradient.
 
-Where several processes hold rows (:mod:`pyro_split.potential.ranks`), subset m is made of each one's own subset m.
+Where several processes hold rows (:mod:`pyro_split.potential.ranks`), subset m is made of each one's own subset m; and
+where one of them holds several shards of rows, of each shard's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -83,7 +85,8 @@ class SplitPotential:
         self._density, self._data, self._jit_compile = density, data, jit_compile
         self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
         self.ranks = ranks or Ranks((density.layout.num_rows,))
-        self._subsets: dict[int, BoundRows] = {}
+        self._layouts = tuple(map(self._layout, self.ranks.rows_here))
+        self._subsets: dict[int, list[BoundRows]] = {}
         self._sites: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -145,7 +148,7 @@ class SplitPotential:
         return potential
 
     def over(self, ranks: Ranks) -> SplitPotential:
-        """The potential of the rows of all ranks, of which this one has those of one.
+        """The potential of the rows of all ranks, of which this process has those of one.
 
         What autograd differentiates (:meth:`potential`, :meth:`subset_log_likelihood` and what is made of them), and
         :meth:`pointwise_log_likelihood`, stay those of this process's rows.
@@ -172,8 +175,8 @@ class SplitPotential:
     @property
     def subset_sizes(self) -> tuple[int, ...]:
         """Rows in each subset."""
-        by_rank = (SubsetLayout(num_rows, self.num_subsets).sizes for num_rows in self.ranks.num_rows)
-        return tuple(map(sum, zip(*by_rank, strict=True)))
+        by_shard = (self._layout(num_rows).sizes for num_rows in self.ranks.num_rows)
+        return tuple(map(sum, zip(*by_shard, strict=True)))
 
     def potential(self, z: Position) -> Tensor:
         """U(z), a float64 scalar."""
@@ -190,8 +193,9 @@ class SplitPotential:
 
     def subset_log_likelihood(self, z: Position, m: int) -> Tensor:
         """Log-likelihood of the rows in subset ``m``, a float64 scalar."""
-        block, data = self._subset(m)
-        return self._density.likelihood(block.local(z, self._density.local_axes), data, block.indices)
+        axes, of_shards = self._density.local_axes, self._subset(m)
+        terms = [self._density.likelihood(x.block.local(z, axes), x.data, x.block.indices) for x in of_shards]
+        return sum(terms[1:], terms[0])
 
     def potential_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """U(z) and its gradient, a dict like ``z``, summed subset by subset."""
@@ -210,7 +214,7 @@ class SplitPotential:
         """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
         share = 1.0 / self.num_subsets
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
-        value, *grads = self.ranks.sum(z, self._rows_and_grad(z, self._subset(m)))
+        value, *grads = self.ranks.sum(z, *(self._rows_and_grad(z, rows) for rows in self._subset(m)))
         total = {name: -(share * p + grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
         return (-prior_value, -value), {name: total[name] for name in z}
 
@@ -222,15 +226,17 @@ class SplitPotential:
         prior, likelihood = self._compiled(z)
         if not (prior.traced and likelihood.traced):
             return self.subset_energies_and_grad(z, m)[1]
-        tensors = (*self._inputs(z, self._whole), *self._row_inputs(z, self._subset(m)))
-        grads = self._subset_grad.run("grad" if self.ranks.is_one else "parts", *tensors)
-        if grads is None:
+        whole, program = self._inputs(z, self._whole), "grad" if self.ranks.is_one else "parts"
+        by_shard = [self._subset_grad.run(program, *whole, *self._row_inputs(z, rows)) for rows in self._subset(m)]
+        found = [grads for grads in by_shard if grads is not None]
+        if len(found) < len(by_shard):
             return self.subset_energies_and_grad(z, m)[1]
+        grads = found[0]
         if not self.ranks.is_one:
-            priors, own = grads[: len(self._sites)], grads[len(self._sites) :]
+            num_sites, none = len(self._sites), torch.zeros((), dtype=torch.float64)
             # with an energy that nobody reads: as long a message as that of a rank where this could not be run
-            _, *summed = self.ranks.sum(z, [torch.zeros((), dtype=torch.float64), *own])
-            grads = [p + grad for p, grad in zip(priors, summed, strict=True)]
+            _, *summed = self.ranks.sum(z, *([none, *parts[num_sites:]] for parts in found))
+            grads = [p + grad for p, grad in zip(grads[:num_sites], summed, strict=True)]
         by_site = dict(zip(self._sites, grads, strict=True))
         return {name: by_site[name] for name in z}
 
@@ -255,14 +261,13 @@ class SplitPotential:
         def likelihood(*tensors: Tensor) -> Tensor:
             return density.likelihood(dict(zip(sites, tensors, strict=False)), tensors[len(sites) : -1], tensors[-1])
 
-        def inputs(m: int) -> tuple[Tensor, ...]:
-            block, data = self._subset(m)
-            z_cut = block.local(z, density.local_axes)
-            return (*(z_cut[name] for name in sites), *data, block.indices)
+        def inputs(rows: BoundRows) -> tuple[Tensor, ...]:
+            z_cut = rows.block.local(z, density.local_axes)
+            return (*(z_cut[name] for name in sites), *rows.data, rows.block.indices)
 
         try:
-            of_each_size = dict.fromkeys((0, self.num_subsets - 1))
-            return any(uses(likelihood, inputs(m), len(names)) for m in of_each_size)
+            of_each_size = [rows for m in dict.fromkeys((0, self.num_subsets - 1)) for rows in self._subset(m)]
+            return any(uses(likelihood, inputs(rows), len(names)) for rows in of_each_size)
         except Exception:  # of a model that cannot be traced nobody knows
             return True
 
@@ -315,18 +320,19 @@ class SplitPotential:
         Returns:
             The products, a dict like ``directions``.
         """
-        total = zeros(directions)
+        by_shard = [zeros(directions) for _ in self._layouts]
         for m in range(self.num_subsets):
-            total = add(total, self._hessian_products(z, m, directions), 1.0)
-        return self._summed(z, total)
+            of_subset = [self._hessian_products(z, rows, directions) for rows in self._subset(m)]
+            by_shard = [add(total, one, 1.0) for total, one in zip(by_shard, of_subset, strict=True)]
+        return self._summed(z, by_shard)
 
     def subset_hessian_products(self, z: Position, m: int, directions: Position) -> Position:
         """Products of the Hessian of the log-likelihood of the rows in subset ``m``; as for all rows."""
-        return self._summed(z, self._hessian_products(z, m, directions))
+        return self._summed(z, [self._hessian_products(z, rows, directions) for rows in self._subset(m)])
 
-    def _hessian_products(self, z: Position, m: int, directions: Position) -> Position:
-        """Those of the rows that this process holds."""
-        total, (block, data) = zeros(directions), self._subset(m)
+    def _hessian_products(self, z: Position, rows: BoundRows, directions: Position) -> Position:
+        """Those of some of this process's rows."""
+        total, (block, data) = zeros(directions), rows
         leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
         with torch.enable_grad():
             value = self._density.likelihood(block.local(leaves, self._density.local_axes), data, block.indices)
@@ -391,23 +397,25 @@ class SplitPotential:
         prior, likelihood = self._compiled(z)
         terms = [prior.value(*self._inputs(z, self._whole)).cpu()]
         subsets = map(self._subset, range(self.num_subsets))
-        of_subsets = [likelihood.value(*self._row_inputs(z, rows)).cpu() for rows in subsets]
-        return -torch.stack([*terms, *self.ranks.sum(z, of_subsets)])
+        by_subset = [[likelihood.value(*self._row_inputs(z, rows)).cpu() for rows in shards] for shards in subsets]
+        return -torch.stack([*terms, *self.ranks.sum(z, *zip(*by_subset, strict=True))])
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
+        summed = self.ranks.sum(z, *(self._shard_and_grad(z, shard) for shard in range(len(self._layouts))))
+        values, grads = summed[: self.num_subsets], summed[self.num_subsets :]
+        total = {name: -(p + grad) for name, p, grad in zip(self._sites, prior_grad, grads, strict=True)}
+        return -torch.stack([prior_value.cpu(), *values]), {name: total[name] for name in z}
+
+    def _shard_and_grad(self, z: Position, shard: int) -> list[Tensor]:
+        """Log-likelihoods of a shard's subsets, and the gradient of their sum in each site."""
         values, totals = [], list(zeros({name: z[name] for name in self._sites}).values())
-        for rows in map(self._subset, range(self.num_subsets)):
-            value, *grads = self._rows_and_grad(z, rows)
+        for m in range(self.num_subsets):
+            value, *grads = self._rows_and_grad(z, self._subset(m)[shard])
             values.append(value.cpu())
             totals = [total + grad for total, grad in zip(totals, grads, strict=True)]
-        summed = self.ranks.sum(z, [*values, *totals])
-        total = {
-            name: -(p + grad) for name, p, grad in zip(self._sites, prior_grad, summed[len(values) :], strict=True)
-        }
-        energies = -torch.stack([prior_value.cpu(), *summed[: len(values)]])
-        return energies, {name: total[name] for name in z}
+        return [*values, *totals]
 
     def _rows_and_grad(self, z: Position, rows: BoundRows) -> list[Tensor]:
         """Log-likelihood of some of this process's rows, and its gradient in each site, as wide as ``z``."""
@@ -417,9 +425,9 @@ class SplitPotential:
         grad = rows.block.spread(local, z, self._density.local_axes)
         return [value, *(grad[name] for name in self._sites)]
 
-    def _summed(self, z: Position, parts: Position) -> Position:
-        """Sums over ranks of what each has computed at ``z``."""
-        return dict(zip(parts, self.ranks.sum(z, list(parts.values())), strict=True))
+    def _summed(self, z: Position, by_shard: Sequence[Position]) -> Position:
+        """Sums over ranks of what each has computed at ``z``, for each of its shards."""
+        return dict(zip(by_shard[0], self.ranks.sum(z, *(list(x.values()) for x in by_shard)), strict=True))
 
     def _compiled(self, z: Position) -> tuple[ValueAndGrad, ValueAndGrad]:
         """Prior and likelihood as functions of a flat list of tensors, for positions with the sites of ``z``."""
@@ -458,15 +466,22 @@ class SplitPotential:
         block, axes = rows.block, self._density.local_axes
         return (*self._inputs(block.local(z, axes) if axes else z, rows.data), block.indices)
 
-    def _subset(self, m: int) -> BoundRows:
-        """The rows of subset ``m``: kept where they are views, while copies of all of them might not fit."""
+    def _subset(self, m: int) -> list[BoundRows]:
+        """The rows of subset ``m`` in each shard here: kept where they are views, as copies of all might not fit."""
         if m in self._subsets:
             return self._subsets[m]
         m = check_subset(m, self.num_subsets)
-        rows = self.bound(subset_block(self._density.layout, m))
-        if rows.block.start is not None and not self.reads_sources:
+        firsts = [0, *accumulate(layout.num_rows for layout in self._layouts[:-1])]
+        blocks = [subset_block(layout, m, first) for layout, first in zip(self._layouts, firsts, strict=True)]
+        rows = [self.bound(block) for block in blocks]
+        if all(block.start is not None for block in blocks) and not self.reads_sources:
             self._subsets[m] = rows
         return rows
+
+    def _layout(self, num_rows: int) -> SubsetLayout:
+        """How a shard of so many rows is divided."""
+        own = self._density.layout
+        return own if num_rows == own.num_rows else SubsetLayout(num_rows, own.num_subsets, own.subset_order)
 
     def bound(self, block: RowBlock) -> BoundRows:
         """Some of this process's rows, with the data there."""

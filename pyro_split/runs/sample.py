@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, has_draws, moves_in
 from pyro_split.inference_data import Observations
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.ranks import group_of
+from pyro_split.potential.sources import is_source
 from pyro_split.runs.chains import KernelChain, Task
 from pyro_split.runs.leader import Ended, broadcast_in
 from pyro_split.runs.processes import drive_in_processes
 from pyro_split.runs.states import pack_random_state, set_random_state
+from split_common.containers import Given
+from split_common.errors import StoreError
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
 from split_common.runs.identity import code_of, texts_of, versions_of
@@ -116,7 +119,7 @@ def sample(
         return _follow(mcmc, task, broadcast, options)
 
     def start(about: Mapping[str, Any] | None) -> Start:
-        begin = beginning() if about is None else about["start"]
+        begin = beginning() if about is None else about["start"] | _division(about, group, options.path)
         if leader is not None:
             leader.say(START, begin)
         return PyroStart(mcmc, task, begin, leader)
@@ -165,12 +168,31 @@ def _follow(mcmc: MCMC, task: Task, broadcast: Broadcast, options: Options) -> N
         fill_run(mcmc, task.args, task.kwargs, *follow(broadcast, begin))
 
 
+def _division(about: Mapping[str, Any], group: Any, path: str) -> dict[str, Any]:
+    """How the rows of a run that goes on are divided, where it does so in fewer processes than there are shards.
+
+    Raises:
+        StoreError: for processes that cannot hold as many shards each.
+    """
+    shards, num_ranks = about.get("shards", ()), 1 if group is None else dist.get_world_size(group)
+    if len(shards) in (0, num_ranks) or num_ranks > len(shards):
+        return {}
+    if len(shards) % num_ranks:
+        raise StoreError(
+            f"processes that go on with a run must be as many as divide its {len(shards)} shards of rows, got "
+            f"{num_ranks} for {path!r}"
+        )
+    return {"shards": list(shards), "num_subsets": about["num_subsets"]}
+
+
 @contextmanager
 def ended_clean(kernel: SplitKernel) -> Iterator[None]:
     """Leave a kernel without a chain, as the host does, so that its next run starts afresh."""
+    splitting = kernel._splitting
     try:
         yield
     finally:
+        kernel._splitting = splitting
         kernel.cleanup()
 
 
@@ -185,13 +207,17 @@ class PyroStart:
     Args:
         mcmc: the run.
         task: what its chains have in common.
-        start: the random numbers that it begins with.
+        start: the random numbers that it begins with, and, where it goes on in fewer processes than there are shards of
+            rows, how many rows these have.
         leader: tells other ranks how chains move; None where there are none, or one of these leads.
     """
 
     def __init__(self, mcmc: MCMC, task: Task, start: Mapping[str, Any], leader: Leader | None = None):
         self._mcmc, self._task, self._context = mcmc, task, moves_in_processes(mcmc)
-        self._start, present = start, pack_random_state()
+        self._start, present = {"seed": start["seed"], "random": start["random"]}, pack_random_state()
+        if "shards" in start:
+            divided = task.kernel._splitting.for_shards(tuple(start["shards"]), start["num_subsets"])
+            task.kernel._splitting = divided
         with nullcontext() if leader is None else leader.moving():
             groups: list[Any] = [self._chain(0)]
             self.start_energies = groups[0].start_energies()
@@ -213,7 +239,7 @@ class PyroStart:
             "model": code_of(kernel.model or kernel._potential),
             **self._data,
             "kernel": type(kernel).__qualname__,
-            **texts_of(replace(splitting, process_group=None), "kernel argument splitting"),
+            **texts_of(splitting.anywhere, "kernel argument splitting"),
             **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),
             **texts_of(self._mcmc.sampler.initial_params, "initial_params"),
             **texts_of(getattr(kernel, "save_params", None), "save_params"),
@@ -223,11 +249,18 @@ class PyroStart:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Package, kernel, how the model divides, and the random numbers that the run began with."""
+        """Package, kernel, how model and rows divide, and the random numbers that the run began with."""
         kernel = self._task.kernel
-        split = None if kernel._prepared is None else kernel._prepared.split
-        verdict = None if split is None else str(split.verdict)
-        return {"package": "pyro_split", "kernel": type(kernel).__name__, "split": verdict, "start": self._start}
+        assert kernel._prepared is not None
+        split, potential = kernel._prepared.split, kernel._prepared.potential
+        return {
+            "package": "pyro_split",
+            "kernel": type(kernel).__name__,
+            "split": None if split is None else str(split.verdict),
+            "shards": list(potential.ranks.num_rows),
+            "num_subsets": potential.num_subsets,
+            "start": self._start,
+        }
 
     def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
         """Shape and type of a draw of one chain, and of its statistics."""
@@ -275,22 +308,49 @@ class PyroStart:
         return KernelChain(number, self._task, start, start_of_chain(self._mcmc, number))
 
     def _data_of_all(self) -> dict[str, str]:
-        """The data as texts, of other ranks too."""
+        """The data as texts, shard by shard, of other ranks too."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
-        leaves = pytree.tree_leaves_with_path(kernel._open(self._task.args, self._task.kwargs))
-        found: dict[str, str] = {}
-        for path, leaf in leaves:  # of positional arguments, by number, and of keyword arguments, by name
-            found |= texts_of(leaf, f"data{pytree.keystr(path[1:])}")
         ranks = kernel._prepared.potential.ranks
-        first, *others = ranks.of_all(found)
-        named = {f"{name} of rank {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
-        division = {} if ranks.is_one else {"division of the rows": f"{list(ranks.num_rows)}, by rank"}
+        stops = list(accumulate(ranks.rows_here))
+        here = [self._data_of(slice(stop - n, stop)) for n, stop in zip(ranks.rows_here, stops, strict=True)]
+        first, *others = [shard for of_rank in ranks.of_all(here) for shard in of_rank]
+        named = {f"{name} of shard {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
+        division = {} if len(ranks.num_rows) == 1 else {"division of the rows": f"{list(ranks.num_rows)}, by shard"}
         return {**division, **first, **named}
+
+    def _data_of(self, shard: slice) -> dict[str, str]:
+        """The data as texts: of arguments that hold rows those of a shard, where this process has several."""
+        kernel, found = self._task.kernel, {}
+        assert kernel._prepared is not None
+        split, is_part = kernel._prepared.split, kernel._prepared.potential.ranks.shards_per_rank > 1
+        axes = split.row_axes if split is not None and is_part else {}
+        for path, leaf in pytree.tree_leaves_with_path(kernel._open(self._task.args, self._task.kwargs)):
+            axis = axes.get(pytree.keystr(path))
+            own = leaf if axis is None else _rows_of_shard(leaf, axis, shard)
+            # of positional arguments, by number, and of keyword arguments, by name
+            found |= texts_of(own, f"data{pytree.keystr(path[1:])}")
+        return found
 
     def _seed(self, number: int) -> int:
         """The seed that the host gives to a chain in parallel."""
         return (self._start["seed"] + number) % MAX_SEED
+
+
+def _rows_of_shard(x: Any, axis: int, shard: slice) -> Any:
+    """Rows of an argument that are those of a shard.
+
+    Raises:
+        StoreError: for a source, of which a store knows the digest of all rows.
+    """
+    if is_source(x):
+        raise StoreError(
+            f"processes that read rows from a source must be as many as began the run, to go on with it, got fewer, of "
+            f"{x.where!r}"
+        )
+    if isinstance(x, Given):
+        return Given(_rows_of_shard(x.array, axis, shard), x.original[shard])
+    return x.narrow(axis, shard.start, shard.stop - shard.start)
 
 
 def _samples(by_chain: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, torch.Tensor]:

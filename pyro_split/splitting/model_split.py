@@ -316,6 +316,11 @@ class ModelSplit:
             return self.initial_position(args, kwargs)
 
     @property
+    def row_axes(self) -> dict[str, int]:
+        """The axis of the rows in each tensor of the arguments that holds any, by the tensor's path."""
+        return self._row_axes
+
+    @property
     def local_sites(self) -> list[str]:
         """Latent sites inside the data plate."""
         return list(self._local_axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pyro.infer.autoguide.initialization import init_to_uniform
@@ -16,7 +17,7 @@ from split_common.data_axes import check_data_axes
 from split_common.memory import AUTO, AutoSubsets, check_subsets, text_of_bytes
 from split_common.open_model import OpenModel
 from split_common.plates import check_plate
-from split_common.subsets import SUBSET_ORDERS
+from split_common.subsets import SUBSET_ORDERS, SubsetLayout
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Splitting:
         init_strategy: the host's initialisation strategy.
         jit_compile: whether the model is traced once.
         process_group: processes that hold rows each, "world" for all there are; None for this one alone.
+        shards: rows of each shard, of a run that was begun by as many processes and goes on in fewer; () where each
+            process holds one, whatever its size.
     """
 
     num_subsets: int | AutoSubsets = 1
@@ -41,6 +44,7 @@ class Splitting:
     init_strategy: Callable[..., Any] = init_to_uniform
     jit_compile: bool = True
     process_group: Any = None
+    shards: tuple[int, ...] = ()
 
     @classmethod
     def checked(
@@ -93,6 +97,15 @@ class Splitting:
         """The same for a number of subsets that was chosen."""
         return replace(self, num_subsets=num_subsets)
 
+    def for_shards(self, shards: tuple[int, ...], num_subsets: int) -> Splitting:
+        """The same for a run that goes on, whose shards have so many rows and are divided into so many subsets."""
+        return replace(self, num_subsets=num_subsets, shards=shards)
+
+    @property
+    def anywhere(self) -> Splitting:
+        """The same, wherever the rows lie."""
+        return replace(self, process_group=None, shards=())
+
     def find(
         self,
         model: OpenModel,
@@ -108,6 +121,8 @@ class Splitting:
             kwargs: its keyword arguments, likewise.
             batch_sizes: from the number of rows to how many are evaluated at a time besides a subset's.
         """
+        number = self.num_subsets
+        of_shards = [] if isinstance(number, AutoSubsets) else [SubsetLayout(n, number).sizes for n in self.shards]
         return ModelSplit.find(
             model,
             args,
@@ -118,5 +133,5 @@ class Splitting:
             subset_order=self.subset_order,
             init_strategy=self.init_strategy,
             jit_compile=self.jit_compile,
-            batch_sizes=batch_sizes,
+            batch_sizes=lambda num_rows: {*batch_sizes(num_rows), *chain.from_iterable(of_shards)},
         )
