@@ -34,6 +34,7 @@ SIZES = {
     "full": {"rows": 1878, "trials": 50, "first": 10, "factor": 10, "arms": ARMS},
 }
 CANDIDATES = 2_000
+LEAST_SCORE, LEAST_LIKELIHOOD = -10.0, -50.0
 
 
 def propose(points: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -53,6 +54,15 @@ def settings_at(arm: str, point: np.ndarray) -> Settings:
     return Settings(float(step), float(prior))
 
 
+def log_score(draws: np.ndarray, labels: np.ndarray) -> float:
+    """The log score of all draws; ``LEAST_SCORE`` where it is less, and where a chain diverged to no numbers."""
+    if np.isnan(draws).any():
+        return LEAST_SCORE
+    with np.errstate(divide="ignore"):
+        likelihood = np.maximum(class_log_likelihood(draws, labels), LEAST_LIKELIHOOD)
+    return max(float(cumulative_log_score(likelihood)[-1]), LEAST_SCORE)
+
+
 def search(arm: str, options: Any) -> dict[str, Any]:
     """All trials of an arm, and the best."""
     rng = np.random.default_rng(options.seed)
@@ -65,9 +75,7 @@ def search(arm: str, options: Any) -> dict[str, Any]:
         point = rng.random(2) if i < options.first else propose(points, scores, rng)
         chosen = settings_at(arm, point)
         found = run_arm(arm, digits, chosen, length, options.seed, options.framework)
-        with np.errstate(divide="ignore"):
-            likelihood = np.maximum(class_log_likelihood(found["probabilities"], digits.y_test), -50)
-        score = max(float(cumulative_log_score(likelihood)[-1]), -10.0) if np.isfinite(likelihood).all() else -10.0
+        score = log_score(found["probabilities"], digits.y_test)
         points, scores = np.vstack([points, point]), np.append(scores, score)
         trials.append({**chosen._asdict(), "log_score": score, "seconds": found["statistics"]["seconds"]})
         print(
