@@ -51,7 +51,7 @@ from numpyro_split.splitting.over_shards import (
     check_over_shards,
     check_proved,
     check_shard_rows,
-    reads_inputs,
+    resting_on,
     rows_are_read,
 )
 from numpyro_split.splitting.row_independence import prove
@@ -558,33 +558,9 @@ class ModelSplit:
             self.verdict = self.verdict._replace(compared=compared)
 
     def _resting_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
-        """What rests on data that nobody has all of, but is not the likelihood, in words.
-
-        Args:
-            arguments: of the model.
-            elsewhere: for each array of the data, whether it is such.
-        """
-        density, z = self._density(arguments), self.reference_position
-        rows = [x for x, is_such in zip(arguments.shapes(), elsewhere, strict=True) if is_such]
-
-        def given(rows: list[jax.Array]) -> Data:
-            found, places = iter(rows), zip(arguments.data, elsewhere, strict=True)
-            return tuple(next(found) if is_such else x for x, is_such in places)
-
-        def prior(rows: list[jax.Array]) -> list[jax.Array]:
-            return [jnp.sum(term) for term in density.prior(z, given(rows))]
-
-        def deterministic(rows: list[jax.Array]) -> dict[str, jax.Array]:
-            assert self._postprocess is not None
-            args, kwargs = arguments.build(given(rows))
-            return self._postprocess(*args, **kwargs)(z)
-
-        found = ["the log-density outside the data plate"] if reads_inputs(prior, rows) else []
-        for name in jax.eval_shape(deterministic, rows):
-            if reads_inputs(lambda rows, name=name: deterministic(rows)[name], rows):
-                kind = "site" if name in self.site_sizes else "deterministic site"
-                found.append(f"the {kind} {name!r}")
-        return found
+        """What rests on data that nobody has all of, but is not the likelihood, in words."""
+        assert self._postprocess is not None
+        return resting_on(self._density(arguments), self._postprocess, self.reference_position, arguments, elsewhere)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.

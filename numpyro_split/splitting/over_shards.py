@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from numpyro_split.host import dce_jaxpr
+from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.position import Position
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
 from split_common.row_independence import PROVED, Verdict
@@ -79,6 +82,42 @@ def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
     expression = jax.make_jaxpr(function)(inputs).jaxpr
     used = dce_jaxpr(expression, [True] * len(expression.outvars))[1]
     return any(used)
+
+
+def resting_on(
+    density: Any,
+    postprocess: Callable[..., Callable[[Position], dict[str, jax.Array]]],
+    z: Position,
+    arguments: Arguments,
+    elsewhere: list[bool],
+) -> list[str]:
+    """What rests on data that nobody has all of, but is not the likelihood, in words.
+
+    Args:
+        density: of the model.
+        postprocess: from its arguments to what makes the values of its sites from a position.
+        z: a position.
+        arguments: of the model.
+        elsewhere: for each array of the data, whether it is such.
+    """
+    rows = [x for x, is_such in zip(arguments.shapes(), elsewhere, strict=True) if is_such]
+
+    def given(rows: list[jax.Array]) -> Data:
+        found, places = iter(rows), zip(arguments.data, elsewhere, strict=True)
+        return tuple(next(found) if is_such else x for x, is_such in places)
+
+    def prior(rows: list[jax.Array]) -> list[jax.Array]:
+        return [jnp.sum(term) for term in density.prior(z, given(rows))]
+
+    def sites(rows: list[jax.Array]) -> dict[str, jax.Array]:
+        args, kwargs = arguments.build(given(rows))
+        return postprocess(*args, **kwargs)(z)
+
+    found = ["the log-density outside the data plate"] if reads_inputs(prior, rows) else []
+    for name in jax.eval_shape(sites, rows):
+        if reads_inputs(lambda rows, name=name: sites(rows)[name], rows):
+            found.append(f"the {'site' if name in z else 'deterministic site'} {name!r}")
+    return found
 
 
 def rows_are_read(what: str) -> ModelNotSplittableError:
