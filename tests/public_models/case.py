@@ -29,6 +29,8 @@ class Case:
         keep: names of assignments in the file that its definitions need.
         given: values of global names that the file makes of its data.
         label: tells apart two cases of one model.
+        by_logarithm: sites without a variance, such as of a half-Cauchy prior, whose logarithms are compared with the
+            host's: a mean of such values has no standard error.
         bits: of numbers; 64 where 32 leave the host's own potential too coarse to compare.
     """
 
@@ -45,6 +47,7 @@ class Case:
     keep: tuple[str, ...] = ()
     given: dict[str, Any] = field(default_factory=dict)
     label: str = ""
+    by_logarithm: tuple[str, ...] = ()
     bits: int = 32
 
     @property

@@ -335,9 +335,11 @@ CREDIT = {
     "num_features": 4,
 }
 
+HALF_CAUCHY = ("lambdas", "tau")  # of the horseshoes
+
 TUTORIALS = [
     *(
-        tutorial("bad_posterior_geometry", name, lambda m: call(*HORSESHOE()))
+        tutorial("bad_posterior_geometry", name, lambda m: call(*HORSESHOE()), by_logarithm=HALF_CAUCHY)
         for name in ("_unrep_hs_model", "_rep_hs_model1", "_rep_hs_model3")
     ),
     tutorial(
@@ -345,12 +347,14 @@ TUTORIALS = [
         lambda m: reparam(m._unrep_hs_model, config={"betas": LocScaleReparam(centered=0)}),
         lambda m: call(*HORSESHOE()),
         label="_rep_hs_model2",
+        by_logarithm=HALF_CAUCHY,
     ),
     tutorial(
         "bad_posterior_geometry",
         lambda m: partial(m._rep_hs_model1, *HORSESHOE()),
         lambda m: call(),
         label="partial(_rep_hs_model1, X, Y)",
+        by_logarithm=HALF_CAUCHY,
     ),
     *whole(tutorial, "bad_posterior_geometry", "mvn_model", lambda m: call(), given=COV),
     *whole(tutorial, "bad_posterior_geometry", "partially_correlated_model", lambda m: call(), given=COV),
