@@ -103,7 +103,7 @@ try:
     digits = load_spoken_digits(split="speaker", test_speakers=(UNHEARD,), window=256, overlap=32)
     x_heard, y_heard, x_unheard, y_unheard = digits[:4]
     SOURCE = "free spoken digits"
-except FileNotFoundError as why:
+except (FileNotFoundError, ValueError) as why:  # no directory, or none with the recordings
     print(f"{why}\nTwo tones in place of each digit.")
     x_heard, y_heard, x_unheard, y_unheard = made_up_digits()
     SOURCE = "two tones in place of a digit"
