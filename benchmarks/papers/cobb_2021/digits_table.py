@@ -8,6 +8,7 @@ rows to train on, chains of 400 to 3,000 draws.
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -36,6 +37,7 @@ PAPER = {  # accuracy %, NLL, Brier score, each with its standard deviation over
     "SGHMC": ((82.6, 3.1), (0.59, 0.11), (0.252, 0.042)),
     "symmetric": ((84.4, 2.1), (0.51, 0.05), (0.228, 0.027)),
 }
+MOST_HALVINGS = 5
 LENGTHS = {
     "SGD": Length(50, 100),
     "SGLD": Length(1500, 150, 20),
@@ -79,6 +81,24 @@ def figures(found: dict[str, Any], digits: Digits) -> dict[str, Any]:
     }
 
 
+def finite_run(
+    arm: str, digits: Digits, settings: Settings, length: Length, split: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """A run of an arm; where it diverged to weights that are no numbers, one at half the step size, and so on.
+
+    A step size that was found in the search's short runs may be too long for a run of thousands of iterations. How
+    often it was halved is among the statistics.
+    """
+    folder = store_of(options)
+    for halvings in range(MOST_HALVINGS + 1):
+        store = None if folder is None else f"{folder}/{halvings}_halvings"
+        tried = settings._replace(step_size=settings.step_size / 2**halvings)
+        found = run_arm(arm, digits, tried, length, options.seed + split, options.framework, store)
+        if np.isfinite(found["probabilities"]).all():
+            break
+    return {**found, "statistics": {**found["statistics"], "halvings": halvings}}
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run every arm on every split."""
     options = parse_options(__doc__, SIZES, arguments, frameworks=("pyro", "numpyro"))
@@ -94,10 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
             length = LENGTHS[arm]._replace(
                 warmup=LENGTHS[arm].warmup * options.factor, draws=LENGTHS[arm].draws * options.factor
             )
-            by_arm[arm] = figures(
-                run_arm(arm, digits, chosen[arm], length, options.seed + split, options.framework, store_of(options)),
-                digits,
-            )
+            by_arm[arm] = figures(finite_run(arm, digits, chosen[arm], length, split, options), digits)
             row, paper = by_arm[arm], PAPER[arm]
             print(
                 f"split {split} {arm:10s} accuracy {row['accuracy']:.1f} "
