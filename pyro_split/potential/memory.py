@@ -40,7 +40,7 @@ def bytes_of_gradient(potential: SplitPotential, z: Position, num_rows: int) -> 
         True
     """
     of_rows, block = copy.copy(potential), _first_rows(potential, num_rows)
-    of_rows._sites, of_rows._subset = (), lambda m: potential.bound(block)  # type: ignore[method-assign]
+    of_rows._sites, of_rows._subset = (), lambda m: [potential.bound(block)]  # type: ignore[method-assign]
     of_rows.subset_grad(z, 0)
     devices = [x.device for x in (*potential._whole, *z.values()) if x.device.type != "cpu"]
     return peak_of(lambda: of_rows.subset_grad(z, 0), devices[0] if devices else torch.device("cpu"))
