@@ -20,6 +20,7 @@ from split_common.runs import drive
 from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
+from split_common.runs.pointwise import Grid, Piece, Posterior, Rows, check_free, collected
 from split_common.runs.reading import largest_rectangle, open_store, progress_of, summary_of
 from split_common.runs.session import Options, opened, run
 from split_common.runs.starting import Found, found_in
@@ -208,6 +209,57 @@ def test_a_chain_that_is_lost_is_told(whole, path, lost):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sample(path, together)
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [("posterior/x/c/1/0/0", [130, 0]), ("sample_stats/lp/c/0/1", [120, 130]), ("posterior/a%2Fb/c/0/0", [0, 130])],
+)
+def test_draws_after_a_lost_file_are_not_opened(whole, path, lost, left):
+    """Their places would hold what the array is filled with: NaN, or 0 for whole numbers."""
+    expected, source, together = whole
+    shutil.copytree(source, path)
+    (Path(path) / lost).unlink()
+    with pytest.warns(
+        UserWarning,
+        match=re.escape(
+            f"lacks files of its draws, of which the chains have [130, 130]: those "
+            f"after the first that is missing are left out, which leaves {left}"
+        ),
+    ):
+        found = open_store(path)
+    assert np.isfinite(found.posterior["x"]).all()
+    assert np.isfinite(found.sample_stats["lp"]).all()
+    assert found.posterior.sizes["draw"] in left
+    with pytest.warns(UserWarning, match="is damaged"):
+        opened, _ = sample(path, together)
+    assert draws_in(opened, warmup=True) == expected
+
+
+def test_a_group_of_fewer_draws_than_the_run_has_is_left_out(whole, path):
+    """Of a run that was extended since; of one that was not, the group is not written again."""
+    _, source, together = whole
+    shutil.copytree(source, path)
+
+    def put():
+        posterior, grid = Posterior.of(open_store(path)), Grid(4, 4, 100)
+        ones = (
+            Piece(batch, Rows(0, 4, 0), {"y": np.ones((batch.stop - batch.start, 4))})
+            for batch in posterior.batches(100)
+        )
+        check_free(path, "log_likelihood")
+        return collected(ones, posterior, grid, {"y": -1}, "log_likelihood", path)
+
+    put()
+    assert open_store(path).log_likelihood.sizes["draw"] == 130
+    with pytest.raises(StoreError, match="into must hold no group 'log_likelihood' yet"):
+        put()
+    sample(path, together, num_draws=300)
+    with pytest.warns(UserWarning, match=r"made when the run had \[130, 130\] draws by chain, of \[300, 300\] now"):
+        assert "log_likelihood" not in open_store(path)
+    with pytest.warns(UserWarning, match="it is left out, and can be written again"):
+        put()
+    assert open_store(path).log_likelihood.sizes["draw"] == 300
 
 
 def test_a_longer_run_goes_on(whole, path):

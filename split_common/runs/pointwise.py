@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
-from split_common.runs.reading import DONE, dataset_in
+from split_common.runs.reading import DONE, MADE_OF, dataset_in, draws_by_chain, what_is_outdated
 from split_common.runs.store import checked_path, decoded, encoded, explained, locked, write_coordinate, zarr_module
 from split_common.values import shown
 
@@ -294,7 +294,7 @@ def collected(
 
 
 def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
-    """Raise where a store has a group already, before work starts.
+    """Raise where a store has a group already, of all the draws that its run has, before work starts.
 
     Args:
         into: path of a store; None for memory.
@@ -317,17 +317,19 @@ def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
         held = zarr_module().open_group(path, mode="r")
     except FileNotFoundError:
         return
-    if group in held and held[group].attrs.get(DONE):
+    if group in held and held[group].attrs.get(DONE) and not what_is_outdated(held, group):
         raise StoreError(f"into must hold no group {group!r} yet, got {path!r}, which has one; take another path")
 
 
 @contextmanager
 def _new_group(path: str, group: str) -> Iterator[Any]:
-    """A group to write to; one that was begun and not ended is begun again."""
+    """A group to write to; one that was begun and not ended, or is of fewer draws than there are, is begun again."""
     with locked(path), explained(path, f"group {group!r}"):
         check_free(path, group)
-        made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
-        made.attrs.update({DONE: False})
+        store = zarr_module().open_group(path, mode="a", zarr_format=3)
+        made_of = draws_by_chain(store)
+        made = store.create_group(group, overwrite=True)
+        made.attrs.update({DONE: False} | ({} if made_of is None else {MADE_OF: made_of}))
         yield made
         made.attrs.update({DONE: True})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,11 +14,24 @@ from split_common.errors import StoreError
 from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
-from split_common.runs.store import SAMPLING, SLOTS, WARMUP, Phase, checked_path, decoded, encoded, open_group, state_in
+from split_common.runs.store import (
+    FORMAT,
+    SAMPLING,
+    SLOTS,
+    WARMUP,
+    Phase,
+    checked_path,
+    decoded,
+    encoded,
+    open_group,
+    state_in,
+    whole_draws,
+)
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
 DONE = "complete"  # attribute of a group: whether all of it has been written
+MADE_OF = "made_of"  # attribute of a group that was made of draws: how many the run had then, by chain
 OTHER_GROUPS = ("observed_data", "log_likelihood", "posterior_predictive", "predictions")
 
 
@@ -47,6 +61,9 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     numbers of draws, the chains and draws are chosen that make the largest rectangle; the attribute ``draws_by_chain``
     of the posterior has the number of draws of each chain. Nothing that is read is executed.
 
+    What would be wrong without a word is left out with a warning: draws from the first file on that is missing, and
+    log-likelihoods and predictions that were made when the run had fewer draws.
+
     Args:
         store: path of a store, or an address that fsspec knows.
         warmup: whether to open the draws of warm-up too, where the run keeps them.
@@ -73,8 +90,12 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
         groups |= _phase_groups(path, found, WARMUP, "warmup_draws")
     group = _opened(path)
     for name in OTHER_GROUPS:
-        if name in group and group[name].attrs.get(DONE, True):
-            groups[name] = dataset_in(path, name)
+        if name not in group or not group[name].attrs.get(DONE, True):
+            continue
+        if outdated := what_is_outdated(group, name):
+            warnings.warn(f"{outdated}; it is left out, and can be written again", stacklevel=2)
+            continue
+        groups[name] = dataset_in(path, name)
     posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
     posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
@@ -123,9 +144,10 @@ def progress_of(store: str | os.PathLike[str]) -> Progress:
         ...
         split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
     """
-    attributes = dict(_opened(checked_path(store)).attrs)
+    group = _opened(checked_path(store))
+    attributes = dict(group.attrs)
     plan = Plan(**attributes["plan"])
-    chains = [_attributes_of_chain(store, i) for i in range(plan.num_chains)]
+    chains = [_attributes_of_chain(group, i) for i in range(plan.num_chains)]
     return Progress(plan, attributes["started"], attributes["about"], chains, attributes.get("stopped"))
 
 
@@ -182,6 +204,26 @@ def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
     return (sorted(order[: most + 1]) if num else list(range(len(lengths)))), num
 
 
+def draws_by_chain(group: Any) -> list[int] | None:
+    """How many draws each chain of a run has so far; None for a zarr group that is no run's store."""
+    if group.attrs.get("format") != FORMAT or "plan" not in group.attrs:
+        return None
+    return [_attributes_of_chain(group, i).get("draws", 0) for i in range(group.attrs["plan"]["num_chains"])]
+
+
+def what_is_outdated(group: Any, name: str) -> str | None:
+    """What is to be said of a group that was made when the run had fewer draws; None where it had as many.
+
+    Args:
+        group: of the whole store.
+        name: of the group.
+    """
+    made_of, now = group[name].attrs.get(MADE_OF), draws_by_chain(group)
+    if made_of is None or made_of == now:
+        return None
+    return f"group {name!r} of the store was made when the run had {made_of} draws by chain, of {now} now"
+
+
 def _opened(path: str) -> Any:
     group = open_group(path)
     if group is None:
@@ -189,17 +231,25 @@ def _opened(path: str) -> Any:
     return group
 
 
-def _attributes_of_chain(store: str | os.PathLike[str], chain: int) -> dict[str, Any]:
+def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
     """What is known of a chain; nothing where it has not been written, or cannot be read."""
     try:
-        return dict(_opened(checked_path(store))[f"chains/{chain}"].attrs)
+        return dict(group[f"chains/{chain}"].attrs)
     except (KeyError, ValueError):
         return {}
 
 
 def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[str, Any]:
     """Draws and statistics of a phase, as far as they go."""
-    chains, num = largest_rectangle([chain.get(count, 0) for chain in found.chains])
+    said = [chain.get(count, 0) for chain in found.chains]
+    whole = whole_draws(_opened(path), phase, said)
+    if whole != said:
+        warnings.warn(
+            f"store {path!r} lacks files of its draws, of which the chains have {said}: those after the first that is "
+            f"missing are left out, which leaves {whole}. The call that made the store draws them again",
+            stacklevel=3,
+        )
+    chains, num = largest_rectangle(whole)
     part = {"chain": chains, "draw": slice(num)}
     return {name: dataset_in(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
 

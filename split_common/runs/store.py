@@ -309,6 +309,39 @@ def state_in(group: Any, chain: int, name: str) -> Packed | None:
         return None
 
 
+def whole_draws(group: Any, phase: Phase, lengths: Sequence[int]) -> list[int]:
+    """How many draws each chain has before the first file that is missing.
+
+    Args:
+        group: of the store.
+        phase: part of the run.
+        lengths: how many draws each chain is said to have.
+    """
+    whole = list(lengths)
+    for name in phase:
+        for _, array in group[name].arrays():
+            if array.metadata.dimension_names[:2] != DRAWN:
+                continue
+            chunk, files, inner = array.chunks[1], _files_of(array), (0,) * (array.ndim - 2)
+            for chain, num in enumerate(whole):
+                keys = (array.metadata.encode_chunk_key((chain, k, *inner)) for k in range(-(-num // chunk)))
+                lost = next((k for k, key in enumerate(keys) if key not in files), None)
+                whole[chain] = num if lost is None else lost * chunk
+    return whole
+
+
+def _files_of(array: Any) -> set[str]:
+    """Names of the files of an array's chunks."""
+    from zarr.core.sync import sync
+
+    prefix = f"{array.path}/"
+
+    async def names() -> set[str]:
+        return {key.removeprefix(prefix) async for key in array.store.list_prefix(prefix)}
+
+    return sync(names())
+
+
 def digest_of(content: Mapping[str, Variables]) -> np.ndarray:
     """Digest of draws and statistics, shape (4,), uint32."""
     digest = Digest()
