@@ -12,6 +12,8 @@ from split_common.selection import NUMBERED, SLICE
 from split_common.sources.rules import SourceRuleError
 from split_common.start import NoFiniteStartError
 
+NOT_DIVIDED = Verdict(PROVED, "nothing is divided, a gradient takes all rows at once (num_subsets=1)")
+
 
 class Division(Protocol):
     """One way of dividing a model."""
@@ -130,4 +132,4 @@ def proved_in_all(sizes: Collection[int], prove: Callable[[int], Any]) -> tuple[
             return proof.verdict, {}, 0
         held |= proof.held
         num_steps = proof.num_steps
-    return Verdict(PROVED, "" if sizes else "nothing is divided"), held, num_steps
+    return Verdict(PROVED) if sizes else NOT_DIVIDED, held, num_steps

@@ -99,7 +99,7 @@ class Report(NamedTuple):
         """A line for each thing, trouble first and with what to do."""
         lines = [self.title]
         if self.verdict:
-            lines.append(f"  the model divides: {self.verdict}")
+            lines.append(f"  how the model divides: {self.verdict}")
         if self.settled:
             lines.append(f"  warm-up settled on: {self.settled}")
         lines += [f"  TROUBLE: {check.seen}. {check.advice}" for check in self.trouble]

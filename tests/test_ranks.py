@@ -296,7 +296,7 @@ class TestOneRank:
     def test_a_report_and_a_conversion(self, lib):
         kernel = kernels.TABLE["SplitHMC"].make(lib, kernels.small(lib).model, process_group="world")
         mcmc = lib.run(kernel, *rank_run.all_rows(lib), num_warmup=20, num_samples=20)
-        assert "the model divides: proved" in str(kernel.report(mcmc))
+        assert "how the model divides: proved" in str(kernel.report(mcmc))
         found = lib.split.to_inference_data(mcmc, log_likelihood=True)
         assert found.log_likelihood["y"].shape == (1, 20, rank_run.NUM_ROWS)
 

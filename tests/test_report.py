@@ -131,7 +131,7 @@ def test_a_run_is_reported(lib, name):
     mcmc = lib.run(kernel, *problem.args, num_warmup=20, num_samples=20)
     report = kernel.report(mcmc)
     assert f"{name}: 1 chain of 20 draws" in str(report)
-    assert "the model divides: proved" in str(report)
+    assert "how the model divides: proved" in str(report)
     assert {"divergences", "effective draws"} <= set(report.table.index)
     assert ("acceptance" in report.table.index) == (name != "SGLD")  # which has no accept step
     assert ("cut trajectories" in report.table.index) == (name in ("SymmetricSplitHMC", "S3HMC"))

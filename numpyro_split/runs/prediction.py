@@ -65,8 +65,8 @@ def log_likelihood(
     """Log-likelihood of every observation at every draw, some draws and the rows of one subset at a time.
 
     The numbers are those of ``to_inference_data(mcmc, log_likelihood=True)``. Written to the store of a run, they are
-    found there by :func:`~split_common.runs.reading.open_store`, and ``az.loo`` takes what that returns. When the run has
-    been extended, they are written again.
+    found there by :func:`~split_common.runs.reading.open_store`, and ``az.loo`` takes what that returns. Of a
+    run that was extended since, they are written again.
 
     Args:
         mcmc: a run with a kernel of this package.

@@ -38,7 +38,7 @@ from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
 from split_common.data_axes import axes_advice, check_data_axes, check_lengths
 from split_common.discrete import check_no_discrete
-from split_common.division import divided_without_plate, first_that_divides, proved_in_all
+from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
@@ -297,7 +297,7 @@ class ModelSplit:
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         z, split.transforms = split._initialize(split._density(args, kwargs))
         split.site_sizes = {name: u.numel() for name, u in z.items()}
-        split.verdict = Verdict(PROVED, "nothing is divided")
+        split.verdict = NOT_DIVIDED
         return split
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
