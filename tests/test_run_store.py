@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 from split_common.runs.pointwise import Grid, Piece, Posterior, Rows, check_free, collected
 from split_common.runs.reading import largest_rectangle, open_store, progress_of, summary_of
-from split_common.runs.session import Options, opened, run
+from split_common.runs.session import Criterion, Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
 from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, is_held, locked
@@ -367,6 +368,14 @@ def test_the_clock_ends_a_run(path):
     plan = Plan(num_chains=2, num_warmup=25, num_draws=10**6, every=30)
     _, reason = sample(path, plan=plan, stop_when=StopWhen(seconds=0.5))
     assert reason == "the time of 0.5 seconds is over"
+
+
+def test_the_clock_runs_from_the_call(path):
+    """What is done before the chains move counts too: reading the data, checking the split, compiling."""
+    plan = Plan(num_chains=2, num_warmup=25, num_draws=130, every=30)
+    options = Options.checked(path, plan, StopWhen(seconds=0.1), (), True)
+    time.sleep(0.11)
+    assert Criterion(options).by_time() == "the time of 0.1 seconds is over"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])

@@ -284,7 +284,7 @@ class PyroStart:
             reason = run(options, store, self, progress)
             return reason, [chain.diagnostics() for chain in self.groups], [chain.position for chain in self.groups]
         self._task.kernel.cleanup()
-        criterion = Criterion(options.stop_when, options.plan)
+        criterion = Criterion(options)
         starts = [(self._seed(i), start_of_chain(self._mcmc, i)) for i in range(options.plan.num_chains)]
         summarised = self.forms()[0] if options.summarises else {}
         with interruptible(options.signals) as noted:

@@ -42,6 +42,7 @@ class Options(NamedTuple):
         stop_when: what ends it early; None for nothing.
         signals: that end it early.
         load: whether the draws are loaded into memory at the end.
+        called: when ``sample`` was called, in seconds of the process's clock.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Options(NamedTuple):
     stop_when: StopWhen | None
     signals: tuple[Any, ...]
     load: bool
+    called: float
 
     @classmethod
     def checked(cls, store: Any, plan: Plan, stop_when: Any, stop_on: Any, load: Any) -> Options:
@@ -59,7 +61,8 @@ class Options(NamedTuple):
             raise TypeError(f"load must be True or False, got {shown(load)}")
         if stop_when is not None:
             stop_when.check_reachable(plan.num_chains, plan.num_draws)
-        return cls(checked_path(store), plan, stop_when, checked_signals(stop_on), load and plan.keep == "draws")
+        load = load and plan.keep == "draws"
+        return cls(checked_path(store), plan, stop_when, checked_signals(stop_on), load, time.monotonic())
 
     @property
     def summarises(self) -> bool:
@@ -137,7 +140,7 @@ def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Cha
     forms = begun.forms()[0] if options.summarises else {}
     with readable(options.path):
         recordings = resumed(store, begun.groups, forms)
-    criterion = Criterion(options.stop_when, options.plan)
+    criterion = Criterion(options)
     with interruptible(options.signals) as noted:
         reason = drive(
             begun.groups, recordings, options.plan, lambda: noted() or criterion.by_time(), criterion.by_draws, progress
@@ -150,12 +153,11 @@ class Criterion:
     """What ends a run before its plan does.
 
     Args:
-        stop_when: the user's criteria; None for none.
-        plan: how long the run is.
+        options: of the run.
     """
 
-    def __init__(self, stop_when: StopWhen | None, plan: Plan):
-        self._stop_when, self._plan, self._started, self._looked = stop_when, plan, time.monotonic(), 0
+    def __init__(self, options: Options):
+        self._stop_when, self._plan, self._called, self._looked = options.stop_when, options.plan, options.called, 0
 
     def by_time(self) -> str | None:
         """The reason to stop at once."""
@@ -194,7 +196,7 @@ class Criterion:
     def _reason(self, summaries: Mapping[str, Any], draws: int) -> str | None:
         if self._stop_when is None:
             return None
-        seconds = time.monotonic() - self._started
+        seconds = time.monotonic() - self._called
         return self._stop_when.reason(summaries, draws=draws, seconds=seconds, now=datetime.now(UTC))
 
 

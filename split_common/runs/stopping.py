@@ -69,8 +69,8 @@ class StopWhen:
         ess: effective sample size of the mean, over all chains together, that every coordinate must reach.
         rhat: split R-hat, not rank-normalised, that no coordinate may exceed. If ``ess`` is given too, both must hold
             at the same time.
-        seconds: how long this call may take, including warm-up and compilation. A run that is resumed may take as long
-            again.
+        seconds: how long this call may take, from its beginning, checks and compilation included. A run that is
+            resumed may take as long again.
         deadline: time at which to stop; without a time zone it is local time.
 
     Raises:
