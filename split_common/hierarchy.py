@@ -124,7 +124,7 @@ class Rows(NamedTuple):
     """Parts of the data that the rows of an observed site are read in.
 
     Attributes:
-        parts: number of parts, which ``scales_at`` shows one at a time.
+        parts: number of parts, which ``scales_at`` shows one at a time; 1 where it shows all rows, or a sample of them.
         ratio: number of all rows over that of the first part.
     """
 
@@ -340,8 +340,8 @@ def _counts(elements: Callable[[int], np.ndarray], first: np.ndarray, size: int,
     counts = np.bincount(first.ravel(), minlength=size).astype(float)
     if rows is None:
         return counts
-    if size == 1:
-        return counts * rows.ratio
+    if size == 1 or rows.parts == 1:  # of a sample an estimate; a mass need not be exact
+        return np.rint(counts * rows.ratio)
     parts = [np.bincount(elements(part).ravel(), minlength=size) for part in range(1, rows.parts)]
     return sum(parts, counts)
 

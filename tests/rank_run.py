@@ -276,9 +276,9 @@ def stored(lib, rank, folder):
         if stage.startswith("Sample") and i == 5:
             raise OSError("the machine is gone")
 
-    def of(name, hook=None, args=args, every=4, num_samples=12, **options):
+    def of(name, hook=None, args=args, every=4, num_samples=12, model=small, **options):
         lib.ppl.set_rng_seed(7)
-        kernel = kernels.TABLE["SplitNUTS"].make(lib, small, process_group="world")
+        kernel = kernels.TABLE["SplitNUTS"].make(lib, model, process_group="world")
         mcmc = lib.mcmc(kernel, 8, num_samples, hook_fn=hook)
         found = split.sample(mcmc, *args, store=folder / name, every=every, **options)
         assert (found is None) == (rank > 0)
@@ -292,10 +292,72 @@ def stored(lib, rank, folder):
     found["extended"] = of("dying.zarr", num_samples=16).get_samples(group_by_chain=True)["a"].numpy()
     found["not loaded"] = of("dying.zarr", num_samples=16, load=False)._samples
     found["left"] = said(lambda: of("left.zarr", dying))
+    found["table"] = of("table.zarr", args=(frame(args),), model=of_table(lib)).get_samples(group_by_chain=True)["a"]
+    found["table left"] = said(lambda: of("table left.zarr", dying, args=(frame(args),), model=of_table(lib)))
+    found["held"] = said(lambda: of("held.zarr", args=(), model=of_held(lib, *args)))
+    changed = (-args[0] if rank else args[0], args[1])
+    found["held changed"] = said(lambda: of("held.zarr", args=(), num_samples=16, model=of_held(lib, *changed)))
     other = tuple(x + rank for x in args)
     found["other rows"] = said(lambda: of("dying.zarr", args=other, num_samples=20))
     found["other length"] = said(lambda: of("dying.zarr", every=5, num_samples=20))
     return found
+
+
+def frame(args):
+    """Rows as a table of pandas, numbered from 0 on each rank."""
+    import pandas as pd
+
+    return pd.DataFrame({"x": args[0][:, 0].numpy(), "y": args[1].numpy()})
+
+
+def of_table(lib):
+    """A model of such a table."""
+
+    def model(table):
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(table)):
+            lib.ppl.sample("y", lib.dist.Normal(a * table["x"], 1.0), obs=table["y"])
+
+    return model
+
+
+def of_held(lib, X, y):
+    """A model that closes over the rows; at 0, where its chains start, the potential does not rest on X."""
+
+    def model():
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a * X[:, 0], 1.0), obs=y)
+
+    return model
+
+
+def precisions(lib, rank):
+    """Masses of a precision of the noise, and of one for each of two groups of rows."""
+    X, y = all_rows(lib, range(NUM_ROWS) if rank is None else SHARDS[rank])
+
+    def one(X, y):
+        weights = lib.ppl.sample("lam", lib.dist.Gamma(lib.array(2.0), 1.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(np.zeros(X.shape[1])), weights**-0.5).to_event(1))
+        noise = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(2.0), 1.0))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, noise**-0.5), obs=y)
+
+    def by_group(X, y, group):
+        weights = lib.ppl.sample("lam", lib.dist.Gamma(lib.array(2.0), 1.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(np.zeros(X.shape[1])), weights**-0.5).to_event(1))
+        noise = lib.ppl.sample("tau", lib.dist.Gamma(lib.array([2.0, 2.0]), 1.0).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, noise[group] ** -0.5), obs=y)
+
+    def masses(model, *args):
+        lib.ppl.set_rng_seed(0)
+        kernel = lib.split.S3HMC(model, 2, process_group=None if rank is None else "world")
+        kernel.setup(0, *args)
+        return kernel._prepared.method.system.sites.found.masses["tau"]
+
+    group = (X[:, 0] > 0).long()
+    return {"one": masses(one, X, y), "by group": masses(by_group, X, y, group)}
 
 
 def divided(lib, rank, folder):
@@ -323,7 +385,9 @@ def divided(lib, rank, folder):
     return of("left.zarr")
 
 
-JOBS = {job.__name__: job for job in (draws, influential, counts, chosen, faults, parted, dies, stored, divided)}
+JOBS = {
+    job.__name__: job for job in (draws, influential, counts, chosen, faults, parted, precisions, dies, stored, divided)
+}
 
 
 def main():

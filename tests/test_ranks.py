@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from split_common.errors import StoreError
 from tests import kernels, rank_run
 from tests.backends import PyroBackend
 
@@ -67,7 +68,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(folder):
     """What two ranks find in the jobs of all quick tests."""
-    jobs = ("draws", "influential", "counts", "chosen", "faults", "parted", "stored")
+    jobs = ("draws", "influential", "counts", "chosen", "faults", "parted", "precisions", "stored")
     of_draws = ("--kernels", *QUICK, "--lengths", *LENGTHS, "--model", "small")
     return launch(folder, *jobs, *of_draws)
 
@@ -225,6 +226,46 @@ def test_a_run_of_two_ranks_goes_on_in_one_process(lib, found, folder, tmp_path,
     with pytest.raises(ValueError, match=r"another data\[0\]: .*; another data\[0\] of shard 1"):
         go_on(everything[::-1])
     np.testing.assert_array_equal(go_on(everything), found[0]["stored"]["whole"])
+
+
+@pytest.mark.parametrize("group", [None, "world"])
+def test_a_run_on_a_table_goes_on_in_one_process(lib, found, folder, tmp_path, one_rank, group):
+    """Whose rows are numbered from 0 on each rank, and through in one process."""
+    store = shutil.copytree(folder / "table left.zarr", tmp_path / "left.zarr")
+    lib.ppl.set_rng_seed(7)
+    kernel = kernels.TABLE["SplitNUTS"].make(lib, rank_run.of_table(lib), process_group=group)
+    mcmc = lib.mcmc(kernel, 8, 12, hook_fn=None)
+    assert found[0]["stored"]["table left"] == ("OSError", "the machine is gone")
+    lib.split.sample(mcmc, rank_run.frame(rank_run.all_rows(lib)), store=store, every=4)
+    np.testing.assert_array_equal(mcmc.get_samples(group_by_chain=True)["a"], found[0]["stored"]["table"])
+
+
+def test_rows_that_a_model_closes_over_are_known_of_every_rank(found):
+    """A rank's rows that changed are refused; the first rank's own model is what it was."""
+    first, second = (each["stored"] for each in found)
+    assert first["held"] is None
+    kind, text = first["held changed"]
+    assert kind == "StoreError"
+    assert "another model of shard 1" in text
+    assert text in second["held changed"][1]
+
+
+def test_a_run_of_a_potential_goes_on_in_as_many_processes(lib):
+    from pyro_split.runs.sample import _division
+
+    about = {"shards": [15, 10], "num_subsets": 2, "split": None}
+    with pytest.raises(StoreError, match="SplitPotential, which holds its rows, must be as many as began it, 2, got 1"):
+        _division(about, None, "run.zarr")
+
+
+def test_the_mass_of_a_precision_counts_the_rows_of_all_ranks(lib, found):
+    """Of the noise Q/2 + alpha - 1, of all rows; else ranks would differ where shards do."""
+    alone = rank_run.precisions(lib, None)
+    np.testing.assert_array_equal(alone["one"], rank_run.NUM_ROWS / 2 + 1)
+    assert alone["by group"].sum() == rank_run.NUM_ROWS / 2 + 2
+    for each in found:
+        for name, expected in alone.items():
+            np.testing.assert_array_equal(each["precisions"][name], expected)
 
 
 @pytest.mark.slow

@@ -256,11 +256,27 @@ def test_a_group_of_fewer_draws_than_the_run_has_is_left_out(whole, path):
     with pytest.raises(StoreError, match="into must hold no group 'log_likelihood' yet"):
         put()
     sample(path, together, num_draws=300)
-    with pytest.warns(UserWarning, match=r"made when the run had \[130, 130\] draws by chain, of \[300, 300\] now"):
+    told = r"left out: they are of draws 0 to 129 \(130\) of chains \[0, 1\], where the run now has draws 0 to 299 "
+    with pytest.warns(UserWarning, match=told):
         assert "log_likelihood" not in open_store(path)
-    with pytest.warns(UserWarning, match="it is left out, and can be written again"):
+    with pytest.warns(UserWarning, match="They can be written again"):
         put()
     assert open_store(path).log_likelihood.sizes["draw"] == 300
+    (Path(path) / "posterior/x/c/1/1/0").unlink()
+    with (
+        pytest.warns(UserWarning, match="lacks files of its draws"),
+        pytest.warns(UserWarning, match="where the run now has draws 0 to 299"),
+    ):
+        assert "log_likelihood" not in open_store(path)
+
+
+def test_log_likelihoods_of_some_draws_are_no_part_of_a_run(whole, path):
+    """Of an ``mcmc`` of a shorter run that the store has gone on from, say."""
+    _, source, _ = whole
+    shutil.copytree(source, path)
+    few = Posterior.of(open_store(path).posterior.isel(draw=slice(100)))
+    with pytest.raises(StoreError, match=r"those of the run, draws 0 to 129 .*, got draws 0 to 99 \(100\) of chains"):
+        collected([], few, Grid(4, 4, 100), {"y": -1}, "log_likelihood", path)
 
 
 def test_a_longer_run_goes_on(whole, path):

@@ -239,7 +239,7 @@ def find_hierarchy(
 
     Args:
         split: how the model divides.
-        potential: its potential, bound to the same arguments.
+        potential: its potential, bound to the same arguments, of the rows of all ranks.
         args: the model's positional arguments.
         kwargs: its keyword arguments.
         precision_sites: see :func:`split_common.hierarchy.find_groups`.
@@ -251,13 +251,18 @@ def find_hierarchy(
     start = split.reference_position(args, kwargs)
     z = {name: u.cpu().numpy() for name, u in start.items()}
     read = split.reader(_scales, args, kwargs)
-    rows_of = {True: Rows(split.num_parts, potential.plate_size / len(split.part(0))), False: Rows(1, 1.0)}
-    observed = {site.name: rows_of[potential.plate in site.plates] for site in split.sites if site.observed}
+    ranks = potential.ranks
+    rows_of = {True: Rows(split.num_parts, sum(ranks.rows_here) / len(split.part(0))), False: Rows(1, 1.0)}
+    in_plate = {site.name: potential.plate in site.plates for site in split.sites if site.observed}
+    observed = {name: rows_of[has_rows] for name, has_rows in in_plate.items()}
 
     def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:
         return read({name: torch.as_tensor(u).to(start[name]) for name, u in position.items()}, part)
 
-    groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
+    groups = [
+        group._replace(counts=sum(ranks.of_all(group.counts))) if in_plate.get(group.weights) else group
+        for group in find_groups(scales_at, z, observed, precision_sites, output_precision)
+    ]
     concentrations = find_concentrations(scales_at, z, groups)
     masses = precision_masses(groups, {name: u.shape for name, u in z.items()}, concentrations)
     return Hierarchy(groups, masses, concentrations, potential.likelihood_uses(start, masses), start)

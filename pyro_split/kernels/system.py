@@ -208,7 +208,6 @@ class PrecisionSites:
         """The groups of a model."""
         split = setup.split
         assert split is not None  # there is a model
-        hierarchy = find_hierarchy(
-            split, split.bind(setup.args, setup.kwargs), setup.args, setup.kwargs, self.names, self.output_precision
-        )
+        names, takes_output = self.names, self.output_precision
+        hierarchy = find_hierarchy(split, setup.potential, setup.args, setup.kwargs, names, takes_output)
         return PrecisionSites(self.names, self.output_precision, hierarchy)

@@ -22,7 +22,7 @@ from pyro_split.runs.chains import KernelChain, Task
 from pyro_split.runs.leader import Ended, broadcast_in
 from pyro_split.runs.processes import drive_in_processes
 from pyro_split.runs.states import pack_random_state, set_random_state
-from split_common.containers import Given
+from split_common.containers import Given, Opened
 from split_common.errors import StoreError
 from split_common.report import check_reported
 from split_common.runs.bar import progress_bar
@@ -36,6 +36,7 @@ from split_common.runs.session import Criterion, Options, Start, opened, run, wa
 from split_common.runs.statistics import state_fields
 from split_common.runs.stopping import StopWhen
 from split_common.runs.store import SAMPLING, Form, RunStore
+from split_common.tables import Table
 
 
 def sample(
@@ -182,6 +183,11 @@ def _division(about: Mapping[str, Any], group: Any, path: str) -> dict[str, Any]
             f"processes that go on with a run must be as many as divide its {len(shards)} shards of rows, got "
             f"{num_ranks} for {path!r}"
         )
+    if about["split"] is None:
+        raise StoreError(
+            f"processes that go on with a run of a SplitPotential, which holds its rows, must be as many as began it, "
+            f"{len(shards)}, got {num_ranks} for {path!r}"
+        )
     return {"shards": list(shards), "num_subsets": about["num_subsets"]}
 
 
@@ -236,7 +242,6 @@ class PyroStart:
         num_subsets = kernel._prepared.potential.num_subsets  # a store knows how many, not how they were chosen
         splitting = kernel._splitting.for_subsets(num_subsets)
         return {
-            "model": code_of(kernel.model or kernel._potential),
             **self._data,
             "kernel": type(kernel).__qualname__,
             **texts_of(splitting.anywhere, "kernel argument splitting"),
@@ -308,12 +313,13 @@ class PyroStart:
         return KernelChain(number, self._task, start, start_of_chain(self._mcmc, number))
 
     def _data_of_all(self) -> dict[str, str]:
-        """The data as texts, shard by shard, of other ranks too."""
+        """Model and data as texts, shard by shard, of all ranks, as a model may close over a rank's rows."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
         ranks = kernel._prepared.potential.ranks
         stops = list(accumulate(ranks.rows_here))
-        here = [self._data_of(slice(stop - n, stop)) for n, stop in zip(ranks.rows_here, stops, strict=True)]
+        model = {"model": code_of(kernel.model or kernel._potential)}
+        here = [model | self._data_of(slice(stop - n, stop)) for n, stop in zip(ranks.rows_here, stops, strict=True)]
         first, *others = [shard for of_rank in ranks.of_all(here) for shard in of_rank]
         named = {f"{name} of shard {i}": x for i, other in enumerate(others, 1) for name, x in other.items()}
         division = {} if len(ranks.num_rows) == 1 else {"division of the rows": f"{list(ranks.num_rows)}, by shard"}
@@ -325,9 +331,13 @@ class PyroStart:
         assert kernel._prepared is not None
         split, is_part = kernel._prepared.split, kernel._prepared.potential.ranks.shards_per_rank > 1
         axes = split.row_axes if split is not None and is_part else {}
-        for path, leaf in pytree.tree_leaves_with_path(kernel._open(self._task.args, self._task.kwargs)):
-            axis = axes.get(pytree.keystr(path))
-            own = leaf if axis is None else _rows_of_shard(leaf, axis, shard)
+        opened = kernel._open(self._task.args, self._task.kwargs)
+        row_numbers = {f"{pytree.keystr(path)}['rows']" for path, x in _leaves(opened, _is_table) if _is_table(x)}
+        for path, leaf in _leaves(opened):
+            place = pytree.keystr(path)
+            own = leaf if place not in axes else _rows_of_shard(leaf, axes[place], shard)
+            if place in axes and place in row_numbers:  # they count from 0 in every process
+                own = own - shard.start
             # of positional arguments, by number, and of keyword arguments, by name
             found |= texts_of(own, f"data{pytree.keystr(path[1:])}")
         return found
@@ -335,6 +345,15 @@ class PyroStart:
     def _seed(self, number: int) -> int:
         """The seed that the host gives to a chain in parallel."""
         return (self._start["seed"] + number) % MAX_SEED
+
+
+def _leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[Any, Any]]:
+    return pytree.tree_leaves_with_path(tree, is_leaf=is_leaf)
+
+
+def _is_table(x: Any) -> bool:
+    """Whether an argument that was taken apart is a table of pandas."""
+    return isinstance(x, Opened) and isinstance(x.whole, Table)
 
 
 def _rows_of_shard(x: Any, axis: int, shard: slice) -> Any:
@@ -349,7 +368,7 @@ def _rows_of_shard(x: Any, axis: int, shard: slice) -> Any:
             f"{x.where!r}"
         )
     if isinstance(x, Given):
-        return Given(_rows_of_shard(x.array, axis, shard), x.original[shard])
+        return Given(_rows_of_shard(x.array, axis, shard), x.original if axis else x.original[shard])
     return x.narrow(axis, shard.start, shard.stop - shard.start)
 
 

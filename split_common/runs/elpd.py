@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from split_common.runs.pointwise import LOG_LIKELIHOOD
-from split_common.runs.reading import as_inference_data, open_store
+from split_common.runs.reading import LOG_LIKELIHOOD, as_inference_data, open_store
 from split_common.values import finite_number, shown
 
 BLOCK_BYTES = 2**25  # of float64 log-likelihoods in a block; what is made of one takes several times as much

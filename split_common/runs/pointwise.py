@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
-from split_common.runs.reading import DONE, MADE_OF, dataset_in, draws_by_chain, what_is_outdated
+from split_common.runs.reading import DONE, LOG_LIKELIHOOD, counted, dataset_in, draws_of_run, same_draws
 from split_common.runs.store import checked_path, decoded, encoded, explained, locked, write_coordinate, zarr_module
 from split_common.values import shown
 
 DRAWS_PER_BATCH = 100  # draws that are evaluated together, where nothing else is asked for
-LOG_LIKELIHOOD = "log_likelihood"  # name of the group in a store
 
 
 class Batch(NamedTuple):
@@ -270,11 +269,14 @@ def collected(
         ``xarray.Dataset``; from a store, its numbers are read when they are looked at.
 
     Raises:
-        StoreError: for a store that has such a group already, or that another process writes to.
+        StoreError: for a store that has such a group already, or that another process writes to; for log-likelihoods
+            of some draws only, in the store of a run.
     """
     if into is None:
         return in_memory(pieces, posterior, grid, row_axes)
     path = checked_path(into)
+    if group == LOG_LIKELIHOOD:
+        _check_all_draws(path, posterior)
     with _new_group(path, group) as made:
         for name, labels in posterior.coordinates.items():
             made.create_array(name, data=labels, dimension_names=[name])
@@ -294,7 +296,9 @@ def collected(
 
 
 def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
-    """Raise where a store has a group already, of all the draws that its run has, before work starts.
+    """Raise where a store has a group already, before work starts.
+
+    Log-likelihoods that are not of the draws that their run has now may be written again.
 
     Args:
         into: path of a store; None for memory.
@@ -317,19 +321,43 @@ def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
         held = zarr_module().open_group(path, mode="r")
     except FileNotFoundError:
         return
-    if group in held and held[group].attrs.get(DONE) and not what_is_outdated(held, group):
+    if group in held and held[group].attrs.get(DONE) and not (group == LOG_LIKELIHOOD and _is_outdated(path)):
         raise StoreError(f"into must hold no group {group!r} yet, got {path!r}, which has one; take another path")
+
+
+def _is_outdated(path: str) -> bool:
+    """Whether the log-likelihoods in a run's store are not those of its draws."""
+    of_run = draws_of_run(path)
+    return of_run is not None and not same_draws(dataset_in(path, LOG_LIKELIHOOD), of_run)
+
+
+def _check_all_draws(path: str, posterior: Posterior) -> None:
+    """Raise where log-likelihoods of some draws only would be written to the store of a run.
+
+    Raises:
+        StoreError: naming both.
+    """
+    import xarray
+
+    try:
+        of_run = draws_of_run(path)
+    except FileNotFoundError:
+        return
+    given = xarray.Dataset(coords=posterior.coordinates)
+    if of_run is not None and not same_draws(given, of_run):
+        raise StoreError(
+            f"draws must be those of the run, {counted(of_run)}, for log-likelihoods in its store {path!r}, got "
+            f"{counted(given)}; give draws=open_store(path), or another path"
+        )
 
 
 @contextmanager
 def _new_group(path: str, group: str) -> Iterator[Any]:
-    """A group to write to; one that was begun and not ended, or is of fewer draws than there are, is begun again."""
+    """A group to write to; one that was begun and not ended, or may be written again, is begun anew."""
     with locked(path), explained(path, f"group {group!r}"):
         check_free(path, group)
-        store = zarr_module().open_group(path, mode="a", zarr_format=3)
-        made_of = draws_by_chain(store)
-        made = store.create_group(group, overwrite=True)
-        made.attrs.update({DONE: False} | ({} if made_of is None else {MADE_OF: made_of}))
+        made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
+        made.attrs.update({DONE: False})
         yield made
         made.attrs.update({DONE: True})
 

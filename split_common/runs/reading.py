@@ -15,6 +15,7 @@ from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
 from split_common.runs.store import (
+    DRAWN,
     FORMAT,
     SAMPLING,
     SLOTS,
@@ -26,13 +27,14 @@ from split_common.runs.store import (
     open_group,
     state_in,
     whole_draws,
+    zarr_module,
 )
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
 DONE = "complete"  # attribute of a group: whether all of it has been written
-MADE_OF = "made_of"  # attribute of a group that was made of draws: how many the run had then, by chain
-OTHER_GROUPS = ("observed_data", "log_likelihood", "posterior_predictive", "predictions")
+LOG_LIKELIHOOD = "log_likelihood"  # name of the group, of which each entry belongs to a draw
+OTHER_GROUPS = ("observed_data", LOG_LIKELIHOOD, "posterior_predictive", "predictions")
 
 
 class Progress(NamedTuple):
@@ -62,7 +64,7 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     of the posterior has the number of draws of each chain. Nothing that is read is executed.
 
     What would be wrong without a word is left out with a warning: draws from the first file on that is missing, and
-    log-likelihoods and predictions that were made when the run had fewer draws.
+    log-likelihoods that are not those of the draws that are shown, as of a run that was extended since.
 
     Args:
         store: path of a store, or an address that fsspec knows.
@@ -89,14 +91,16 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     if warmup and found.plan.keeps_warmup:
         groups |= _phase_groups(path, found, WARMUP, "warmup_draws")
     group = _opened(path)
-    for name in OTHER_GROUPS:
-        if name not in group or not group[name].attrs.get(DONE, True):
-            continue
-        if outdated := what_is_outdated(group, name):
-            warnings.warn(f"{outdated}; it is left out, and can be written again", stacklevel=2)
-            continue
-        groups[name] = dataset_in(path, name)
     posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
+    for name in OTHER_GROUPS:
+        if name in group and group[name].attrs.get(DONE, True):
+            groups[name] = dataset_in(path, name)
+    if LOG_LIKELIHOOD in groups and found.plan.keep == "draws" and not same_draws(groups[LOG_LIKELIHOOD], posterior):
+        warnings.warn(
+            f"the log-likelihoods in store {path!r} are left out: they are of {counted(groups.pop(LOG_LIKELIHOOD))}, "
+            f"where the run now has {counted(posterior)}. They can be written again",
+            stacklevel=2,
+        )
     posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
     settled = [found.chains[i].get("settled") for i in posterior["chain"].values]
@@ -204,24 +208,38 @@ def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
     return (sorted(order[: most + 1]) if num else list(range(len(lengths)))), num
 
 
-def draws_by_chain(group: Any) -> list[int] | None:
-    """How many draws each chain of a run has so far; None for a zarr group that is no run's store."""
-    if group.attrs.get("format") != FORMAT or "plan" not in group.attrs:
-        return None
-    return [_attributes_of_chain(group, i).get("draws", 0) for i in range(group.attrs["plan"]["num_chains"])]
-
-
-def what_is_outdated(group: Any, name: str) -> str | None:
-    """What is to be said of a group that was made when the run had fewer draws; None where it had as many.
+def draws_of_run(path: str) -> Any:
+    """A dataset of the chains and draws that :func:`open_store` shows; None where a store is not that of a run's draws.
 
     Args:
-        group: of the whole store.
-        name: of the group.
+        path: of the store, which is there.
     """
-    made_of, now = group[name].attrs.get(MADE_OF), draws_by_chain(group)
-    if made_of is None or made_of == now:
+    import xarray
+
+    if zarr_module().open_group(path, mode="r").attrs.get("format") != FORMAT:
         return None
-    return f"group {name!r} of the store was made when the run had {made_of} draws by chain, of {now} now"
+    found = progress_of(path)
+    if found.plan.keep != "draws":
+        return None
+    chains, num = _shown(path, found, SAMPLING, "draws")
+    return xarray.Dataset(coords={"chain": chains, "draw": np.arange(num)})
+
+
+def same_draws(one: Any, other: Any) -> bool:
+    """Whether two datasets are of the same chains and draws."""
+    return all(np.array_equal(one[dim], other[dim]) for dim in DRAWN)
+
+
+def counted(dataset: Any) -> str:
+    """How many draws a dataset has, in words.
+
+    Example:
+        >>> import xarray
+        >>> counted(xarray.Dataset(coords={"chain": [0, 2], "draw": range(500)}))
+        'draws 0 to 499 (500) of chains [0, 2]'
+    """
+    chains, draws = (dataset[dim].values.tolist() for dim in DRAWN)
+    return f"draws {draws[0]} to {draws[-1]} ({len(draws)}) of chains {chains}" if draws else "no draws"
 
 
 def _opened(path: str) -> Any:
@@ -239,17 +257,22 @@ def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
         return {}
 
 
-def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[str, Any]:
-    """Draws and statistics of a phase, as far as they go."""
+def _shown(path: str, found: Progress, phase: Phase, count: str) -> tuple[list[int], int]:
+    """Chains that are shown, and how many draws of each: the largest rectangle of those that are there."""
     said = [chain.get(count, 0) for chain in found.chains]
     whole = whole_draws(_opened(path), phase, said)
     if whole != said:
         warnings.warn(
             f"store {path!r} lacks files of its draws, of which the chains have {said}: those after the first that is "
             f"missing are left out, which leaves {whole}. The call that made the store draws them again",
-            stacklevel=3,
+            stacklevel=4,
         )
-    chains, num = largest_rectangle(whole)
+    return largest_rectangle(whole)
+
+
+def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[str, Any]:
+    """Draws and statistics of a phase, as far as they go."""
+    chains, num = _shown(path, found, phase, count)
     part = {"chain": chains, "draw": slice(num)}
     return {name: dataset_in(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
 
