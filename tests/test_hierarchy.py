@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from split_common.hierarchy import Rows, Scales, find_concentrations, find_groups, precision_masses
+from split_common.hierarchy import Rows, Scales, _counts, find_concentrations, find_groups, precision_masses
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 
@@ -507,3 +507,12 @@ def test_groups_do_not_depend_on_where_they_are_looked_for(shift):
     groups = find_groups(scales_at, {"tau": shift + np.arange(2.0), "w": np.zeros(3)}, {})
     np.testing.assert_array_equal(groups[0].element, [1, 0, 1])
     np.testing.assert_allclose(groups[0].offset, 0.7, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(Rows(1, 1.0), [3, 1]), (Rows(1, 2.5), [8, 2]), (Rows(3, 3.0), [3, 5])], ids=str
+)
+def test_counts_of_elements_are_of_all_rows(rows, expected):
+    """Added up over the parts of the rows that are read; of a sample they are estimated."""
+    parts = [np.array([0, 0, 1, 0]), np.array([1, 1]), np.array([1, 1])]
+    np.testing.assert_array_equal(_counts(lambda part: parts[part], parts[0], 2, rows), expected)
