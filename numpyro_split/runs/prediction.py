@@ -65,8 +65,8 @@ def log_likelihood(
     """Log-likelihood of every observation at every draw, some draws and the rows of one subset at a time.
 
     The numbers are those of ``to_inference_data(mcmc, log_likelihood=True)``. Written to the store of a run, they are
-    found there by :func:`~split_common.runs.reading.open_store`, and ``az.loo`` takes what that returns. Of a
-    run that was extended since, they are written again.
+    found there by :func:`~split_common.runs.reading.open_store`, and ``az.loo`` takes what that returns. If
+    the run has been extended since, the same call writes those of all draws in their place.
 
     Args:
         mcmc: a run with a kernel of this package.
@@ -85,7 +85,7 @@ def log_likelihood(
             not a path.
         ValueError: for an ``mcmc`` that was not run, a run without a model, draws that are not those of its model, and
             a number out of range; as :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods
-            of as many draws already.
+            of its run's draws already, and for some draws only in the store of their run.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

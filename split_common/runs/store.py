@@ -310,12 +310,12 @@ def state_in(group: Any, chain: int, name: str) -> Packed | None:
 
 
 def whole_draws(group: Any, phase: Phase, lengths: Sequence[int]) -> list[int]:
-    """How many draws each chain has before the first file that is missing.
+    """Number of draws of each chain that lie before its first missing file, of draws or of statistics.
 
     Args:
         group: of the store.
         phase: part of the run.
-        lengths: how many draws each chain is said to have.
+        lengths: number of draws of each chain by its own account.
     """
     whole = list(lengths)
     for name in phase:
