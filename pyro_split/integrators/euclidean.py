@@ -99,9 +99,9 @@ def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
 
 
 def adapted_kinetic(state: AdaptState) -> Any:
-    """The kinetic energy of the metric in the host's adaptation state, with the roots that lie there."""
+    """The kinetic energy of the metric in the host's adaptation state, where only one of low rank has no roots."""
     inverse, sqrt, sqrt_inv = state.matrices
-    return LowRankKinetic(inverse) if has_low_rank(inverse) else EuclideanKinetic(inverse, sqrt, sqrt_inv)
+    return EuclideanKinetic(inverse, sqrt, sqrt_inv) if sqrt else LowRankKinetic(inverse)
 
 
 def _times(block: Tensor, x: Tensor) -> Tensor:
