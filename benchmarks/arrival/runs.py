@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import arviz as az
 import numpy as np
 
+from split_common.report import LEAST_ESS, MOST_RHAT
+
 NUM_WARMUP, NUM_DRAWS, NUM_CHAINS, NUM_SUBSETS = 300, 500, 4, 4
 MOMENTS: dict[str, Callable[..., Any]] = {"mean": np.mean, "sd": np.std}
 
@@ -105,8 +107,18 @@ def _run_pyro(
             draws.append(mcmc.get_samples())
             trouble += [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
         joined = {name: np.stack([d[name].numpy() for d in draws]) for name in draws[0]}
-        runs.append(Run(joined, spent[0] / (num_subsets or 1), sorted(set(trouble))))
+        of_chains = {name for name in trouble if name != "effective draws"}  # which are few in one chain alone
+        told = [] if num_subsets is None else sorted({*of_chains, *_trouble_of_draws(joined)})
+        runs.append(Run(joined, spent[0] / (num_subsets or 1), told))
     return runs
+
+
+def _trouble_of_draws(draws: dict[str, np.ndarray]) -> list[str]:
+    """What the report says of the draws of all chains together, where each chain was a run and has a report."""
+    whole = az.convert_to_dataset(draws)
+    rhat = max(float(az.rhat(whole)[name].max()) for name in draws)
+    ess = min(float(az.ess(whole, method=method)[name].min()) for name in draws for method in ("bulk", "tail"))
+    return [*(["R-hat"] if rhat > MOST_RHAT else []), *(["effective draws"] if ess < LEAST_ESS else [])]
 
 
 def compare(ours: Run, host: Run) -> dict[str, Any]:
