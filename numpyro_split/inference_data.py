@@ -81,14 +81,14 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
 
 class Observations:
-    """The observed sites of a run's model, evaluated at some draws and some rows at a time.
+    """The observed sites of a run's model, evaluated at some draws and some rows at a time; outside the plate on all.
 
     Args:
         mcmc: a run with a kernel of this package.
 
     Attributes:
         verdict: whether the model's rows are independent of one another.
-        row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
+        row_axes: for each site inside the data plate the axis (negative) of the rows of its log-likelihoods.
 
     Raises:
         ValueError: for a run of a :class:`~numpyro_split.SplitPotential`, which has no model, and for a model of which
@@ -110,7 +110,9 @@ class Observations:
         check_none_summed_out([site.name for site in split.sites if site.discrete])
         self._data = Arguments(args, kwargs, split._row_axes)
         self._density = split._density(self._data)
-        self.row_axes = {site.name: site.plates.get(self._density.plate) for site in split.sites}
+        inside = [site for site in split.sites if self._density.plate in site.plates]
+        self.row_axes = {site.name: site.plates[self._density.plate] for site in inside}
+        self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
 
     def grid(self, draws_per_batch: int) -> Grid:
         """As many rows as a subset has at a time, and so many draws."""
@@ -135,18 +137,29 @@ class Observations:
         }
         posterior.check(self._shapes())
 
+        def terms(draws: dict[str, jax.Array], arguments: Any, inside: bool) -> dict[str, jax.Array]:
+            args, kwargs = arguments
+            found = numpyro.infer.log_likelihood(density.model, draws, *args, **kwargs)
+            return {name: x for name, x in found.items() if (name in self.row_axes) is inside}
+
         @jax.jit
-        def terms(draws: dict[str, jax.Array], data: Data, start: jax.Array) -> dict[str, jax.Array]:
+        def of_rows(draws: dict[str, jax.Array], data: Data, start: jax.Array) -> dict[str, jax.Array]:
             block = RowBlock(start + jnp.arange(grid.rows_per_block), start)
             draws = {name: block.take(x, local[name]) if name in local else x for name, x in draws.items()}
-            args, kwargs = density.rows(data, block)
-            return numpyro.infer.log_likelihood(density.model, draws, *args, **kwargs)
+            return terms(draws, density.rows(data, block), inside=True)
+
+        @jax.jit
+        def outside(draws: dict[str, jax.Array], data: Data) -> dict[str, jax.Array]:
+            return terms(draws, density.for_outside(data), inside=False)
 
         for batch in posterior.batches(grid.draws_per_batch):
             draws = {name: jnp.asarray(x) for name, x in posterior.read(split.site_sizes, batch).items()}
-            for rows in grid.blocks:
-                found = terms(draws, self._data.data, jnp.asarray(rows.start))
+            for rows in grid.blocks if self.row_axes else []:
+                found = of_rows(draws, self._data.data, jnp.asarray(rows.start))
                 yield Piece(batch, rows, {name: np.asarray(x) for name, x in found.items()})
+            if self._observes_outside:
+                found = outside(draws, self._data.data)
+                yield Piece(batch, None, {name: np.asarray(x) for name, x in found.items()})
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each latent site."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws, unvalidated
 from pyro_split.potential.arguments import Data
-from pyro_split.potential.model_rows import sample_sites
+from pyro_split.potential.model_rows import is_deterministic, sample_sites
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
@@ -40,7 +40,7 @@ def to_inference_data(
     One warning names all the problems that ``kernel.report(mcmc)`` lists.
 
     The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
-    The model is run for them on the rows of one subset at a time. The attribute ``split`` of the posterior says whether
+    The model is run for them on the rows of one subset at a time, and, for sites outside the data plate, on all. The attribute ``split`` of the posterior says whether
     the rows were proved to be independent of one another.
 
     Args:
@@ -134,7 +134,7 @@ def _observations(
 
 
 class Observations:
-    """The observed sites of a model, read from the rows of one subset after the other.
+    """The observed sites of a model, read from the rows of one subset after the other; outside the plate, from all.
 
     Args:
         split: how the model divides.
@@ -158,6 +158,7 @@ class Observations:
         # one site for each row: they are not joined; what is held rests on all rows
         self._whole = any(site.plates[density.plate] is None for site in inside) or bool(split.verdict.held)
         self.row_axes = {site.name: site.plates[density.plate] for site in inside}
+        self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
         self._local_axes = {
             site.name: site.batch_ndim + (site.plates[density.plate] or 0)
             for site in inside
@@ -181,7 +182,7 @@ class Observations:
         """Observed values of each site. Factors observe nothing."""
         joined: dict[str, np.ndarray] = {}
         first = {name: x[0, 0] for name, x in draws.items()}
-        for rows in self.grid(1).blocks:
+        for rows in self._places(self.grid(1)):
             for name, site in self._sites(first, rows):
                 if not isinstance(site["fn"], Unit):
                     value = site["value"].expand(torch.broadcast_shapes(site["value"].shape, site["fn"].shape()))
@@ -202,34 +203,46 @@ class Observations:
         posterior.check(self._shapes())
         for batch in posterior.batches(grid.draws_per_batch):
             draws = tensors(posterior.read(self._latents, batch), self._density.arguments.data)
-            for rows in grid.blocks:
+            for rows in self._places(grid):
                 terms: dict[str, list[np.ndarray]] = {}
                 for i in range(batch.stop - batch.start):
                     for name, site in self._sites({name: x[i] for name, x in draws.items()}, rows):
                         term = scale_and_mask(site["fn"].log_prob(site["value"]), mask=site["mask"])
                         terms.setdefault(name, []).append(term.numpy(force=True))
-                yield Piece(batch, rows, {name: np.stack(found) for name, found in terms.items()})
+                values = {name: np.stack(found) for name, found in terms.items()}
+                yield Piece(batch, rows, values)
+
+    def _places(self, grid: Grid) -> list[Rows | None]:
+        """The blocks of rows, and None for what is observed outside the data plate."""
+        return [*(grid.blocks if self.row_axes else []), *([None] if self._observes_outside else [])]
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each latent site."""
         position = self._split.reference_position(*self._arguments)
         return {name: tuple(self._split.transforms[name].inv(u).shape) for name, u in position.items()}
 
-    def _sites(self, values: dict[str, Tensor], rows: Rows) -> Iterator[tuple[str, Any]]:
-        """The observed sites on some rows, at constrained values of the latent ones."""
-        density, block = self._density, row_block(rows)
-        local = block.local(values, self._local_axes)
-        args, kwargs = density.rows_of(density.arguments.data, block.indices)
+    def _sites(self, values: dict[str, Tensor], rows: Rows | None) -> Iterator[tuple[str, Any]]:
+        """The observed sites of some rows, or those outside the plate, at constrained values of the latent ones."""
+        density = self._density
+        data = density.arguments.data
+        if rows is None:
+            local, args, kwargs = density.for_outside(values, data, self._local_axes)
+        else:
+            block = row_block(rows)
+            local = block.local(values, self._local_axes)
+            args, kwargs = density.rows_of(data, block.indices)
         with torch.no_grad(), torch.random.fork_rng(), poutine.block(), unvalidated():
             model_trace = poutine.trace(poutine.condition(density.model, local)).get_trace(*args, **kwargs)
         for name, site in sample_sites(model_trace).items():
-            if site["is_observed"] and name not in self._latents and not site["infer"].get("_deterministic"):
+            if not site["is_observed"] or name in self._latents or is_deterministic(site):
+                continue
+            if (name in self.row_axes) == (rows is not None):
                 yield name, site
 
-    def _place(self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, rows: Rows) -> None:
+    def _place(self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, rows: Rows | None) -> None:
         """Put the values of some rows among those of all rows; what lies outside the data plate is taken as it is."""
         values, dim = x.numpy(force=True), self.row_axes.get(name)
-        if dim is None:
+        if rows is None or dim is None:
             joined[name] = values
             return
         axis = values.ndim - event_dim + dim

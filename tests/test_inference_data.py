@@ -1,10 +1,13 @@
 """Observed data and pointwise log-likelihoods for ArviZ, in both packages; what is made of them."""
 
+from importlib import import_module
+
 import arviz as az
 import jax
 import matplotlib
 import numpy as np
 import pytest
+import scipy.special
 
 from tests.backends import NumPyroBackend
 
@@ -138,6 +141,59 @@ def test_rows_that_the_model_indexes(lib):
     mu = idata.posterior["mu"].values[..., None, None]
     expected = np.where(seen, normal_log_density(Y, mu, 1.0), 0.0)
     np.testing.assert_allclose(idata.log_likelihood["Y"], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("num_subsets", [1, NUM_SUBSETS])
+def test_what_lies_outside_the_data_plate_is_read_from_all_rows(lib, num_subsets):
+    def model(x, counts, y):
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        lib.ppl.sample("total", lib.dist.Normal(a * x.sum(), lib.array(1.0)), obs=y.sum())
+        with lib.ppl.plate("first", x.shape[0]):
+            lib.ppl.sample("counts", lib.dist.Poisson(lib.np.exp(a + x)), obs=counts)
+        with lib.ppl.plate("second", x.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a * x, lib.array(1.0)), obs=y)
+
+    rng = np.random.default_rng(2)
+    x, y, counts = rng.normal(size=NUM_ROWS), rng.normal(size=NUM_ROWS), rng.poisson(2.0, size=NUM_ROWS).astype(float)
+    kernel = lib.split.NaiveSplitHMC(model, num_subsets=num_subsets, num_steps=2, plate="first")
+    mcmc = lib.run(kernel, *map(lib.array, (x, counts, y)), num_warmup=5, num_samples=10)
+    idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+    a = idata.posterior["a"].values[..., None]
+    np.testing.assert_allclose(np.squeeze(idata.observed_data["total"]), y.sum(), rtol=1e-12)
+    np.testing.assert_array_equal(idata.observed_data["y"], y)
+    np.testing.assert_array_equal(idata.observed_data["counts"], counts)
+    found = {name: values.values for name, values in idata.log_likelihood.items()}
+    assert set(found) == {"total", "counts", "y"}
+    np.testing.assert_allclose(found["y"], normal_log_density(y, a * x, 1.0), rtol=1e-10)
+    total = normal_log_density(y.sum(), a * x.sum(), 1.0)
+    np.testing.assert_allclose(found["total"].reshape(total.shape), total, rtol=1e-10)
+    np.testing.assert_allclose(
+        found["counts"].sum((-1, -2)), poisson_log_density(counts, a + x).sum((-1, -2)), rtol=1e-10
+    )
+
+
+def poisson_log_density(counts, log_rate):
+    return counts * log_rate - np.exp(log_rate) - scipy.special.gammaln(counts + 1)
+
+
+def test_reparametrised_latents_are_no_observations(lib):
+    def model(group, y):
+        scale = lib.ppl.sample("scale", lib.dist.HalfNormal(lib.array(1.0)))
+        with lib.ppl.plate("groups", 3):
+            a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), scale))
+        with lib.ppl.plate("data", y.shape[0]):
+            u = lib.ppl.sample("u", lib.dist.Normal(lib.array(0.0), scale))
+            lib.ppl.sample("y", lib.dist.Normal(a[group] + u, lib.array(1.0)), obs=y)
+
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=NUM_ROWS)
+    uncentred = import_module(f"{lib.name}.infer.reparam").LocScaleReparam
+    reparam = lib.ppl.handlers.reparam if lib.name == "numpyro" else lib.ppl.poutine.reparam
+    moved = reparam(model, config={"a": uncentred(0.0), "u": uncentred(0.0)})
+    mcmc = run(lib, moved, lib.array(np.arange(NUM_ROWS) % 3), lib.array(y))
+    idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+    assert list(idata.observed_data) == list(idata.log_likelihood) == ["y"]
+    np.testing.assert_array_equal(idata.observed_data["y"], y)
 
 
 def test_a_potential_has_no_observations(lib):

@@ -270,11 +270,15 @@ class ModelDensity:
         args, kwargs = self.arguments.build(taken)
         return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
 
-    def _whole_trace(self, z: Position, data: Data) -> dict[str, Any]:
+    def for_outside(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments that what lies outside the plate is evaluated on: those of all rows."""
         if self.shards is not None:  # a prior that looks at rows in shards is refused: zeros will do
             places = zip(data, self.row_axes(data), strict=True)
             data = tuple(x if axis is None else jnp.zeros(x.shape, x.dtype) for x, axis in places)
-        args, kwargs = self.arguments.build(data)
+        return self.arguments.build(data)
+
+    def _whole_trace(self, z: Position, data: Data) -> dict[str, Any]:
+        args, kwargs = self.for_outside(data)
         return self._trace(z, args, kwargs)
 
     def _trace(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -153,6 +153,10 @@ class HostDensity:
         terms = self.block(z, data, jnp.array(0), 0)
         return jnp.full(indices.shape, sum((jnp.sum(term) for term in terms), jnp.zeros(())))
 
+    def for_outside(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments."""
+        return self.arguments.build(data)
+
     def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments."""
         return self.arguments.build(data)

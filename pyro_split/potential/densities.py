@@ -5,7 +5,7 @@ Log-probabilities are summed in float64, so that float32 models survive a millio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -101,12 +101,12 @@ class ModelDensity:
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Everything outside the plate, Jacobians included."""
-        terms, jacobian = self._terms(*self._for_prior(z, data), inside=False)
+        terms, jacobian = self._terms(*self.for_outside(z, data, self.local_axes), inside=False)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
 
     def prior_sites(self, z: Position, data: Data) -> dict[str, Any]:
         """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`, with these."""
-        model_trace = self._trace(*self._for_prior(z, data))[0]
+        model_trace = self._trace(*self.for_outside(z, data, self.local_axes))[0]
         with unvalidated():
             return {name: model_trace.nodes[name] for name in site_terms(model_trace, self.plate, inside=False)}
 
@@ -245,12 +245,18 @@ class ModelDensity:
         ]
         return (*own, *held)
 
-    def _for_prior(self, z: Position, data: Data) -> tuple[Position, Any, Any]:
-        """Position and arguments that the prior is evaluated on."""
+    def for_outside(self, values: Position, data: Data, axes: Mapping[str, int]) -> tuple[Position, Any, Any]:
+        """Values of the latent sites, and arguments, that what lies outside the plate is evaluated on.
+
+        Args:
+            values: by site, unconstrained or as the model has them.
+            data: the arguments' tensors, all rows.
+            axes: the axis of the rows in each site inside the plate.
+        """
         if self.prior_rows is None:
-            return z, *self.arguments.build(data)
+            return values, *self.arguments.build(data)
         few = RowBlock(torch.arange(self.prior_rows), 0)
-        return few.local(z, self.local_axes), *self.rows(self.take(data, few), few.indices)
+        return few.local(values, axes), *self.rows(self.take(data, few), few.indices)
 
     def _terms(self, z: Position, args: Any, kwargs: Any, inside: bool) -> tuple[list[Any], Tensor]:
         by_site, jacobians = self._site_terms(z, args, kwargs, inside)

@@ -12,7 +12,7 @@ sites' terms: a factor of every summand, which comes out of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -122,6 +122,10 @@ class HostDensity:
     def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments."""
         return self.arguments.build(data)
+
+    def for_outside(self, values: Position, data: Data, axes: Mapping[str, int]) -> tuple[Position, Any, Any]:
+        """Values of the latent sites as they are, and the model's arguments."""
+        return values, *self.arguments.build(data)
 
     def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
         """The model's sample sites at a position that do not rest on a discrete one."""

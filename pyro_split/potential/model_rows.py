@@ -154,7 +154,7 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
         subsamples = [site for site in nodes if isinstance(site["fn"], Subsample)]
         plate_sizes = {str(plate_of(site)): site["fn"].size for site in subsamples if site["fn"].size > 0}
-        sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or _is_deterministic(site))]
+        sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or is_deterministic(site))]
         for site in nodes:
             for frame in _sized(site):  # of a plate that is only said to be there
                 plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
@@ -172,7 +172,7 @@ def _is_plate(site: Any) -> bool:
     return isinstance(site["fn"], Subsample)
 
 
-def _is_deterministic(site: Any) -> bool:
+def is_deterministic(site: Any) -> bool:
     """Whether a site is a value that follows from others: ``deterministic``, or what a reparametrisation leaves."""
     return site["is_observed"] and isinstance(site["fn"], MaskedDistribution) and site["fn"]._mask is False
 

@@ -64,12 +64,12 @@ class Piece(NamedTuple):
 
     Attributes:
         batch: the draws.
-        rows: the rows.
+        rows: the rows; None for values that have none.
         values: by site; arrays with the draws first, or what is made of such arrays.
     """
 
     batch: Batch
-    rows: Rows
+    rows: Rows | None
     values: Mapping[str, Any]
 
 
@@ -232,7 +232,7 @@ class _Collector:
             array = self.arrays[name] if name in self.arrays else self._made(name, values, axis)
             place: list[Any] = [batch.chain, slice(batch.start, batch.stop), *[slice(None)] * (values.ndim - 1)]
             taken: list[Any] = [slice(None)] * values.ndim
-            if axis is not None:
+            if axis is not None and rows is not None:
                 place[axis], taken[axis] = slice(rows.first, rows.stop), slice(rows.first - rows.start, None)
             array[tuple(place)] = values[tuple(taken)]
 
