@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import MCMC
+from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
@@ -63,9 +65,10 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         from arviz_base import from_numpyro
     check_has_draws(has_draws(mcmc))
     few = _few_rows(mcmc)
-    found = from_numpyro(
-        mcmc if few is None else with_arguments(mcmc, *few.build(few.data)), log_likelihood=False, **options
-    )
+    run = mcmc if few is None else with_arguments(mcmc, *few.build(few.data))
+    if getattr(mcmc.sampler, "model", None) is not None and not {"dims", "extra_event_dims"} & options.keys():
+        options["dims"] = _dims_of_sites(run)
+    found = from_numpyro(run, log_likelihood=False, **options)
     if few is not None:
         del found["observed_data"]
     if hasattr(mcmc.sampler, "report"):  # of this package
@@ -170,6 +173,26 @@ class Observations:
 def posterior_of_run(mcmc: MCMC) -> Posterior:
     """The draws that a run holds."""
     return Posterior(mcmc.get_samples(group_by_chain=True))
+
+
+def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
+    """Names of dimensions by site, those that ArviZ finds.
+
+    Its own way compares what a model's handlers hold with what they held in the call before, which arrays do not take.
+    """
+    dims: dict[str, list[str]] = {}
+
+    def run() -> None:
+        model: Any = substitute(seed(mcmc.sampler.model, 0), substitute_fn=init_to_sample)
+        args, kwargs = arguments_of_run(mcmc)
+        for name, site in trace(model).get_trace(*args, **kwargs).items():
+            frames = sorted(site["cond_indep_stack"], key=lambda frame: frame.dim)
+            named = [*(frame.name for frame in frames), *site.get("infer", {}).get("event_dims", [])]
+            if named and site["type"] in ("sample", "deterministic"):
+                dims[name] = named
+
+    jax.eval_shape(run)
+    return dims
 
 
 def _few_rows(mcmc: MCMC) -> Arguments | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws, unvalidated
 from pyro_split.potential.arguments import Data
-from pyro_split.potential.model_rows import is_deterministic, sample_sites
+from pyro_split.potential.model_rows import is_deterministic, sample_sites, shapes_of
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
@@ -40,8 +40,8 @@ def to_inference_data(
     One warning names all the problems that ``kernel.report(mcmc)`` lists.
 
     The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
-    The model is run for them on the rows of one subset at a time, and, for sites outside the data plate, on all. The attribute ``split`` of the posterior says whether
-    the rows were proved to be independent of one another.
+    The model is run for them on the rows of one subset at a time, and, for sites outside the data plate, on all. The
+    attribute ``split`` of the posterior says whether the rows were proved to be independent of one another.
 
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with a kernel of this package.
@@ -185,8 +185,9 @@ class Observations:
         for rows in self._places(self.grid(1)):
             for name, site in self._sites(first, rows):
                 if not isinstance(site["fn"], Unit):
-                    value = site["value"].expand(torch.broadcast_shapes(site["value"].shape, site["fn"].shape()))
-                    self._place(joined, name, value, site["fn"].event_dim, rows)
+                    batch_shape, event_shape = shapes_of(site["fn"])
+                    shape = torch.broadcast_shapes(site["value"].shape, batch_shape + event_shape)
+                    self._place(joined, name, site["value"].expand(shape), len(event_shape), rows)
         return joined
 
     def pieces(self, posterior: Posterior, grid: Grid) -> Iterator[Piece]:

@@ -127,7 +127,12 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
             "where one of them holds none, or rows lie along another axis, name all that do, as in "
             f"data_axes={{{names[0]!r}: 0}}"
         )
+    if not shapes:
+        return "; the model is given no arrays as arguments: pass its data so, with an entry for each row of the plate"
     along = {name: shape.index(num_rows) for name, shape in shapes.items() if num_rows in shape}
     if not along:
-        return ""
+        return (
+            f"; no array has {num_rows} entries along an axis, got shapes {shown(dict(shapes))}: pass arrays with an "
+            "entry for each row of the plate, such as X[:-1] and X[1:] for X, or look data up by what the plate yields"
+        )
     return f"; no array has {num_rows} entries along axis 0; if rows lie along another axis, pass data_axes={along}"

@@ -1,4 +1,4 @@
-"""Arrays that a model holds: in a ``functools.partial``, a handler, a closure, or as attributes of a callable object.
+"""Arrays that a model holds: in a partial, a handler, a closure, or as attributes of an object with a method.
 
 Such a model is a container of arrays like its arguments are (:mod:`split_common.containers`): it is taken apart into
 arrays, and one like it is put together from the arrays of some rows. No code is rewritten: a partial, a function or an
@@ -9,6 +9,7 @@ holds are left alone.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterable
@@ -101,6 +102,8 @@ def _parts(value: Any, module: str | None) -> tuple[dict[str, Any], Callable[[An
         places = {f"args[{i}]": x for i, x in enumerate(value.args)}
         return {"func": _function_of(value), **places, **value.keywords}, _partial
     if isinstance(value, types.MethodType):
+        if _is_plain(value.__self__):
+            return dict(vars(value.__self__)), _method_of_object
         return {"self": value.__self__}, lambda method, new: types.MethodType(method.__func__, new["self"])
     if isinstance(value, types.FunctionType):
         return (_cells(value), _function) if value.__module__ == module else ({}, None)
@@ -142,6 +145,16 @@ def _function(original: types.FunctionType, new: dict[str, Any]) -> types.Functi
     made.__kwdefaults__ = original.__kwdefaults__
     functools.update_wrapper(made, original)
     return made
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether something is an object of a class of the user's, that is no model and no container itself."""
+    is_other = isinstance(value, type | types.SimpleNamespace) or callable(value) or dataclasses.is_dataclass(value)
+    return hasattr(value, "__dict__") and not is_other
+
+
+def _method_of_object(method: types.MethodType, new: dict[str, Any]) -> types.MethodType:
+    return types.MethodType(method.__func__, _object(method.__self__, new))
 
 
 def _object(original: Any, new: dict[str, Any]) -> Any:

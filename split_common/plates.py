@@ -72,7 +72,8 @@ def _advice(observed: Sequence[Observation], package: str) -> str:
     if not observed:
         return (
             "no site is observed, and a factor shows no rows to divide (observations that the model takes as an "
-            "argument must be passed)"
+            f"argument must be passed); write `with {package}.plate('data', N):` round a factor of N values, one for "
+            "each row, in place of one of their sum"
         )
     names = ", ".join(repr(site.name) for site in observed[:MOST_NAMED])
     names += f" and {len(observed) - MOST_NAMED} others" if len(observed) > MOST_NAMED else ""
@@ -107,24 +108,32 @@ def check_plate(value: Any) -> str | None:
     return value
 
 
-def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Sequence[str]) -> str:
+def choose_plate(
+    requested: str | None, sizes: Mapping[str, int], candidates: Sequence[str], holders: Sequence[str]
+) -> str:
     """Return the name of the data plate.
 
     Args:
         requested: the user's ``plate``, or None to take the only candidate.
         sizes: size of every plate in the model.
         candidates: the plates that hold observations.
+        holders: the plates that hold observations or factors.
 
     Raises:
         ValueError: for an unknown name.
         NoDataPlateError: for no candidate.
-        ModelNotSplittableError: for several.
+        ModelNotSplittableError: for several; for a plate with neither observations nor factors.
     """
     if requested is not None:
         check_plate(requested)
         if requested not in sizes:
             raise ValueError(
                 f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"
+            )
+        if requested not in holders:
+            raise ModelNotSplittableError(
+                f"plate must name a plate that holds observations or factors, {list(holders) or 'which none does'}, "
+                f"got {requested!r}, which holds none: nothing would be divided; {WHOLE_RUNS}"
             )
         return requested
     if not candidates:
@@ -137,31 +146,35 @@ def choose_plate(requested: str | None, sizes: Mapping[str, int], candidates: Se
     return candidates[0]
 
 
-def latents_advice(latents: Mapping[str, Sequence[str]], sizes: Mapping[str, int], plate: str) -> str:
-    """Advice for a latent site with one entry for each row that lies in another plate than the rows.
+def latents_advice(
+    latents: Mapping[str, tuple[Sequence[str], Sequence[int]]], sizes: Mapping[str, int], plate: str
+) -> str:
+    """Advice for a latent site with as many entries as there are rows that lies outside their plate.
 
     Args:
-        latents: the plates around each latent site, by the site's name.
+        latents: the plates around each latent site, and the shape of its value, by the site's name.
         sizes: of the plates, by name.
         plate: that holds the rows.
 
     Example:
-        >>> latents_advice({"z": ["people"], "w": []}, {"data": 100, "people": 100}, "data")[:62]
-        "; latent 'z' has an entry for each row, but in plate 'people':"
+        >>> latents_advice({"z": (["people"], (100,)), "w": ([], ())}, {"data": 100, "people": 100}, "data")[:68]
+        "; latent 'z' has an entry for each row (100), but in plate 'people':"
+        >>> latents_advice({"z": ([], (100,))}, {"data": 100}, "data")[:62]
+        "; latent 'z' has an entry for each row (100), but in no plate:"
     """
     apart = {
-        name: other
-        for name, plates in latents.items()
-        for other in plates
-        if plate not in plates and sizes.get(other) == sizes[plate]
+        name: plates
+        for name, (plates, shape) in latents.items()
+        if plate not in plates and sizes[plate] in (*shape, *(sizes.get(other) for other in plates))
     }
     if not apart:
         return ""
-    name, other = next(iter(apart.items()))
+    name, plates = next(iter(apart.items()))
+    place = f"in plate {plates[0]!r}" if plates else "in no plate"
     return (
-        f"; latent {name!r} has an entry for each row, but in plate {other!r}: sample it in plate {plate!r}, or look "
-        f"it up by the row's number, as in `with plate({plate!r}, {sizes[plate]}) as i: ... {name}[i]`, with the data "
-        "looked up in the same way"
+        f"; latent {name!r} has an entry for each row ({sizes[plate]}), but {place}: sample it in plate {plate!r}, if "
+        "its entries belong to the rows and are independent given the rest, or look it up by the row's number, as in "
+        f"`with plate({plate!r}, {sizes[plate]}) as i: ... {name}[i]`, with the data looked up in the same way"
     )
 
 

@@ -241,6 +241,19 @@ def test_unknown_plate(lib):
         lib.run(kernel(lib, model, plate="rows"), *args)
 
 
+def test_a_plate_without_observations(lib):
+    def model(group, y):
+        with lib.ppl.plate("groups", 5):
+            a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(a[group], lib.array(1.0)), obs=y)
+
+    args = lib.array(np.arange(20) % 5), lib.array(np.ones(20))
+    rule = r"plate must name a plate that holds observations or factors, \['data'\], got 'groups', which holds none"
+    with pytest.raises(ValueError, match=rule):
+        lib.run(kernel(lib, model, plate="groups", num_subsets=5), *args)
+
+
 def test_data_of_unequal_length(lib):
     X, y = models.data(lib)
     model, _ = regression(lib)

@@ -81,6 +81,23 @@ def test_names_of_dimensions(lib, standard):
     np.testing.assert_array_equal(idata.log_likelihood["patient"], np.arange(NUM_ROWS) + 100)
 
 
+def test_names_of_plates_are_dimensions_in_every_call(lib):
+    """ArviZ's own way fails in a second call, where a handler of the model holds an array."""
+
+    def model(y, weights):
+        with lib.ppl.plate("groups", 3):
+            a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        scale = lib.ppl.handlers.scale if lib.name == "numpyro" else lib.ppl.poutine.scale
+        with lib.ppl.plate("data", y.shape[0]), scale(scale=lib.np.exp(-weights)):
+            lib.ppl.sample("y", lib.dist.Normal(a.sum(), lib.array(1.0)), obs=y)
+
+    rng = np.random.default_rng(4)
+    mcmc = run(lib, model, lib.array(rng.normal(size=NUM_ROWS)), lib.array(rng.uniform(size=NUM_ROWS)))
+    expected = "groups" if lib.name == "numpyro" else "a_dim_0"
+    for _ in range(2):
+        assert lib.split.to_inference_data(mcmc).posterior["a"].dims == ("chain", "draw", expected)
+
+
 def test_posterior_predictive_checks(lib, standard):
     """By the host's ``Predictive``, next to the observations."""
     key = (jax.random.key(0),) if lib.name == "numpyro" else ()

@@ -466,6 +466,19 @@ class TestErrors:
         X = lib.array(np.zeros((3, 3)))
         self.refuse(lib, ValueError, "data_axes must say where the rows lie", model, posterior(b=()), (X,))
 
+    def test_plates_of_one_size_side_by_side(self, lib):
+        def model(X, counts=None, y=None):
+            b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), 1.0))
+            with lib.ppl.plate("first", X.shape[0]):
+                lib.ppl.sample("counts", lib.dist.Poisson(lib.np.exp(b + X)), obs=counts)
+            with lib.ppl.plate("second", X.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(b * X, 1.0), obs=y)
+
+        X = lib.array(np.linspace(0.0, 1.0, 5))
+        self.refuse(lib, ValueError, "model must leave sites of one plate", model, posterior(b=()), (X,))
+        found = predict(lib, model, posterior(b=()), X, lib.array(np.zeros(5)))
+        assert list(found) == ["y"]
+
 
 def test_blocks_of_rows():
     """Each row counts once, and all blocks are of one size."""

@@ -573,3 +573,85 @@ def test_what_a_model_keeps_of_its_first_run_has_values(lib):
     potential = lib.split.split_model(model, models.data(lib), num_subsets=4)
     assert np.isfinite(float(potential.potential({"b": lib.np.zeros(models.DIM)}).detach()))
     assert type(kept[0].weight.data) is torch.Tensor
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_a_list_of_operations_that_the_jit_runs_wrongly(lib):
+    """The JIT takes a product of constants' transposed weights for one of another shape."""
+    import torch
+
+    torch.manual_seed(0)
+    network = torch.nn.Linear(4, 1)
+
+    def model(X, y):
+        sigma = lib.ppl.sample("sigma", lib.dist.HalfNormal(1.0))
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(network(X).squeeze(-1), sigma), obs=y)
+
+    args, z = (torch.randn(20, 4), torch.randn(20)), {"sigma": torch.tensor(0.3)}
+    expected, expected_grad = lib.split.split_model(model, args, num_subsets=4, jit_compile=False).potential_and_grad(z)
+    potential = lib.split.split_model(model, args, num_subsets=4)
+    for _ in range(3):  # the JIT compiles anew at the second call
+        energy, grad = potential.potential_and_grad(z)
+        torch.testing.assert_close(energy, expected)
+        torch.testing.assert_close(grad["sigma"], expected_grad["sigma"])
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("num_subsets", [1, 4])
+def test_a_distribution_of_the_users_own_that_has_no_shapes(lib, num_subsets):
+    import torch
+
+    class Mine(lib.dist.Distribution):
+        has_enumerate_support = False
+
+        def __init__(self, loc):
+            self.loc, self.batch_shape = loc, loc.shape
+
+        def sample(self, *args, **kwargs):
+            return self.loc
+
+        def log_prob(self, x, *args, **kwargs):
+            return -0.5 * (x - self.loc) ** 2
+
+    def model(x, y):
+        a = lib.ppl.sample("a", lib.dist.Normal(0.0, 1.0))
+        lib.ppl.sample("y", Mine(a * x), obs=y)
+
+    x, y, a = torch.linspace(-1.0, 1.0, 20), torch.linspace(0.0, 2.0, 20), torch.tensor(0.4)
+    potential = lib.split.split_model(model, (x, y), num_subsets=num_subsets)
+    expected = 0.5 * ((y - a * x) ** 2).sum() + 0.5 * a**2 + 0.5 * np.log(2 * np.pi)
+    torch.testing.assert_close(potential.potential_and_grad({"a": a})[0], expected.double(), rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_said_where_no_argument_has_a_row_for_each_row(lib):
+    data = lib.array(np.linspace(0.0, 1.0, 21))
+
+    def steps(x):
+        slope = lib.ppl.sample("slope", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("steps", 20):
+            lib.ppl.sample("y", lib.dist.Normal(slope * x[:-1], lib.array(1.0)), obs=x[1:])
+
+    def entries(x):
+        with lib.ppl.plate("other", 21):
+            u = lib.ppl.sample("u", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", 21):
+            lib.ppl.sample("y", lib.dist.Normal(u, lib.array(1.0)), obs=x)
+
+    def vector(x):
+        u = lib.ppl.sample("u", lib.dist.Normal(lib.np.zeros(21), lib.array(1.0)).to_event(1))
+        with lib.ppl.plate("data", 21):
+            lib.ppl.sample("y", lib.dist.Normal(u, lib.array(1.0)), obs=x)
+
+    for model, args, words in [
+        (steps, (data,), r"no array has 20 entries along an axis, got shapes \{'x': \(21,\)\}"),
+        (lambda: steps(_HELD[lib.name]), (), "the model is given no arrays as arguments"),
+        (entries, (data,), r"latent 'u' has an entry for each row \(21\), but in plate 'other'"),
+        (vector, (data,), r"latent 'u' has an entry for each row \(21\), but in no plate"),
+    ]:
+        _HELD[lib.name] = data
+        with pytest.raises(lib.split.ModelNotSplittableError, match=words):
+            lib.split.split_model(model, args, num_subsets=4)
+
+
+_HELD = {}  # data that a model takes from where no argument is

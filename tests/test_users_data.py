@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.backends import NumPyroBackend
 from tests.kernels import TABLE
 
 pytestmark = pytest.mark.contract
@@ -49,6 +50,16 @@ def table():
     index = np.random.default_rng(1).permutation(NUM_ROWS) + 5
     columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "group": group, "y": y, "name": np.array(list("pqrs"))[group]}
     return pd.DataFrame(columns, index=index)
+
+
+class Study:
+    """An object that holds data, and the model as a method."""
+
+    def __init__(self, regression, X, group, y):
+        self.regression, self.X, self.group, self.y = regression, X, group, y
+
+    def model(self):
+        return self.regression(self.X, self.group, self.y)
 
 
 @dataclasses.dataclass
@@ -167,6 +178,11 @@ CASES = {
         (lib.array(numbers()[0]),),
         {},
     ),
+    "a method of an object that holds the data": lambda lib: (
+        Study(regression(lib), *map(lib.array, numbers())).model,
+        (),
+        {},
+    ),
     "an object": lambda lib: (
         Model(regression(lib), lib.array(numbers()[2])),
         tuple(map(lib.array, numbers()[:2])),
@@ -261,6 +277,81 @@ def test_what_python_reads_is_read_from_all_rows(lib, how):
         potential = lib.split.split_model(readings(lib)[how], args, num_subsets=SUBSETS)
         found = float(potential.potential_and_grad(position(lib))[0])
     np.testing.assert_allclose(found, expected(lib), rtol=1e-10)
+
+
+@pytest.mark.parametrize("num_subsets", [1, SUBSETS])
+def test_readings_in_one_line_keep_apart(lib, num_subsets):
+    """One value that is there and one that is computed, by two instructions and by one."""
+
+    def model(n, x):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("x", lib.dist.Normal(mu, lib.array(1.0)), obs=x)
+        lib.ppl.deterministic("ratio", mu * float(n) / float(x.max()))
+        lib.ppl.deterministic("largest", mu * [float(value) for value in (n, x.max())][1])
+
+    x = numbers()[2]
+    kernel = lib.split.NaiveSplitHMC(model, num_subsets=num_subsets, num_steps=2)
+    draws = lib.run(kernel, lib.array(3.0), lib.array(x), num_warmup=4, num_samples=4).get_samples()
+    if lib.name == "pyro":
+        draws = lib.ppl.infer.Predictive(model, draws)(lib.array(3.0), lib.array(x)) | draws
+    mu, ratio, largest = (lib.to_numpy(draws[name]).reshape(-1) for name in ("mu", "ratio", "largest"))
+    np.testing.assert_allclose(ratio, mu * 3.0 / x.max(), rtol=1e-10)
+    np.testing.assert_allclose(largest, mu * x.max(), rtol=1e-10)
+
+
+def test_missing_values_are_counted_by_numpy(lib):
+    """In one subset, without a plate; data that a model was given as NumPy arrays."""
+
+    def model(x, y):
+        slope = lib.ppl.sample("slope", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        missing = np.nonzero(np.isnan(np.asarray(x)))[0]
+        prior = lib.dist.Normal(lib.np.zeros(int(np.isnan(np.asarray(x)).sum())), lib.array(1.0)).to_event(1)
+        imputed = lib.ppl.sample("imputed", prior)
+        mean = (
+            lib.np.where(lib.array(np.isnan(x)), lib.array(0.0), lib.array(np.nan_to_num(x)))
+            if lib.name == "pyro"
+            else x
+        )
+        whole = (
+            mean.at[missing].set(imputed) if lib.name == "numpyro" else mean.index_put((lib.array(missing),), imputed)
+        )
+        lib.ppl.sample("y", lib.dist.Normal(slope * whole, lib.array(1.0)).to_event(1), obs=y)
+
+    x, y = numbers()[0][:, 0].copy(), numbers()[2]
+    x[[3, 8]] = np.nan
+    potential = lib.split.split_model(model, (lib.array(x), lib.array(y)), num_subsets=1)
+    z = {"slope": lib.array(0.5), "imputed": lib.array([0.1, -0.2])}
+    full = x.copy()
+    full[[3, 8]] = 0.1, -0.2
+    by_hand = 0.5 * (((y - 0.5 * full) ** 2).sum() + 0.5**2 + 0.1**2 + 0.2**2) + 0.5 * np.log(2 * np.pi) * (
+        NUM_ROWS + 3
+    )
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), by_hand, rtol=1e-10)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("num_subsets", [1, SUBSETS])
+@pytest.mark.parametrize("how", ["mask", "assignment"])
+def test_what_traced_data_do_not_do(lib, how, num_subsets):
+    def masked(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu + y[y > 0].mean(), 1.0), obs=y)
+
+    def assigned(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        y = y.copy()
+        y[y < 0] = 0
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y)
+
+    model, words = {
+        "mask": (masked, r"x\[np.nonzero\(mask\)\[0\]\] for x\[mask\]"),
+        "assignment": (assigned, "jnp.where"),
+    }[how]
+    with pytest.raises(lib.split.ModelNotSplittableError, match=rf"users_data.py:\d+: .*{words}"):
+        lib.split.split_model(model, (numbers()[2],), num_subsets=num_subsets)
 
 
 def test_a_reading_that_rests_on_parameters(lib):

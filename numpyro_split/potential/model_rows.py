@@ -75,6 +75,7 @@ class RowSelectableModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
         indices = kwargs.pop(ROWS_KWARG, None)
+        args, kwargs = self.readings.traced(args, kwargs)
         with (
             SelectRows(self.plate, indices),
             numpyro.handlers.substitute(data=self.values),
@@ -92,6 +93,7 @@ class Site(NamedTuple):
     discrete: bool
     plates: dict[str, int]  # name of each enclosing plate -> its dim
     batch_ndim: int
+    shape: tuple[int, ...]  # of its value
     value: Any
     in_loop: bool = False  # a step of a scan
     observation: Observation | None = None  # of an observed site that is no factor
@@ -111,9 +113,14 @@ class ModelSites(NamedTuple):
         return list(dict.fromkeys(name for site in holders for name in site.plates))
 
     @property
-    def latents(self) -> dict[str, list[str]]:
-        """The plates around each latent site, by the site's name."""
-        return {site.name: list(site.plates) for site in self.sites if not site.observed}
+    def holders(self) -> list[str]:
+        """Plates that hold observations or factors."""
+        return list(dict.fromkeys(name for site in self.sites if site.observed for name in site.plates))
+
+    @property
+    def latents(self) -> dict[str, tuple[list[str], tuple[int, ...]]]:
+        """The plates around each latent site, and the shape of its value, by the site's name."""
+        return {site.name: (list(site.plates), site.shape) for site in self.sites if not site.observed}
 
     @property
     def observations(self) -> list[Observation]:
@@ -157,6 +164,7 @@ def _describe_site(site: dict[str, Any]) -> Site:
         discrete=not observed and bool(site["fn"].support.is_discrete),
         plates=plates,
         batch_ndim=len(fn.batch_shape),
+        shape=tuple(jnp.shape(site["value"])),
         value=None if isinstance(site["value"], Tracer) else site["value"],
         in_loop=in_loop,
         observation=observation,

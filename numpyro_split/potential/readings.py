@@ -3,7 +3,8 @@
 Traced data have no values that Python could read. Those that the model asks for are found before it is divided: it is
 traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
 values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
-place in the code and by how often that place was passed before. So the model is the same function of parameters and
+place in the code, to the instruction, and by how often that place was passed before; data are traced in every such run,
+as nobody is asked about a value that is there. So the model is the same function of parameters and
 rows as on all the data, in which what Python read are constants; whether it divides is looked at as for any other.
 
 A reading that rests on parameters has no one value. The host refuses such a model too.
@@ -20,10 +21,16 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
-from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError
+from jax.errors import (
+    ConcretizationTypeError,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
@@ -34,7 +41,12 @@ if TYPE_CHECKING:
     from numpyro_split.potential.arguments import Arguments, Data
 
 # what JAX says of a reading
-UNREADABLE = (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError)
+UNREADABLE = (
+    ConcretizationTypeError,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
 MOST = 100  # readings of one model
 # how Python and NumPy ask a value of an array
 READERS: dict[str, Callable[..., Any]] = {
@@ -48,7 +60,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "tolist": lambda x: x.tolist(),
 }
 LIBRARIES = ("numpy", "jax", "jaxlib", "numpyro", "contextlib", "functools")  # which read for the model that calls them
-Line = tuple[CodeType, int]  # a function, and the line in it
+Line = tuple[CodeType, int, int]  # a function, and the line and the instruction in it
 Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
 
 _active = threading.local()
@@ -100,6 +112,12 @@ class Readings:
                 yield
         finally:
             _active.run = outer
+
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments whose arrays are traced, as they were when readings were found, where anything is traced here."""
+        if not self.found:
+            return args, kwargs
+        return jax.tree.map(lambda x: jnp.copy(x) if isinstance(x, jax.Array | np.ndarray) else x, (args, kwargs))
 
     def find_next(self, model: Callable[..., Any], arguments: Arguments) -> Reading | None:
         """Find the first reading that is not known yet; None where there is none."""
@@ -188,10 +206,11 @@ def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
             if readings.find_next(model, arguments) is None:
                 return readings
     except UNREADABLE as error:
-        line = _line_of_user(error.__traceback__)
+        line = line_of_user(error.__traceback__)
         raise ReadingError(
             f"{line}: the number of values must not rest on traced data, got {first_line(error)} (write it with NumPy, "
-            "as np.unique for jnp.unique, or compute it outside the model, on all rows, and pass it as an argument)"
+            "as np.unique for jnp.unique and x[np.nonzero(mask)[0]] for x[mask], or with jnp.where(mask, ...), or "
+            "compute it outside the model, on all rows, and pass it as an argument)"
         ) from error
     raise ReadingError(f"a model must read at most {MOST} values of its data with Python, got more")
 
@@ -234,15 +253,19 @@ def _where() -> tuple[Line, Line] | None:
     while frame.f_back is not None and _package(frame) in LIBRARIES:
         frame = frame.f_back
     is_model = _package(frame) not in (*LIBRARIES, "numpyro_split")
-    return ((frame.f_code, frame.f_lineno), (reader.f_code, reader.f_lineno)) if is_model else None
+    return (_line(frame), _line(reader)) if is_model else None
 
 
-def _line_of_user(traceback: TracebackType | None) -> str:
+def _line(frame: FrameType) -> Line:
+    return frame.f_code, frame.f_lineno, frame.f_lasti
+
+
+def line_of_user(traceback: TracebackType | None) -> str:
     """The line of the user's code that an error went through last."""
     line = "the model"
     while traceback is not None:
         if _package(traceback.tb_frame) not in (*LIBRARIES, "numpyro_split", "split_common"):
-            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno))
+            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno, traceback.tb_lasti))
         traceback = traceback.tb_next
     return line
 

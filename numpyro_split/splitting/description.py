@@ -7,7 +7,7 @@ from typing import Any
 
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, describe_model
-from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
+from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings, line_of_user
 from split_common.data_axes import raise_if_unequal
 from split_common.errors import ReadingError
 
@@ -23,8 +23,22 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
         with readings.answering():
             return describe_model(model, args, kwargs), readings
     except (TypeError, ValueError) as error:
+        if "JAX arrays are immutable" in str(error):
+            raise ReadingError(
+                f"{line_of_user(error.__traceback__)}: a model must not assign to entries of its data, which are JAX "
+                "arrays in it, got an assignment; write x = jnp.where(mask, value, x) or x.at[...].set(value), or "
+                "change the data outside the model"
+            ) from error
         raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
         raise
+
+
+def describe_undivided(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
+    """As :func:`describe`, with what Python reads of the arguments themselves, which are traced in the potential."""
+    sites, readings = describe(model, arguments)
+    if not readings and not arguments.sources:
+        readings = find_readings(model, arguments)
+    return sites, readings
 
 
 def readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:

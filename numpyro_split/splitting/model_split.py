@@ -44,7 +44,7 @@ from numpyro_split.potential.sources import first_rows, is_source
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
 from numpyro_split.splitting.choice import find_fitting
-from numpyro_split.splitting.description import describe, readings_behind
+from numpyro_split.splitting.description import describe, describe_undivided, readings_behind
 from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
 from numpyro_split.splitting.over_shards import (
@@ -304,7 +304,7 @@ class ModelSplit:
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
-        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates, sites.holders)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, [(s.name, s.value) for s in sites.sites if s.observed and plate in s.plates])
@@ -330,9 +330,10 @@ class ModelSplit:
                 row_model = RowSelectableModel(model, plate, readings)
                 found, failures = first_of([split.with_model(row_model) for split in splits])
         if found is None:
-            names = arguments.names_of(row_axes) if data_axes is None else []
-            shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
-            advice = row_model.readings.advice + _forwards(failures) + axes_advice(names, shapes, layout.num_rows)
+            advice = row_model.readings.advice + _forwards(failures)
+            if data_axes is None:
+                shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
+                advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
             advice += unseen_advice(arguments.unseen) + latents_advice(sites.latents, sites.plate_sizes, plate)
             raise neither_mode_splits(failures, advice)
         return found
@@ -378,8 +379,8 @@ class ModelSplit:
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
+        sites, readings = describe_undivided(model, arguments)
         program = program_of_model(model, arguments) if program is None else program
-        sites, readings = describe(model, arguments)
         whole = whole_model(model, readings)
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, program, forward_mode)
         split.sites = [site._replace(value=None) for site in sites.sites]

@@ -109,7 +109,27 @@ class Traced:
                 if is_numerical(error):
                     raise
                 return graph  # some operations, such as a convolution's gradient, the JIT does not take
-            return torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward
+            return _Script(torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward, graph)
+
+
+class _Script:
+    """What the JIT made of a list of operations, or the list itself, once the JIT's own fails where that runs.
+
+    Of a product with constants, for one, the JIT may find out a shape that is not the result's, and say so at a call.
+    """
+
+    def __init__(self, script: Operations, graph: GraphModule):
+        self._run, self._graph = script, graph
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        try:
+            return self._run(*tensors)
+        except RuntimeError as error:
+            if is_numerical(error) or self._run is self._graph:
+                raise
+            found = self._graph(*tensors)
+            self._run = self._graph
+            return found
 
 
 class ValueAndGrad:

@@ -98,6 +98,7 @@ class Site(NamedTuple):
     discrete: bool
     plates: dict[str, int | None]  # name of each enclosing plate -> its dim, None for a sequential one
     batch_ndim: int
+    shape: tuple[int, ...]  # of its value
     observation: Observation | None = None  # of an observed site that is no factor
 
 
@@ -115,9 +116,14 @@ class ModelSites(NamedTuple):
         return list(dict.fromkeys(name for site in holders for name in site.plates))
 
     @property
-    def latents(self) -> dict[str, list[str]]:
-        """The plates around each latent site, by the site's name."""
-        return {site.name: list(site.plates) for site in self.sites if not site.observed}
+    def holders(self) -> list[str]:
+        """Plates that hold observations or factors."""
+        return list(dict.fromkeys(name for site in self.sites if site.observed for name in site.plates))
+
+    @property
+    def latents(self) -> dict[str, tuple[list[str], tuple[int, ...]]]:
+        """The plates around each latent site, and the shape of its value, by the site's name."""
+        return {site.name: (list(site.plates), site.shape) for site in self.sites if not site.observed}
 
     @property
     def observations(self) -> list[Observation]:
@@ -184,22 +190,29 @@ def _describe_site(site: Any) -> Site:
     if observed and not isinstance(fn, Unit) and not site["infer"].get("_deterministic"):
         shape = log_prob_shape(fn, site["value"])
         base, joined = _without_joints(fn)
-        observation = Observation(site["name"], shape, tuple(fn.event_shape), base, joined, False, tuple(plates))
+        observation = Observation(site["name"], shape, shapes_of(fn)[1], base, joined, False, tuple(plates))
     return Site(
         name=site["name"],
         observed=observed,
         is_factor=isinstance(fn, Unit),
         discrete=not observed and bool(site["fn"].support.is_discrete),
         plates=plates,
-        batch_ndim=len(fn.batch_shape),
+        batch_ndim=len(shapes_of(fn)[0]),
+        shape=tuple(site["value"].shape) if isinstance(site["value"], Tensor) else (),
         observation=observation,
     )
 
 
 def log_prob_shape(fn: Any, value: Tensor) -> tuple[int, ...]:
     """Shape of a distribution's log-probability at a value."""
-    batch = value.shape[: value.dim() - fn.event_dim]
-    return tuple(torch.broadcast_shapes(fn.batch_shape, batch))
+    batch_shape, event_shape = shapes_of(fn)
+    return tuple(torch.broadcast_shapes(batch_shape, value.shape[: value.dim() - len(event_shape)]))
+
+
+def shapes_of(fn: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of a distribution's batch and event; empty ones of a class of the user's that does not say."""
+    batch_shape, event_shape = (getattr(fn, name, ()) for name in ("batch_shape", "event_shape"))
+    return tuple(batch_shape), tuple(event_shape)
 
 
 def _without_joints(fn: Any) -> tuple[str, bool]:

@@ -231,7 +231,7 @@ class ModelSplit:
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
-        plate = choose_plate(plate, sites.plate_sizes, sites.candidates)
+        plate = choose_plate(plate, sites.plate_sizes, sites.candidates, sites.holders)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, observed_columns(sites, plate, arguments))
@@ -251,9 +251,10 @@ class ModelSplit:
         )
         if found is not None:
             return found
-        names = arguments.names_of(row_axes) if data_axes is None else []
-        shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()} if data_axes is None else {}
-        advice = readings.advice + axes_advice(names, shapes, layout.num_rows)
+        advice = readings.advice
+        if data_axes is None:
+            shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
+            advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
         raise neither_mode_splits(failures, advice + latents_advice(sites.latents, sites.plate_sizes, plate))
 
     @classmethod

@@ -168,6 +168,12 @@ def _data_plate(free: Sequence[PredictedSite], plate_sizes: Mapping[str, int], l
     fitting = around if len(around) < 2 else [plate for plate in around if plate_sizes[plate] in lengths]
     if around and len(fitting) != 1:
         listed = ", ".join(f"{name!r} (size {plate_sizes[name]})" for name in around)
+        apart = all(len(set(site.plates) & set(fitting)) == 1 for site in free)
+        if apart and len({plate_sizes[plate] for plate in fitting}) == 1:
+            raise ValueError(
+                f"model must leave sites of one plate to predict, got sites in {listed}; predict those of one plate "
+                "at a time, and give the model values of the others, which are not looked at"
+            )
         raise ValueError(
             f"data_axes must say where the rows lie, as several plates may hold them: {listed}; got arrays of "
             f"lengths {sorted(lengths)}"
@@ -267,6 +273,7 @@ def summarised(pieces: Iterable[Piece], target: Target, grid: Grid) -> dict[str,
     """
     sums: dict[str, ClassSums | MomentSums] = {}
     for piece in pieces:
+        assert piece.rows is not None  # whatever is predicted has rows
         for name, values in piece.values.items():
             if name not in sums:
                 kind = ClassSums if isinstance(values, Probabilities) else MomentSums
