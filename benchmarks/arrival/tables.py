@@ -9,7 +9,7 @@ from benchmarks.arrival.record import HOST
 from benchmarks.common.markdown import NO_FIGURE, results_of, table
 
 KERNELS = ("SymmetricSplitHMC", "SplitNUTS", "S3HMC")
-FRAMEWORKS = ("numpyro",)
+FRAMEWORKS = ("numpyro", "pyro")
 
 
 def runs(framework: str) -> str:
