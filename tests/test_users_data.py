@@ -283,7 +283,8 @@ def test_what_python_reads_is_read_from_all_rows(lib, how):
 def test_readings_in_one_line_keep_apart(lib, num_subsets):
     """One value that is there and one that is computed, by two instructions and by one."""
 
-    def model(n, x):
+    def model(n, x, names):
+        assert len(np.unique(names)) == 4  # text, which nobody traces
         mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
         with lib.ppl.plate("data", len(x)):
             lib.ppl.sample("x", lib.dist.Normal(mu, lib.array(1.0)), obs=x)
@@ -292,9 +293,10 @@ def test_readings_in_one_line_keep_apart(lib, num_subsets):
 
     x = numbers()[2]
     kernel = lib.split.NaiveSplitHMC(model, num_subsets=num_subsets, num_steps=2)
-    draws = lib.run(kernel, lib.array(3.0), lib.array(x), num_warmup=4, num_samples=4).get_samples()
+    args = lib.array(3.0), lib.array(x), np.array(list("pqrs") * 2)
+    draws = lib.run(kernel, *args, num_warmup=4, num_samples=4).get_samples()
     if lib.name == "pyro":
-        draws = lib.ppl.infer.Predictive(model, draws)(lib.array(3.0), lib.array(x)) | draws
+        draws = lib.ppl.infer.Predictive(model, draws)(*args) | draws
     mu, ratio, largest = (lib.to_numpy(draws[name]).reshape(-1) for name in ("mu", "ratio", "largest"))
     np.testing.assert_allclose(ratio, mu * 3.0 / x.max(), rtol=1e-10)
     np.testing.assert_allclose(largest, mu * x.max(), rtol=1e-10)

@@ -117,7 +117,12 @@ class Readings:
         """Arguments whose arrays are traced, as they were when readings were found, where anything is traced here."""
         if not self.found:
             return args, kwargs
-        return jax.tree.map(lambda x: jnp.copy(x) if isinstance(x, jax.Array | np.ndarray) else x, (args, kwargs))
+
+        def traced(x: Any) -> Any:
+            is_array = isinstance(x, jax.Array) or (isinstance(x, np.ndarray) and x.dtype.kind in "biufc")
+            return jnp.copy(x) if is_array else x
+
+        return jax.tree.map(traced, (args, kwargs))
 
     def find_next(self, model: Callable[..., Any], arguments: Arguments) -> Reading | None:
         """Find the first reading that is not known yet; None where there is none."""
