@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from jax._src.array import ArrayImpl
 from jax.interpreters.partial_eval import dce_jaxpr
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.util import _unconstrain_reparam as unconstrain_reparam
@@ -53,6 +54,7 @@ def fill_run(
 
 
 __all__ = [
+    "ArrayImpl",
     "arguments_of_run",
     "dce_jaxpr",
     "fill_run",

@@ -15,6 +15,7 @@ from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
@@ -191,7 +192,10 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
             if named and site["type"] in ("sample", "deterministic"):
                 dims[name] = named
 
-    jax.eval_shape(run)
+    try:
+        jax.eval_shape(run)
+    except UNREADABLE:  # Python reads what a model computes of its data, which a trace without values does not tell
+        run()
     return dims
 
 

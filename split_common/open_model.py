@@ -20,6 +20,7 @@ from split_common.containers import Given, Opened, Opener
 
 HELD = "_held_by_the_model"  # a keyword argument beside a model's own: the model itself, taken apart
 NOTHING = object()
+WRITTEN_IN_PYTHON = 1 << 9  # a flag of classes, CPython's Py_TPFLAGS_HEAPTYPE
 DEPTH = 6  # of functions and objects, one in the other, that are looked into
 
 
@@ -82,16 +83,17 @@ def open_held(model: Any, opener: Opener, is_array: Callable[[Any], bool]) -> Op
 
 
 def _open(
-    value: Any, opener: Opener, is_array: Callable[[Any], bool], module: str | None, above: tuple[int, ...], depth: int
+    value: Any, opener: Opener, is_array: Callable[[Any], bool], module: str | None, above: tuple[Any, ...], depth: int
 ) -> Any:
     """Contents of a model, taken apart where they lead to an array; else ``NOTHING``."""
-    if not depth or id(value) in above:  # a function may hold itself
+    own = (id(value.__self__), "method") if isinstance(value, types.MethodType) else (id(value), "")
+    if not depth or own in above:  # a function may hold itself, and an object methods of its own
         return NOTHING
     parts, make = _parts(value, module)
     if make is None:
         opened = opener.open(value)
         return opened if _leads_to(opened, opener, is_array) else NOTHING
-    inner = {name: _open(x, opener, is_array, module, (*above, id(value)), depth - 1) for name, x in parts.items()}
+    inner = {name: _open(x, opener, is_array, module, (*above, own), depth - 1) for name, x in parts.items()}
     found = {name: x for name, x in inner.items() if x is not NOTHING}
     return Opened(tuple(found.values()), Rebuilt(value, tuple(found), make)) if found else NOTHING
 
@@ -148,13 +150,25 @@ def _function(original: types.FunctionType, new: dict[str, Any]) -> types.Functi
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether something is an object of a class of the user's, that is no model and no container itself."""
+    """Whether something is an object of classes of the user's, that is no model and no container itself."""
     is_other = isinstance(value, type | types.SimpleNamespace) or callable(value) or dataclasses.is_dataclass(value)
-    return hasattr(value, "__dict__") and not is_other
+    return not is_other and hasattr(value, "__dict__") and all(map(_is_plain_class, type(value).__mro__[:-1]))
+
+
+def _is_plain_class(kind: type) -> bool:
+    """Whether a class was written in Python, and its objects hold all that they hold in their ``__dict__``."""
+    slots = {"__dict__", "__weakref__"}
+    return bool(kind.__flags__ & WRITTEN_IN_PYTHON) and set(vars(kind).get("__slots__", ())) <= slots
 
 
 def _method_of_object(method: types.MethodType, new: dict[str, Any]) -> types.MethodType:
-    return types.MethodType(method.__func__, _object(method.__self__, new))
+    """A method of an object like that of a method, made without any code of its class."""
+    original = method.__self__
+    made = object.__new__(type(original))
+    for name, held in (vars(original) | new).items():
+        is_own = isinstance(held, types.MethodType) and held.__self__ is original  # such as a link chosen among them
+        vars(made)[name] = types.MethodType(held.__func__, made) if is_own else held
+    return types.MethodType(method.__func__, made)
 
 
 def _object(original: Any, new: dict[str, Any]) -> Any:

@@ -131,9 +131,10 @@ def choose_plate(
                 f"plate must name a plate of the model, {sorted(sizes) or 'which has none'}, got {requested!r}"
             )
         if requested not in holders:
+            named = list(holders) or "of which there is none"
             raise ModelNotSplittableError(
-                f"plate must name a plate that holds observations or factors, {list(holders) or 'which none does'}, "
-                f"got {requested!r}, which holds none: nothing would be divided; {WHOLE_RUNS}"
+                f"plate must name a plate that holds observations or factors, {named}, got {requested!r}, which holds "
+                f"none: nothing would be divided; {WHOLE_RUNS}"
             )
         return requested
     if not candidates:

@@ -279,27 +279,94 @@ def test_what_python_reads_is_read_from_all_rows(lib, how):
     np.testing.assert_allclose(found, expected(lib), rtol=1e-10)
 
 
+@dataclasses.dataclass
+class Scaled:
+    n: Any
+    x: Any
+    names: Any
+
+
+class ScaledStudy:
+    """An object that holds such data, a model of them, and a method that it has chosen among its own."""
+
+    def __init__(self, model, data):
+        self.run, self.data = model, data
+        self.chosen = self.given
+
+    def given(self):
+        return self.data
+
+    def model(self):
+        return self.run(self.chosen())
+
+
 @pytest.mark.parametrize("num_subsets", [1, SUBSETS])
-def test_readings_in_one_line_keep_apart(lib, num_subsets):
+@pytest.mark.parametrize("form", ["arguments", "dataclass", "method"])
+def test_readings_in_one_line_keep_apart(lib, form, num_subsets):
     """One value that is there and one that is computed, by two instructions and by one."""
 
-    def model(n, x, names):
-        assert len(np.unique(names)) == 4  # text, which nobody traces
+    def of_data(data):
+        assert len(np.unique(data.names)) == 4  # text, which nobody traces
         mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
-        with lib.ppl.plate("data", len(x)):
-            lib.ppl.sample("x", lib.dist.Normal(mu, lib.array(1.0)), obs=x)
-        lib.ppl.deterministic("ratio", mu * float(n) / float(x.max()))
-        lib.ppl.deterministic("largest", mu * [float(value) for value in (n, x.max())][1])
+        with lib.ppl.plate("data", len(data.x)):
+            lib.ppl.sample("x", lib.dist.Normal(mu, lib.array(1.0)), obs=data.x)
+        lib.ppl.deterministic("ratio", mu * float(data.n) / float(data.x.max()))
+        lib.ppl.deterministic("largest", mu * [float(value) for value in (data.n, data.x.max())][1])
 
     x = numbers()[2]
+    data = Scaled(lib.array(3.0), lib.array(x), np.array(list("pqrs") * 2))
+    model, args = {
+        "arguments": (lambda *args: of_data(Scaled(*args)), dataclasses.astuple(data) if form == "arguments" else ()),
+        "dataclass": (of_data, (data,)),
+        "method": (ScaledStudy(of_data, data).model, ()),
+    }[form]
     kernel = lib.split.NaiveSplitHMC(model, num_subsets=num_subsets, num_steps=2)
-    args = lib.array(3.0), lib.array(x), np.array(list("pqrs") * 2)
     draws = lib.run(kernel, *args, num_warmup=4, num_samples=4).get_samples()
     if lib.name == "pyro":
         draws = lib.ppl.infer.Predictive(model, draws)(*args) | draws
     mu, ratio, largest = (lib.to_numpy(draws[name]).reshape(-1) for name in ("mu", "ratio", "largest"))
     np.testing.assert_allclose(ratio, mu * 3.0 / x.max(), rtol=1e-10)
     np.testing.assert_allclose(largest, mu * x.max(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("num_subsets", [1, SUBSETS])
+def test_what_numpy_takes_without_asking_is_not_mixed_up(lib, num_subsets):
+    """NumPy asks a traced array in a place where it has read another from memory; refused before work."""
+
+    def model(data):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        highest = [np.asarray(value).max() for value in (data.x, data.x * 2.0)]
+        with lib.ppl.plate("data", len(data.x)):
+            lib.ppl.sample("x", lib.dist.Normal(mu * highest[1], 1.0), obs=data.x)
+
+    data = Scaled(lib.array(3.0), lib.array(numbers()[2]), np.array(["p"]))
+    with pytest.raises(lib.split.ModelNotSplittableError, match=r"users_data.py:\d+: what NumPy reads in one place"):
+        lib.split.split_model(model, (data,), num_subsets=num_subsets)
+
+
+class Pair(NamedTuple):
+    """A container with a model as a method."""
+
+    x: Any
+    run: Any
+
+    def model(self):
+        return self.run(self.x)
+
+
+def test_a_method_of_a_container_of_data(lib):
+    def model(x):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("x", lib.dist.Normal(mu, lib.array(1.0)), obs=x)
+
+    class Bare(Pair):  # which has a __dict__, of nothing
+        pass
+
+    for kind in (Pair, Bare):
+        potential = lib.split.split_model(kind(lib.array(numbers()[2]), model).model, (), num_subsets=SUBSETS)
+        assert potential.subset_sizes == (6, 6, 6, 5)
 
 
 def test_missing_values_are_counted_by_numpy(lib):

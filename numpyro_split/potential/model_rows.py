@@ -75,7 +75,6 @@ class RowSelectableModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
         indices = kwargs.pop(ROWS_KWARG, None)
-        args, kwargs = self.readings.traced(args, kwargs)
         with (
             SelectRows(self.plate, indices),
             numpyro.handlers.substitute(data=self.values),

@@ -3,8 +3,8 @@
 Traced data have no values that Python could read. Those that the model asks for are found before it is divided: it is
 traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
 values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
-place in the code, to the instruction, and by how often that place was passed before; data are traced in every such run,
-as nobody is asked about a value that is there. So the model is the same function of parameters and
+place in the code, to the instruction, and by how often that place was passed before, by values that are there and by
+traced ones. So the model is the same function of parameters and
 rows as on all the data, in which what Python read are constants; whether it divides is looked at as for any other.
 
 A reading that rests on parameters has no one value. The host refuses such a model too.
@@ -21,7 +21,6 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
@@ -34,6 +33,7 @@ from jax.errors import (
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
+from numpyro_split.host import ArrayImpl
 from split_common.errors import ReadingError, first_line
 from split_common.readings import must_not_read, reading_advice
 
@@ -106,23 +106,13 @@ class Readings:
             yield
             return
         outer = getattr(_active, "run", None)
-        _active.run = _Run(self.found, self._is_complete)
+        _active.run = run = _Run(self.found, self._is_complete)
         try:
-            with _readable_tracers():
+            with _asking_arrays():
                 yield
         finally:
             _active.run = outer
-
-    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments whose arrays are traced, as they were when readings were found, where anything is traced here."""
-        if not self.found:
-            return args, kwargs
-
-        def traced(x: Any) -> Any:
-            is_array = isinstance(x, jax.Array) or (isinstance(x, np.ndarray) and x.dtype.kind in "biufc")
-            return jnp.copy(x) if is_array else x
-
-        return jax.tree.map(traced, (args, kwargs))
+        run.check_all_passed()
 
     def find_next(self, model: Callable[..., Any], arguments: Arguments) -> Reading | None:
         """Find the first reading that is not known yet; None where there is none."""
@@ -172,9 +162,29 @@ class _Run:
         self._found, self._is_complete = found, is_complete
         self._passed: dict[tuple[Line, Line], int] = {}
 
+    def pass_by(self, here: tuple[Line, Line]) -> int:
+        """How often a place was passed before it is now."""
+        count = self._passed[here] = self._passed.get(here, -1) + 1
+        return count
+
+    def check_all_passed(self) -> None:
+        """Raise where a place was passed less often than readings were found there, so that they were mixed up.
+
+        NumPy takes a value that is there without asking.
+        """
+        found: dict[tuple[Line, Line], int] = {}
+        for line, reader, count in self._found:
+            found[line, reader] = max(count, found.get((line, reader), 0))
+        for (line, reader), last in found.items():
+            if self._is_complete and self._passed.get((line, reader), last) < last:
+                raise ReadingError(
+                    f"{_shown(line)}: what NumPy reads in one place must be arguments, or computed of these, got both; "
+                    "read them apart, or take jnp.asarray of an argument first"
+                )
+
     def read(self, tracer: Any, reader: Callable[..., Any], here: tuple[Line, Line], *args: Any) -> Any:
         """The value that is read there."""
-        count = self._passed[here] = self._passed.get(here, -1) + 1
+        count = self.pass_by(here)
         reading = self._found.get((*here, count))
         if reading is not None:
             return reader(reading.value, *args)
@@ -230,22 +240,25 @@ def _reached(expression: Any, start: list[Any]) -> set[Any]:
 
 
 @contextmanager
-def _readable_tracers() -> Iterator[None]:
-    """Have JAX's tracers ask this thread's run where Python reads them; as before at the end."""
-    own = {name: vars(Tracer)[name] for name in READERS}
-    for name, reader in READERS.items():
-        setattr(Tracer, name, _asking(own[name], reader))
+def _asking_arrays() -> Iterator[None]:
+    """Have JAX's tracers ask this thread's run where Python reads them, and its arrays tell it."""
+    own = [(kind, name, vars(kind)[name]) for kind in (Tracer, ArrayImpl) for name in READERS]
+    for kind, name, method in own:
+        setattr(kind, name, _asking(method, READERS[name]))
     try:
         yield
     finally:
-        for name, method in own.items():
-            setattr(Tracer, name, method)
+        for kind, name, method in own:
+            setattr(kind, name, method)
 
 
 def _asking(own: Any, reader: Callable[..., Any]) -> Callable[..., Any]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
         here, run = _where(), getattr(_active, "run", None)
         if run is None or here is None:
+            return own.__get__(self, type(self))(*args, **kwargs)
+        if not isinstance(self, Tracer):
+            run.pass_by(here)
             return own.__get__(self, type(self))(*args, **kwargs)
         return run.read(self, functools.partial(reader, **kwargs), here, *args)
 

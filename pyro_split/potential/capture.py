@@ -33,6 +33,7 @@ from pyro_split.host import (
     writes,
 )
 
+logger = logging.getLogger(__name__)
 Function = Callable[..., Tensor]
 Operations = Callable[..., list[Tensor]]
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -125,9 +126,10 @@ class _Script:
         try:
             return self._run(*tensors)
         except RuntimeError as error:
-            if is_numerical(error) or self._run is self._graph:
+            if is_numerical(error) or isinstance(error, torch.OutOfMemoryError) or self._run is self._graph:
                 raise
             found = self._graph(*tensors)
+            logger.info("PyTorch's JIT does not run a list of operations, which is run one by one: %s", error)
             self._run = self._graph
             return found
 
