@@ -152,7 +152,7 @@ def _function(original: types.FunctionType, new: dict[str, Any]) -> types.Functi
 def _is_plain(value: Any) -> bool:
     """Whether something is an object of classes of the user's, that is no model and no container itself."""
     is_other = isinstance(value, type | types.SimpleNamespace) or callable(value) or dataclasses.is_dataclass(value)
-    return not is_other and hasattr(value, "__dict__") and all(map(_is_plain_class, type(value).__mro__[:-1]))
+    return not is_other and hasattr(value, "__dict__") and all(map(_is_plain_class, type.mro(type(value))[:-1]))
 
 
 def _is_plain_class(kind: type) -> bool:
