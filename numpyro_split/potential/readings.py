@@ -3,7 +3,7 @@
 Traced data have no values that Python could read. Those that the model asks for are found before it is divided: it is
 traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
 values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
-place in the code, to the instruction, and by how often that place was passed before, by values that are there and by
+place in the code, to the expression, and by how often that place was passed before, by values that are there and by
 traced ones. So the model is the same function of parameters and
 rows as on all the data, in which what Python read are constants; whether it divides is looked at as for any other.
 
@@ -60,7 +60,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "tolist": lambda x: x.tolist(),
 }
 LIBRARIES = ("numpy", "jax", "jaxlib", "numpyro", "contextlib", "functools")  # which read for the model that calls them
-Line = tuple[CodeType, int, int]  # a function, and the line and the instruction in it
+Line = tuple[CodeType, int, tuple[int | None, ...]]  # a function, the line in it, and where the expression stands there
 Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
 
 _active = threading.local()
@@ -275,7 +275,14 @@ def _where() -> tuple[Line, Line] | None:
 
 
 def _line(frame: FrameType) -> Line:
-    return frame.f_code, frame.f_lineno, frame.f_lasti
+    # not the instruction itself, of which Python has several for one expression, and takes now one and now another
+    return frame.f_code, frame.f_lineno, _expressions(frame.f_code)[frame.f_lasti // 2]
+
+
+@functools.lru_cache(maxsize=1000)
+def _expressions(code: CodeType) -> list[tuple[int | None, ...]]:
+    """Of each instruction, where the expression that it belongs to begins and ends."""
+    return list(code.co_positions())
 
 
 def line_of_user(traceback: TracebackType | None) -> str:
@@ -283,7 +290,7 @@ def line_of_user(traceback: TracebackType | None) -> str:
     line = "the model"
     while traceback is not None:
         if _package(traceback.tb_frame) not in (*LIBRARIES, "numpyro_split", "split_common"):
-            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno, traceback.tb_lasti))
+            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno, ()))
         traceback = traceback.tb_next
     return line
 

@@ -489,7 +489,7 @@ TUTORIALS = [
         data_axes={"x": 1},
     ),
     *_whole("tutorial_svi_part_i", tutorial_svi_part_i.model, _given(list(TOSSES))),
-    *_whole("tutorial_svi_part_iii", tutorial_svi_part_iii.BernoulliBetaExample(10).model, _given(False)),
+    Case("tutorial_svi_part_iii", tutorial_svi_part_iii.BernoulliBetaExample(10).model, _given(False), 3),
     *_whole("tutorial_workflow", tutorial_workflow.model, _mutations),
     *_whole("tutorial_workflow_sparse", tutorial_workflow_sparse.model, _sparse_mutations),
     *_whole("tutorial_working_memory", _remembered(), _given(torch.arange(1.0, 11.0))),
