@@ -67,7 +67,8 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     check_has_draws(has_draws(mcmc))
     few = _few_rows(mcmc)
     run = mcmc if few is None else with_arguments(mcmc, *few.build(few.data))
-    if getattr(mcmc.sampler, "model", None) is not None and not {"dims", "extra_event_dims"} & options.keys():
+    is_ours = hasattr(mcmc.sampler, "report") and mcmc.sampler.model is not None
+    if is_ours and not {"dims", "extra_event_dims"} & options.keys():
         options["dims"] = _dims_of_sites(run)
     found = from_numpyro(run, log_likelihood=False, **options)
     if few is not None:

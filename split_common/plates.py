@@ -171,7 +171,8 @@ def latents_advice(
     if not apart:
         return ""
     name, plates = next(iter(apart.items()))
-    place = f"in plate {plates[0]!r}" if plates else "in no plate"
+    others = sorted(plates, key=lambda other: sizes.get(other) != sizes[plate])  # the one of as many entries first
+    place = f"in plate {others[0]!r}" if others else "in no plate"
     return (
         f"; latent {name!r} has an entry for each row ({sizes[plate]}), but {place}: sample it in plate {plate!r}, if "
         "its entries belong to the rows and are independent given the rest, or look it up by the row's number, as in "

@@ -4,8 +4,8 @@ Traced data have no values that Python could read. Those that the model asks for
 traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
 values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
 place in the code, to the expression, and by how often that place was passed before, by values that are there and by
-traced ones. So the model is the same function of parameters and
-rows as on all the data, in which what Python read are constants; whether it divides is looked at as for any other.
+traced ones. So the model is the same function of parameters and rows as on all the data, in which what Python read are
+constants; whether it divides is looked at as for any other.
 
 A reading that rests on parameters has no one value. The host refuses such a model too.
 """
