@@ -10,7 +10,8 @@ The hosts take apart lists, tuples, dicts and named tuples. Besides them a model
 * a source, whose rows are read as they are needed (:mod:`split_common.sources.rows`).
 
 What this module makes of an argument consists of :class:`Opened` nodes, which each package registers with its
-framework, and of :class:`Given` and :class:`~split_common.sources.rows.Source` leaves beside the arrays.
+framework, and of :class:`Given` and :class:`~split_common.sources.rows.Source` leaves beside the arrays. A model that
+does not divide, and does not run on arrays of the framework either, is given its arguments as they are (:class:`Own`).
 """
 
 from __future__ import annotations
@@ -94,6 +95,37 @@ class Record:
         return f".{name}"
 
 
+class Own:
+    """An argument as the user has it: no data, but a constant of a model that is not divided.
+
+    Args:
+        value: the argument.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # what it holds is known by the model's program, not by its place
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def copy(self, tree_map: Callable[..., Any]) -> Any:
+        """The argument, of which the model may change arrays and tables in place."""
+        return tree_map(copied, self.value)
+
+
+def copied(x: Any) -> Any:
+    """A copy of an array of NumPy or of a table; anything else as it is."""
+    return x.copy() if isinstance(x, np.ndarray) or is_series(x) or is_frame(x) else x
+
+
+def locked(x: Any) -> Any:
+    """A view of an array of NumPy that cannot be written to; anything else as it is."""
+    if not isinstance(x, np.ndarray):
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
 class Form(NamedTuple):
     """In what form a model is given what could be given in several.
 
@@ -101,11 +133,13 @@ class Form(NamedTuple):
         plain_columns: columns of pandas as arrays, without pandas' methods.
         own_lists: lists of numbers that hold no rows as the user's own, not as arrays.
         held: the arrays that the model holds as arguments (:mod:`split_common.open_model`).
+        own: all arguments as the user's own, where nothing is divided.
     """
 
     plain_columns: bool = True
     own_lists: bool = True
     held: bool = False
+    own: bool = False
 
 
 class Opener:
@@ -132,6 +166,8 @@ class Opener:
 
     def open(self, value: Any) -> Any:
         """A value as arrays, :class:`Opened` and :class:`Given`, and everything else in it as it is."""
+        if self._form.own:
+            return Own(value)
         return self.tree_map(self._leaf, value, is_leaf=is_numbers)
 
     def _leaf(self, x: Any) -> Any:

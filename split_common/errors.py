@@ -4,6 +4,9 @@ from __future__ import annotations
 
 WHOLE_RUNS = "num_subsets=1 of an exact kernel, such as SplitNUTS, runs the model as it is"
 
+LIBRARIES = ("numpy", "pandas", "jax", "jaxlib", "numpyro", "torch", "pyro", "contextlib", "functools")
+NOT_A_USERS = (*LIBRARIES, "numpyro_split", "pyro_split", "split_common")
+
 
 class ModelNotSplittableError(ValueError):
     """The model cannot be divided: it has no plate for that, or the sum over subsets is not the model's own potential.
@@ -28,6 +31,10 @@ class NoDataPlateError(ModelNotSplittableError):
 
 class ReadingError(ModelNotSplittableError):
     """Python code in the model reads a value of traced data, which has no value yet."""
+
+
+class ConversionError(ReadingError):
+    """The model does not take arrays of the framework in place of a user's objects, or computes something else."""
 
 
 class StoreError(ValueError):
@@ -55,6 +62,17 @@ class SourceError(ValueError):
         >>> issubclass(SourceError, ValueError)
         True
     """
+
+
+def line_of_user(error: BaseException) -> str:
+    """The line of the user's code that an error went through last, as ``model.py:12``."""
+    line, traceback = "the model", error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_A_USERS:
+            line = f"{frame.f_code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return line
 
 
 def first_line(error: Exception) -> str:

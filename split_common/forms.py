@@ -3,8 +3,9 @@
 What a user has (lists, columns of pandas, arrays that the model holds) can be given to a model in several forms
 (:class:`split_common.containers.Form`). Of those that concern arguments the first is taken in which the model runs; and
 where the model also runs on the user's own objects, its log-probabilities must be the same as with them. So no method
-is called that an array has too, and means otherwise (the standard deviation of pandas is not that of NumPy). Arrays
-that the model holds become data where it does not divide without them.
+is called that an array has too, and means otherwise (the standard deviation of pandas is not that of NumPy), and no
+number is lost where an array has fewer bits. Arrays that the model holds become data where it does not divide without
+them. A model that is not to be divided, and does not take arrays, is given the user's own objects.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from split_common.containers import Form, Opener
+from split_common.containers import Form, Opener, copied, locked
 from split_common.data_axes import argument_names
-from split_common.errors import ModelNotSplittableError, first_line
-from split_common.open_model import HELD, open_held
+from split_common.errors import (
+    WHOLE_RUNS,
+    ConversionError,
+    ModelNotSplittableError,
+    ReadingError,
+    first_line,
+    line_of_user,
+)
+from split_common.open_model import HELD, OpenModel, open_held
 from split_common.tables import Operations
 
 Args = tuple[Any, ...]
@@ -32,7 +40,7 @@ class Framework(NamedTuple):
     Attributes:
         tree_map: its map over containers, with ``is_leaf``.
         operations: what it does with arrays and columns.
-        is_numpy: whether its arrays have the methods of NumPy's.
+        is_alike: whether a model does with the user's arrays of NumPy, opened or not, the very same operations.
         is_array: whether a leaf is one of its arrays, and data.
         build: from opened arguments to those that a model is given.
         log_probs: of a model's sites at a start, from arguments of the model; raises whatever the model does.
@@ -40,7 +48,7 @@ class Framework(NamedTuple):
 
     tree_map: Callable[..., Any]
     operations: Operations
-    is_numpy: bool
+    is_alike: Callable[[Callable[..., Any], tuple[Args, Kwargs], tuple[Args, Kwargs]], bool]
     is_array: Callable[[Any], bool]
     build: Callable[[Args, Kwargs], tuple[Args, Kwargs]]
     log_probs: Callable[[Callable[..., Any], Args, Kwargs], dict[str, np.ndarray]]
@@ -71,16 +79,19 @@ class Forms:
             The arguments, for the framework's ``Arguments``, and the form.
 
         Raises:
-            ValueError: where the model takes columns of pandas in no form, naming the arguments.
+            ConversionError: where the model takes columns of pandas in no form, naming the arguments.
         """
         opener = self._opener(form or Form())
-        opened_args, opened_kwargs = _open(opener, args, kwargs)
+        opened_args, opened_kwargs = opened = _open(opener, args, kwargs)
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)
             opened_kwargs |= {} if held is None else {HELD: held}
-        is_clear = bool(opener.sources) or not (opener.tables or opener.lists or self._differ(opener))
-        if model is None or form is not None or is_clear:  # of a source no model is run on all rows to try
+        if model is None or form is not None or opener.sources:  # of a source no model is run on all rows to try
             return opened_args, opened_kwargs, form or Form()
+        if not (opener.tables or opener.lists or opener.arrays):
+            return opened_args, opened_kwargs, Form()
+        if not (opener.tables or opener.lists) and self._framework.is_alike(model, self._locked(args, kwargs), opened):
+            return opened_args, opened_kwargs, Form()
         return self._first_that_runs(model, args, kwargs, opener)
 
     def divide(
@@ -90,6 +101,7 @@ class Forms:
         kwargs: Kwargs,
         divide: Callable[[Args, Kwargs, Form], Result],
         last: Form | None = None,
+        undivided: bool = False,
     ) -> Result:
         """Result for the first form in which a model divides: without the arrays that it holds, or with them.
 
@@ -99,10 +111,35 @@ class Forms:
             kwargs: keyword arguments, likewise.
             divide: from arguments taken apart, and their form.
             last: the form in which the model was divided last, which is tried first.
+            undivided: whether a model that does not divide runs as it is, on the user's own objects if need be.
 
         Raises:
             ModelNotSplittableError: where it divides in neither.
+            ConversionError: where it takes no arrays of the framework.
         """
+        try:
+            return self._divide(model, args, kwargs, divide, last)
+        except ReadingError as error:
+            opener = self._opener(Form())
+            _open(opener, args, kwargs)
+            may_run = not opener.sources and bool(opener.arrays or opener.tables or opener.lists)
+            if not undivided and may_run and isinstance(error, ConversionError):
+                raise ConversionError(f"{error}; {WHOLE_RUNS}") from error.__cause__
+            if not undivided or not may_run:
+                raise
+            try:
+                return divide(*self.open(model, args, kwargs, own := Form(own=True))[:2], own)
+            except Exception as own_failure:
+                raise error from own_failure
+
+    def _divide(
+        self,
+        model: Callable[..., Any] | None,
+        args: Args,
+        kwargs: Kwargs,
+        divide: Callable[[Args, Kwargs, Form], Result],
+        last: Form | None,
+    ) -> Result:
         opened_args, opened_kwargs, form = self.open(model, args, kwargs)
 
         def plain() -> Result:
@@ -112,6 +149,8 @@ class Forms:
             held_args, held_kwargs, held_form = self.open(model, args, kwargs, form._replace(held=True))
             if HELD not in held_kwargs:
                 raise ModelNotSplittableError("the model holds no arrays")
+            assert model is not None
+            self._check_held(model, args, kwargs, (held_args, held_kwargs))
             return divide(held_args, held_kwargs, held_form)
 
         attempts = [plain, held]
@@ -121,8 +160,26 @@ class Forms:
         except ModelNotSplittableError as error:
             try:
                 return second()
+            except ConversionError:
+                raise
             except Exception:
                 raise self._with_advice(error, model, args, kwargs) from None
+
+    def _check_held(self, model: Callable[..., Any], args: Args, kwargs: Kwargs, opened: tuple[Args, Kwargs]) -> None:
+        """Raise where a model computes something else of the framework's arrays than of those of NumPy that it holds.
+
+        Raises:
+            ConversionError: naming them.
+        """
+        opener, opens, held = self._opener(Form()), OpenModel(model), opened[1][HELD]
+        open_held(model, opener, self._framework.is_array)
+        if not opener.arrays or self._framework.is_alike(opens, self._locked(args, kwargs), opened):
+            return
+        failures: list[Exception] = []
+        expected = self._try(model, *self._copied(args, kwargs), [])
+        found = self._try(opens, *self._framework.build(*opened), failures)
+        if expected is not None and (found is None or not _are_close(expected, found)):
+            raise computes_of_data(held.whole.names, failures)
 
     def _with_advice(
         self, error: ModelNotSplittableError, model: Callable[..., Any] | None, args: Args, kwargs: Kwargs
@@ -144,7 +201,7 @@ class Forms:
         self, model: Callable[..., Any], args: Args, kwargs: Kwargs, opener: Opener
     ) -> tuple[Args, Kwargs, Form]:
         failures: list[Exception] = []
-        expected = self._try(model, args, kwargs, [])
+        expected = self._try(model, *self._copied(args, kwargs), [])
         for form in _forms(opener):
             opened = _open(self._opener(form), args, kwargs)
             found = self._try(model, *self._framework.build(*opened), failures)
@@ -157,15 +214,21 @@ class Forms:
             for name, value in zip(argument_names(model, len(args), kwargs), [*args, *kwargs.values()], strict=True)
             if self._must_be_converted(value)
         ]
+        if not (opener.tables or opener.lists):
+            raise computes_of_data(names, failures) from (failures[0] if failures else None)
         raise must_be_converted(names, failures) from (failures[0] if failures else None)
 
-    def _differ(self, opener: Opener) -> bool:
-        """Whether arrays of NumPy were met that the framework's own are not like."""
-        return bool(opener.arrays) and not self._framework.is_numpy
+    def _copied(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """A user's arguments, of which a model may change arrays in place."""
+        return self._framework.tree_map(copied, (args, kwargs))
+
+    def _locked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """A user's arguments, in which a model that changes an array in place fails; nothing is copied."""
+        return self._framework.tree_map(locked, (args, kwargs))
 
     def _must_be_converted(self, value: Any) -> bool:
         opener = self._opened(value)
-        return bool(opener.tables or opener.lists or self._differ(opener))
+        return bool(opener.tables or opener.lists or opener.arrays)
 
     def _try(
         self, model: Callable[..., Any], args: Args, kwargs: Kwargs, failures: list[Exception]
@@ -194,7 +257,7 @@ def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) ->
     return expected.keys() == found.keys() and all(is_close(x, found[name]) for name, x in expected.items())
 
 
-def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ValueError:
+def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ConversionError:
     """The error for a model that does not take, in place of a user's objects, the arrays that can be cut to rows.
 
     Args:
@@ -203,10 +266,27 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Va
     """
     listed = ", ".join(map(repr, names))
     reason = f"the model fails with {first_line(failures[0])}" if failures else "the model then computes something else"
-    return ValueError(
+    return ConversionError(
         "data arguments that are no arrays of the framework must be such that the model takes arrays of it in their "
         f"place, got {listed} ({reason}); pass arrays, as in df['x'].to_numpy() or torch.tensor(x), and compute "
         "outside the model what needs the methods of another library"
+    )
+
+
+def computes_of_data(names: Sequence[str], failures: Sequence[Exception]) -> ConversionError:
+    """The error for a model that computes something else of NumPy's arrays than of the framework's.
+
+    Args:
+        names: of the arguments that hold such arrays.
+        failures: of the model with the framework's; none where it runs.
+    """
+    reason = "another log-density, as they may have 32 bits for 64, and are not changed in place"
+    if failures:
+        reason = f"{type(failures[0]).__name__} at {line_of_user(failures[0])}: {first_line(failures[0])}"
+    return ConversionError(
+        "what a model computes of its data must be the same with arrays of the framework in place of NumPy's, got "
+        f"{', '.join(map(repr, names))} ({reason}); compute it outside the model with NumPy, and pass arrays of the "
+        "framework, as in jnp.asarray(x) or torch.tensor(x)"
     )
 
 

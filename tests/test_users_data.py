@@ -330,9 +330,8 @@ def test_readings_in_one_line_keep_apart(lib, form, num_subsets):
 
 
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
-@pytest.mark.parametrize("num_subsets", [1, SUBSETS])
-def test_what_numpy_takes_without_asking_is_not_mixed_up(lib, num_subsets):
-    """NumPy asks a traced array in a place where it has read another from memory; refused before work."""
+def test_what_numpy_takes_without_asking_is_not_mixed_up(lib):
+    """NumPy asks a traced array in a place where it has read another from memory; refused before work, or run whole."""
 
     def model(data):
         mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
@@ -342,7 +341,10 @@ def test_what_numpy_takes_without_asking_is_not_mixed_up(lib, num_subsets):
 
     data = Scaled(lib.array(3.0), lib.array(numbers()[2]), np.array(["p"]))
     with pytest.raises(lib.split.ModelNotSplittableError, match=r"users_data.py:\d+: what NumPy reads in one place"):
-        lib.split.split_model(model, (data,), num_subsets=num_subsets)
+        lib.split.split_model(model, (data,), num_subsets=SUBSETS)
+    z = {"mu": lib.array(0.3)}
+    whole = lib.split.split_model(model, (data,), num_subsets=1)
+    np.testing.assert_allclose(float(whole.potential(z)), lib.host_energy(model, (data,), {}, z), rtol=1e-10)
 
 
 class Pair(NamedTuple):
@@ -403,24 +405,136 @@ def test_missing_values_are_counted_by_numpy(lib):
 @pytest.mark.parametrize("num_subsets", [1, SUBSETS])
 @pytest.mark.parametrize("how", ["mask", "assignment"])
 def test_what_traced_data_do_not_do(lib, how, num_subsets):
-    def masked(y):
-        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
-        with lib.ppl.plate("data", len(y)):
-            lib.ppl.sample("y", lib.dist.Normal(mu + y[y > 0].mean(), 1.0), obs=y)
-
-    def assigned(y):
-        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
-        y = y.copy()
-        y[y < 0] = 0
-        with lib.ppl.plate("data", len(y)):
-            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y)
-
+    """The host's own runs fail there too, on arrays of JAX."""
     model, words = {
-        "mask": (masked, r"x\[np.nonzero\(mask\)\[0\]\] for x\[mask\]"),
-        "assignment": (assigned, "jnp.where"),
+        "mask": (in_numpy(lib, "mask"), r"x\[np.nonzero\(mask\)\[0\]\] for x\[mask\]"),
+        "assignment": (in_numpy(lib, "assignment"), "jnp.where"),
     }[how]
     with pytest.raises(lib.split.ModelNotSplittableError, match=rf"users_data.py:\d+: .*{words}"):
-        lib.split.split_model(model, (numbers()[2],), num_subsets=num_subsets)
+        lib.split.split_model(model, tuple(map(lib.array, numbers()[1:])), num_subsets=num_subsets)
+
+
+def in_numpy(lib, how):
+    """A model of the group of each row and its response, which makes predictor and response of them in NumPy."""
+
+    def mask(group, y):
+        x = y[y > 0].mean() + group
+        return x, y
+
+    def assignment(group, y):
+        y = y.copy()
+        y[y < 0] = 0.0
+        return group, y
+
+    def in_place(group, y):
+        y.sort()
+        return group, y
+
+    def large_integers(group, y):
+        return (group + 50_000) ** 2 / 1e9, y
+
+    def large_numbers(group, y):
+        return (1.6e9 + group) - 1.6e9, y
+
+    def filled(group, y):
+        group.fill(3)
+        return group, y
+
+    make = {f.__name__: f for f in (mask, assignment, in_place, large_integers, large_numbers, filled)}[how]
+
+    def model(group, y):
+        x, y = make(group, y)
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * lib.np.asarray(x), lib.array(1.0)), obs=lib.np.asarray(y))
+
+    return model
+
+
+IN_NUMPY = ["mask", "assignment", "in_place", "large_integers", "large_numbers", "filled"]
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("how", IN_NUMPY)
+def test_what_numpy_computes_is_computed_by_numpy(lib, how):
+    """In 64 bits, where JAX has 32, and in place: on one subset as in the host's own run, on more than one refused."""
+    lib.set_precision(32)
+    model, data = in_numpy(lib, how), numbers()[1:]
+    for num_subsets in (2, SUBSETS):
+        with pytest.raises(lib.split.ModelNotSplittableError, match="num_subsets=1 of an exact kernel"):
+            lib.split.split_model(model, data, num_subsets=num_subsets)
+    given = tuple(x.copy() for x in data)
+    potential = lib.split.split_model(model, given, num_subsets=1)
+    for mu in (-1.0, 0.5):
+        expected = lib.host_energy(model, tuple(x.copy() for x in data), {}, {"mu": lib.array(mu)})
+        np.testing.assert_allclose(float(potential.potential({"mu": lib.array(mu)})), expected, rtol=1e-5)
+    for x, original in zip(given, data, strict=True):
+        np.testing.assert_array_equal(x, original)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("holds", [False, True])
+def test_no_number_is_lost_in_arrays_that_the_model_holds(lib, holds):
+    lib.set_precision(32)
+    group, y = numbers()[1:]
+
+    def model():
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        x = (group + 50_000) ** 2 / 1e9 if holds else group
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * x, lib.array(1.0)), obs=y)
+
+    if holds:
+        with pytest.raises(lib.split.ModelNotSplittableError, match=r"got 'group', 'y' \(another log-density"):
+            lib.split.split_model(model, (), num_subsets=SUBSETS)
+    else:
+        assert lib.split.split_model(model, (), num_subsets=SUBSETS).num_subsets == SUBSETS
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_an_index_that_numpy_refuses_is_refused(lib):
+    """Where JAX takes the last entry."""
+
+    def model(levels, group, y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * levels[group], lib.array(1.0)), obs=y)
+
+    _, group, y = numbers()
+    with pytest.raises(IndexError, match="index 3 is out of bounds"):
+        lib.split.split_model(model, (np.arange(NUM_GROUPS - 1.0), group, y), num_subsets=SUBSETS)
+
+
+def test_what_a_model_does_with_data_of_its_own_kind_runs_on_one_subset(lib):
+    """The host's own run, to the bit that its potential has; other data are seen, the user's stay what they are."""
+
+    def model(data):
+        y = data["y"].to_numpy().copy()
+        y[y < 0] = 0.0
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        for name, rows in data.groupby("name"):
+            scale = lib.array(1.0 + float(rows["a"].max()))
+            lib.ppl.sample(f"y_{name}", lib.dist.Normal(mu, scale).to_event(0), obs=lib.array(float(rows["y"].mean())))
+        lib.ppl.sample("z", lib.dist.Normal(mu * lib.np.ones(len(y)), lib.array(1.0)).to_event(1), obs=lib.array(y))
+
+    kernel, data = lib.split.SymmetricSplitHMC(model, num_subsets=1), table()
+    means = {}
+    for shift in (0.0, 5.0):
+        shifted = data.assign(y=data["y"] + shift)
+        mcmc = lib.run(kernel, shifted, num_warmup=150, num_samples=150)
+        means[shift] = float(lib.to_numpy(mcmc.get_samples()["mu"]).mean())
+        z = {"mu": lib.array(means[shift])}
+        expected = lib.host_energy(model, (shifted,), {}, z)
+        potential = lib.split.split_model(model, (shifted,), num_subsets=1)
+        np.testing.assert_allclose(float(potential.potential(z)), expected, rtol=1e-6)
+    assert means[5.0] - means[0.0] > 2.0
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_a_model_that_needs_its_own_data_is_not_traced_on_them(lib):
+    kernel = lib.split.SymmetricSplitHMC(in_numpy(lib, "mask"), num_subsets=1)
+    with pytest.raises(ValueError, match="jit_model_args must be False"):
+        lib.run(kernel, *numbers()[1:], jit_model_args=True)
 
 
 def test_a_reading_that_rests_on_parameters(lib):
@@ -752,5 +866,6 @@ def test_methods_of_numpy_that_tensors_lack_are_named(package):
     def model(X, group, y):
         run(torch.tensor(X), torch.tensor(group), torch.tensor(y.astype(np.float64)))
 
-    with pytest.raises(ValueError, match=r"got 'X', 'group', 'y' \(the model fails with .*astype.*torch.tensor\(x\)"):
+    words = r"got 'X', 'group', 'y' \(AttributeError at test_users_data.py:\d+: .*astype.*torch.tensor\(x\)"
+    with pytest.raises(ValueError, match=words):
         split.split_model(model, numbers(), num_subsets=SUBSETS)

@@ -275,6 +275,9 @@ class SplitKernel(MCMCKernel):
         self._runs.num_chains = jnp.shape(state.i)[0] if jnp.ndim(state.i) else 1
         with eagerly():
             args, kwargs = self._open(model_args, model_kwargs)
+            is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves((model_args, model_kwargs)))
+            if is_traced and self._runs.form is not None and self._runs.form.own:
+                raise must_be_known()
             arguments, num_warmup = self._arguments(args, kwargs), state.warmup.num_warmup
             program = self._runs.program_of(arguments.signature)
             known = not any(isinstance(x, Tracer) for x in arguments.data)
@@ -293,7 +296,7 @@ class SplitKernel(MCMCKernel):
                     "be False for rows that are read from sources)"
                 )
             if prepared.split is not None and prepared.split.reads:
-                raise ValueError("jit_model_args must be False for a model that reads values of its data with Python")
+                raise must_be_known()
             prepared = prepared.without_data()
             content = self._content(program, arguments, None if prepared.split is None else prepared.split.shards)
         assert content is not None
@@ -337,7 +340,7 @@ class SplitKernel(MCMCKernel):
             return args, kwargs, self._prepare(num_warmup, args, kwargs, init_params, (model_args, model_kwargs))
 
         with eagerly():  # chains in parallel come here traced
-            return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form)
+            return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form, self.num_subsets == 1)
 
     def _check_processes(self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, *given: Any) -> None:
         """Raise, in all processes, where those that share the rows of a run are about to run different things."""
@@ -357,7 +360,7 @@ class SplitKernel(MCMCKernel):
 
     def _given(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run that has not begun."""
-        return self._arguments(*FORMS.open(self._model, model_args, model_kwargs)[:2])
+        return self._arguments(*FORMS.open(None, model_args, model_kwargs)[:2])
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
@@ -473,6 +476,11 @@ def _refreshed(method: Method, potential: SplitPotential, state: ChainState) -> 
 def _shapes(state: Any, single: bool) -> Any:
     """Shapes and types of one chain's state."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[0 if single else 1 :], x.dtype), state)
+
+
+def must_be_known() -> ValueError:
+    """The error for arguments that are traced, where the model is known for these data alone."""
+    return ValueError("jit_model_args must be False for a model that reads values of its data with Python")
 
 
 def check_at_hand(arguments: Arguments) -> None:

@@ -15,7 +15,7 @@ from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_automatic_mesh
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import is_source, placeholder
-from split_common.containers import Given, Opened
+from split_common.containers import Given, Opened, Own
 from split_common.data_axes import argument_names, check_row_axis, hides_arrays
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
@@ -93,7 +93,7 @@ class Arguments:
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
         arrays = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_array, self._others, strict=True)
-        return jax.tree.unflatten(self._treedef, [next(arrays) if here else other for here, other in places])
+        return jax.tree.unflatten(self._treedef, [next(arrays) if here else _as_given(other) for here, other in places])
 
     def take(self, block: RowBlock, data: Data) -> Data:
         """``data`` with every array that holds rows cut to some of them."""
@@ -201,6 +201,11 @@ class Arguments:
             return jax.tree_util.keystr(path[2:]).lstrip(".")
         group, place = path[0].idx, path[1]
         return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _as_given(leaf: Any) -> Any:
+    """What a model is given in the place of a leaf that is no array."""
+    return leaf.copy(jax.tree.map) if isinstance(leaf, Own) else leaf
 
 
 def _is_held(path: Any) -> bool:

@@ -12,7 +12,6 @@ that different data have the same one with probability 2⁻⁶⁴. It is compute
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,12 +31,12 @@ from numpyro_split.potential.readings import UNREADABLE, find_readings
 from numpyro_split.potential.sharded_rows import named_sharding
 from numpyro_split.potential.sources import is_source, sources_in
 from numpyro_split.potential.split_potential import SplitPotential
+from numpyro_split.potential.tracing import ADDRESS
 from split_common.digest import WORDS, Digest, digest_of_arrays
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
 
 KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
 # calls of Python functions, rules of derivatives among them
 OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
 LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants, of each of the two sums

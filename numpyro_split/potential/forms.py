@@ -18,9 +18,10 @@ from jax.dtypes import canonicalize_dtype
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
-from numpyro_split.potential.arguments import Arguments
+from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import log_prob_of
-from numpyro_split.potential.tracing import eagerly
+from numpyro_split.potential.readings import UNREADABLE
+from numpyro_split.potential.tracing import ADDRESS, eagerly
 from split_common.containers import Opened
 from split_common.forms import Forms, Framework
 from split_common.tables import Operations
@@ -37,6 +38,57 @@ def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         sites = trace(started).get_trace(*args, **kwargs)
         samples = {str(name): site for name, site in sites.items() if site["type"] == "sample"}
         return {name: np.asarray(log_prob_of(site)) for name, site in samples.items()}
+
+
+def _is_alike(
+    model: Callable[..., Any],
+    own: tuple[tuple[Any, ...], dict[str, Any]],
+    opened: tuple[tuple[Any, ...], dict[str, Any]],
+) -> bool:
+    """Whether a model does the same with JAX arrays as with those of NumPy, by its operations; no row is evaluated.
+
+    NumPy computes in 64 bits what JAX does in 32, refuses an index for which JAX takes the last entry, and changes in
+    place what JAX copies.
+
+    Raises:
+        IndexError: for an index that NumPy refuses.
+    """
+    arguments = Arguments(*opened)
+    try:
+        expected = _operations(model, (), lambda data: own)
+    except UNREADABLE:
+        return False
+    except IndexError:
+        raise
+    except Exception:  # whatever the model does: what it computes is compared, or its own error comes up again
+        return False
+    try:
+        return expected == _operations(model, arguments.data, arguments.build)
+    except Exception:
+        return False
+
+
+def _operations(
+    model: Callable[..., Any], data: Data, build: Callable[[Data], tuple[tuple[Any, ...], dict[str, Any]]]
+) -> list[tuple[Any, ...]]:
+    """What JAX does in a model: each operation, its parameters, the numbers in it, and the types of what it makes."""
+
+    def run(data: Data) -> list[jax.Array]:
+        args, kwargs = build(data)
+        started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
+        sites = trace(started).get_trace(*args, **kwargs)
+        return [log_prob_of(site) for site in sites.values() if site["type"] == "sample"]
+
+    equations = jax.make_jaxpr(run)(data).jaxpr.eqns
+    return [
+        (
+            equation.primitive.name,
+            ADDRESS.sub("", str(equation.params)),
+            [str(x) for x in equation.invars if hasattr(x, "val")],
+            [str(x.aval) for x in equation.outvars],
+        )
+        for equation in equations
+    ]
 
 
 class Place:
@@ -75,7 +127,7 @@ FORMS = Forms(
             kind=jax.Array,
             dtype=canonicalize_dtype,
         ),
-        is_numpy=True,
+        is_alike=_is_alike,
         is_array=lambda x: isinstance(x, jax.Array),
         build=_build,
         log_probs=_log_probs,

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -34,7 +34,7 @@ from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.host import ArrayImpl
-from split_common.errors import ReadingError, first_line
+from split_common.errors import ConversionError, ReadingError, first_line, line_of_user
 from split_common.readings import must_not_read, reading_advice
 
 if TYPE_CHECKING:
@@ -221,11 +221,10 @@ def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
             if readings.find_next(model, arguments) is None:
                 return readings
     except UNREADABLE as error:
-        line = line_of_user(error.__traceback__)
-        raise ReadingError(
-            f"{line}: the number of values must not rest on traced data, got {first_line(error)} (write it with NumPy, "
-            "as np.unique for jnp.unique and x[np.nonzero(mask)[0]] for x[mask], or with jnp.where(mask, ...), or "
-            "compute it outside the model, on all rows, and pass it as an argument)"
+        raise ConversionError(
+            f"{line_of_user(error)}: the number of values must not rest on traced data, got {first_line(error)} (write "
+            "it with NumPy, as np.unique for jnp.unique and x[np.nonzero(mask)[0]] for x[mask], or with "
+            "jnp.where(mask, ...), or compute it outside the model, on all rows, and pass it as an argument)"
         ) from error
     raise ReadingError(f"a model must read at most {MOST} values of its data with Python, got more")
 
@@ -283,16 +282,6 @@ def _line(frame: FrameType) -> Line:
 def _expressions(code: CodeType) -> list[tuple[int | None, ...]]:
     """Of each instruction, where the expression that it belongs to begins and ends."""
     return list(code.co_positions())
-
-
-def line_of_user(traceback: TracebackType | None) -> str:
-    """The line of the user's code that an error went through last."""
-    line = "the model"
-    while traceback is not None:
-        if _package(traceback.tb_frame) not in (*LIBRARIES, "numpyro_split", "split_common"):
-            line = _shown((traceback.tb_frame.f_code, traceback.tb_lineno, ()))
-        traceback = traceback.tb_next
-    return line
 
 
 def _package(frame: FrameType) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -14,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, PartitionSpec
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, describe_model
-from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings, line_of_user
+from numpyro_split.potential.readings import UNREADABLE, Readings, find_readings
 from split_common.data_axes import raise_if_unequal
-from split_common.errors import ReadingError
+from split_common.errors import ConversionError, ReadingError, line_of_user
 
 
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
@@ -24,8 +24,8 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
             return describe_model(model, args, kwargs), readings
     except (TypeError, ValueError) as error:
         if "JAX arrays are immutable" in str(error):
-            raise ReadingError(
-                f"{line_of_user(error.__traceback__)}: a model must not assign to entries of its data, which are JAX "
+            raise ConversionError(
+                f"{line_of_user(error)}: a model must not assign to entries of its data, which are JAX "
                 "arrays in it, got an assignment; write x = jnp.where(mask, value, x) or x.at[...].set(value), or "
                 "change the data outside the model"
             ) from error

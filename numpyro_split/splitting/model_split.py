@@ -151,7 +151,8 @@ def split_model(
         )
         return split.bind(args, kwargs)
 
-    potential = FORMS.divide(model, *check_model_arguments(model_args, model_kwargs), divide)
+    given = check_model_arguments(model_args, model_kwargs)
+    potential = FORMS.divide(model, *given, divide, undivided=subsets == 1)
     potential.held = (model_args, model_kwargs)
     return potential
 

@@ -270,7 +270,7 @@ class SplitKernel(MCMCKernel):
                 self._form = form
                 return self._bind(args, kwargs, num_subsets)
 
-            return FORMS.divide(self.model, model_args, model_kwargs, bind, self._form)
+            return FORMS.divide(self.model, model_args, model_kwargs, bind, self._form, self.num_subsets == 1)
 
         bound = self._over_ranks(warmup_steps, model_args, model_kwargs, divide)
         self._prepared = prepared = self._learn(warmup_steps, bound, self._chain.initial_params)

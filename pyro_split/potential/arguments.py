@@ -11,7 +11,7 @@ from torch import Tensor
 from pyro_split.host import pytree
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import is_source, placeholder, take
-from split_common.containers import Given
+from split_common.containers import Given, Own
 from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
@@ -61,7 +61,7 @@ class Arguments:
         lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
         tensors = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_tensor, self.others, strict=True)
-        return pytree.tree_unflatten([next(tensors) if here else other for here, other in places], self._treedef)
+        return pytree.tree_unflatten([next(tensors) if here else _as_given(x) for here, x in places], self._treedef)
 
     def take(self, block: RowBlock, data: Data) -> Data:
         """``data`` with every tensor that holds rows cut to some of them."""
@@ -117,6 +117,11 @@ class Arguments:
             return pytree.keystr(path[2:]).lstrip(".")
         group, place = path[0].idx, path[1]
         return self.argument_names[place.idx] if group == 0 else str(place.key)
+
+
+def _as_given(leaf: Any) -> Any:
+    """What a model is given in the place of a leaf that is no array."""
+    return leaf.copy(pytree.tree_map) if isinstance(leaf, Own) else leaf
 
 
 def _is_held(path: Any) -> bool:

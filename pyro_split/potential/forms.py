@@ -85,7 +85,7 @@ FORMS = Forms(
             kind=Tensor,
             dtype=tensor_type,
         ),
-        is_numpy=False,
+        is_alike=lambda model, own, opened: False,  # a tensor has other methods than an array of NumPy
         is_array=lambda x: isinstance(x, Tensor) and not isinstance(x, torch.nn.Parameter),
         build=_build,
         log_probs=_log_probs,
