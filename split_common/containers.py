@@ -26,6 +26,8 @@ import numpy as np
 from split_common.sources.rows import Source, gives_rows, rows_of
 from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
 
+TreeMap = Callable[..., Any]  # of a framework, over containers, with ``is_leaf``
+
 
 class Whole(Protocol):
     """How to put a container together; compares equal to that of a container of the same form."""
@@ -107,23 +109,40 @@ class Own:
     def __init__(self, value: Any):
         self.value = value
 
-    def copy(self, tree_map: Callable[..., Any]) -> Any:
+    def copy(self, tree_map: TreeMap) -> Any:
         """The argument, of which the model may change arrays and tables in place."""
-        return tree_map(copied, self.value)
+        return copied(self.value, tree_map)
 
 
-def copied(x: Any) -> Any:
-    """A copy of an array of NumPy or of a table; anything else as it is."""
-    return x.copy() if isinstance(x, np.ndarray) or is_series(x) or is_frame(x) else x
+def copied(value: Any, tree_map: TreeMap) -> Any:
+    """A user's argument with copies of its arrays of NumPy and tables, also of those in objects of fields."""
+    return changed(value, tree_map, lambda x: x.copy())
 
 
-def locked(x: Any) -> Any:
-    """A view of an array of NumPy that cannot be written to; anything else as it is."""
-    if not isinstance(x, np.ndarray):
-        return x
-    view = x.view()
-    view.flags.writeable = False
-    return view
+def locked(value: Any, tree_map: TreeMap) -> Any:
+    """A user's argument with views of its arrays of NumPy that cannot be written to; nothing is copied."""
+
+    def lock(x: Any) -> Any:
+        if not isinstance(x, np.ndarray):
+            return x
+        view = x.view()
+        view.flags.writeable = False
+        return view
+
+    return changed(value, tree_map, lock)
+
+
+def changed(value: Any, tree_map: TreeMap, change: Callable[[Any], Any]) -> Any:
+    """A user's argument with something else in place of its arrays of NumPy and tables."""
+
+    def of_leaf(x: Any) -> Any:
+        if isinstance(x, np.ndarray) or is_series(x) or is_frame(x):
+            return change(x)
+        if (names := field_names(x)) is None:
+            return x
+        return Record(type(x), names).build([changed(getattr(x, name), tree_map, change) for name in names])
+
+    return tree_map(of_leaf, value)
 
 
 class Form(NamedTuple):

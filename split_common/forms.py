@@ -32,6 +32,7 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Result = TypeVar("Result")
 TOLERANCE = 1e-4  # relative, of a log-probability in float32
+VALUE_OF = "value of "  # before the name of a deterministic site, among log-probabilities
 
 
 class Framework(NamedTuple):
@@ -43,12 +44,15 @@ class Framework(NamedTuple):
         is_alike: whether a model does with the user's arrays of NumPy, opened or not, the very same operations.
         is_array: whether a leaf is one of its arrays, and data.
         build: from opened arguments to those that a model is given.
-        log_probs: of a model's sites at a start, from arguments of the model; raises whatever the model does.
+        rounding: how far log-probabilities may differ, relatively, where the user has arrays of NumPy alone.
+        log_probs: of a model's sites at a start, from arguments of the model, but of unobserved discrete ones, whose
+            values are drawn; and values of deterministic sites. Raises whatever the model does.
     """
 
     tree_map: Callable[..., Any]
     operations: Operations
     is_alike: Callable[[Callable[..., Any], tuple[Args, Kwargs], tuple[Args, Kwargs]], bool]
+    rounding: float
     is_array: Callable[[Any], bool]
     build: Callable[[Args, Kwargs], tuple[Args, Kwargs]]
     log_probs: Callable[[Callable[..., Any], Args, Kwargs], dict[str, np.ndarray]]
@@ -102,6 +106,7 @@ class Forms:
         divide: Callable[[Args, Kwargs, Form], Result],
         last: Form | None = None,
         undivided: bool = False,
+        advice: str = WHOLE_RUNS,
     ) -> Result:
         """Result for the first form in which a model divides: without the arrays that it holds, or with them.
 
@@ -112,6 +117,7 @@ class Forms:
             divide: from arguments taken apart, and their form.
             last: the form in which the model was divided last, which is tried first.
             undivided: whether a model that does not divide runs as it is, on the user's own objects if need be.
+            advice: what takes a model that runs on the user's own objects alone, in the message.
 
         Raises:
             ModelNotSplittableError: where it divides in neither.
@@ -122,15 +128,18 @@ class Forms:
         except ReadingError as error:
             opener = self._opener(Form())
             _open(opener, args, kwargs)
+            if model is not None:
+                open_held(model, opener, self._framework.is_array)
             may_run = not opener.sources and bool(opener.arrays or opener.tables or opener.lists)
-            if not undivided and may_run and isinstance(error, ConversionError):
-                raise ConversionError(f"{error}; {WHOLE_RUNS}") from error.__cause__
+            if not undivided and may_run and advice and isinstance(error, ConversionError):
+                raise ConversionError(f"{error}; {advice}") from error.__cause__
             if not undivided or not may_run:
                 raise
             try:
                 return divide(*self.open(model, args, kwargs, own := Form(own=True))[:2], own)
-            except Exception as own_failure:
-                raise error from own_failure
+            except Exception as failure:  # of a kernel's, its own words; what Python reads is told apart above
+                is_of_kernel = isinstance(failure, ValueError) and not isinstance(failure, ReadingError)
+                raise (failure if is_of_kernel else error) from (error if is_of_kernel else failure)
 
     def _divide(
         self,
@@ -178,7 +187,8 @@ class Forms:
         failures: list[Exception] = []
         expected = self._try(model, *self._copied(args, kwargs), [])
         found = self._try(opens, *self._framework.build(*opened), failures)
-        if expected is not None and (found is None or not _are_close(expected, found)):
+        rounding = self._framework.rounding
+        if expected is not None and (found is None or not _are_close(expected, found, rounding)):
             raise computes_of_data(held.whole.names, failures)
 
     def _with_advice(
@@ -201,11 +211,12 @@ class Forms:
         self, model: Callable[..., Any], args: Args, kwargs: Kwargs, opener: Opener
     ) -> tuple[Args, Kwargs, Form]:
         failures: list[Exception] = []
+        tolerance = TOLERANCE if opener.tables or opener.lists else self._framework.rounding
         expected = self._try(model, *self._copied(args, kwargs), [])
         for form in _forms(opener):
             opened = _open(self._opener(form), args, kwargs)
             found = self._try(model, *self._framework.build(*opened), failures)
-            if found is not None and (expected is None or _are_close(expected, found)):
+            if found is not None and (expected is None or _are_close(expected, found, tolerance)):
                 return *opened, form
         if expected is None and not opener.tables:
             return *_open(self._opener(Form()), args, kwargs), Form()  # the model's own error comes up again
@@ -220,11 +231,11 @@ class Forms:
 
     def _copied(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """A user's arguments, of which a model may change arrays in place."""
-        return self._framework.tree_map(copied, (args, kwargs))
+        return copied((args, kwargs), self._framework.tree_map)
 
     def _locked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """A user's arguments, in which a model that changes an array in place fails; nothing is copied."""
-        return self._framework.tree_map(locked, (args, kwargs))
+        return locked((args, kwargs), self._framework.tree_map)
 
     def _must_be_converted(self, value: Any) -> bool:
         opener = self._opened(value)
@@ -250,11 +261,12 @@ def _forms(opener: Opener) -> list[Form]:
     return [Form(plain, own) for plain in ([True, False] if opener.tables else [True]) for own in lists]
 
 
-def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> bool:
-    def is_close(a: np.ndarray, b: np.ndarray) -> bool:
-        return a.shape == b.shape and np.allclose(a, b, TOLERANCE, TOLERANCE, equal_nan=True)
+def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], tolerance: float) -> bool:
+    def is_close(name: str, a: np.ndarray, b: np.ndarray) -> bool:
+        scale = max(1.0, np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) if name.startswith(VALUE_OF) else 1.0
+        return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)
 
-    return expected.keys() == found.keys() and all(is_close(x, found[name]) for name, x in expected.items())
+    return expected.keys() == found.keys() and all(is_close(name, x, found[name]) for name, x in expected.items())
 
 
 def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ConversionError:
@@ -280,7 +292,7 @@ def computes_of_data(names: Sequence[str], failures: Sequence[Exception]) -> Con
         names: of the arguments that hold such arrays.
         failures: of the model with the framework's; none where it runs.
     """
-    reason = "another log-density, as they may have 32 bits for 64, and are not changed in place"
+    reason = "another log-density: they may have fewer bits, are not changed in place, and have methods such as std()"
     if failures:
         reason = f"{type(failures[0]).__name__} at {line_of_user(failures[0])}: {first_line(failures[0])}"
     return ConversionError(

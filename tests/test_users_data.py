@@ -6,6 +6,7 @@ import types
 import warnings
 from typing import Any, NamedTuple
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
@@ -503,6 +504,152 @@ def test_an_index_that_numpy_refuses_is_refused(lib):
     _, group, y = numbers()
     with pytest.raises(IndexError, match="index 3 is out of bounds"):
         lib.split.split_model(model, (np.arange(NUM_GROUPS - 1.0), group, y), num_subsets=SUBSETS)
+
+
+COLUMNS = {
+    "years": lambda rng: rng.integers(2015, 2024, 300),
+    "temperatures": lambda rng: rng.normal(290.0, 5.0, 300),
+    "latitudes": lambda rng: rng.normal(47.0, 0.1, 300),
+    "incomes": lambda rng: rng.integers(20_000, 90_000, 300),
+}
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_rounding_is_no_difference(lib, name):
+    lib.set_precision(32)
+    rng = np.random.default_rng(0)
+    column, y = COLUMNS[name](rng), rng.normal(size=300)
+
+    def model(column, y):
+        z = (column - column.mean()) / column.std()
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * z, 1.0), obs=y)
+
+    potential = lib.split.split_model(model, (column, y), num_subsets=SUBSETS)
+    expected = lib.host_energy(model, (column, y), {}, {"mu": lib.array(0.7)})
+    np.testing.assert_allclose(float(potential.potential({"mu": lib.array(0.7)})), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_a_model_that_leaves_numpy_alone_is_not_run_on_all_rows(lib, monkeypatch):
+    from split_common.forms import Forms
+
+    def model(X, group, y):
+        scale = lib.ppl.sample("scale", lib.dist.HalfNormal(1.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(3), 1.0).to_event(1))
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.np.zeros(NUM_GROUPS), 1.0).to_event(1))
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w + a[group], scale), obs=y)
+
+    monkeypatch.setattr(Forms, "_try", lambda *_: pytest.fail("the model was run on all rows"))
+    assert lib.split.split_model(model, numbers(), num_subsets=SUBSETS).num_subsets == SUBSETS
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_deterministic_sites_are_compared(lib):
+    lib.set_precision(32)
+
+    def model(x, y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        lib.ppl.deterministic("total", mu * (x**2 / 1e9).mean())
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y)
+
+    with pytest.raises(lib.split.ModelNotSplittableError, match="another log-density"):
+        lib.split.split_model(model, (numbers()[1] + 60_000, numbers()[2]), num_subsets=SUBSETS)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_counts_are_predicted_where_numpy_standardises(lib):
+    """The counts are drawn at random, so that rounding may change one."""
+    lib.set_precision(32)
+
+    def model(x, y=None):
+        b = lib.ppl.sample("b", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("y", lib.dist.Poisson(lib.np.exp(b * (x - x.mean()) / x.std() + 5.0)), obs=y)
+
+    x = np.random.default_rng(0).normal(290.0, 5.0, 300)
+    drawn = lib.split.predict(model, az.from_dict({"b": np.zeros((1, 3))}), x, rng_key=lib._jax.random.key(0))
+    assert drawn["y"].shape == (1, 3, 300)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_arrays_in_objects_of_fields_stay_what_they_are(lib):
+    def model(data):
+        data.y[data.y < 0] = 0.0
+        data.x /= 2.0
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(data.y)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * lib.array(data.x), lib.array(1.0)), obs=lib.array(data.y))
+
+    x, y = numbers()[0][:, 0], numbers()[2]
+    data, z = types.SimpleNamespace(x=x.copy(), y=y.copy()), {"mu": lib.array(0.7)}
+    found = float(lib.split.split_model(model, (data,), num_subsets=1).potential(z))
+    np.testing.assert_array_equal(data.x, x)
+    np.testing.assert_array_equal(data.y, y)
+    np.testing.assert_allclose(found, lib.host_energy(model, (data,), {}, z), rtol=1e-10)
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+@pytest.mark.parametrize("kind", ["tensor", "array"])
+@pytest.mark.parametrize("num_subsets", [1, SUBSETS])
+def test_a_model_that_changes_its_data_each_time_is_refused(package, kind, num_subsets):
+    """The host runs it on other data each time; one that sets entries to what they are then is the same each time."""
+    import torch
+
+    import pyro_split as split
+    from tests.backends import PyroBackend
+
+    lib = PyroBackend()
+
+    def model(x, y, halves):
+        y[y < 0] = 0.0
+        if halves:
+            x /= 2.0
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * x, lib.array(1.0)), obs=y)
+
+    x, y = numbers()[0][:, 0], numbers()[2]
+    given = [torch.tensor(v) if kind == "tensor" else v.copy() for v in (x, y)]
+    potential = split.split_model(model, (*given, False), num_subsets=num_subsets)
+    by_hand = 0.5 * ((np.maximum(y, 0.0) - 0.7 * x) ** 2).sum() + 0.5 * 0.49 + 0.5 * (NUM_ROWS + 1) * np.log(2 * np.pi)
+    np.testing.assert_allclose(float(potential.potential({"mu": lib.array(0.7)})), by_hand, rtol=1e-10)
+    with pytest.raises(split.ModelNotSplittableError, match="each time it runs.*got one that changes 'x'"):
+        split.split_model(model, (*given, True), num_subsets=num_subsets)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_other_data_are_seen_behind_a_callback(lib):
+    """Of which a model's expression shows nothing."""
+    jax = lib._jax
+
+    def model(group, y):
+        kept = y[group < NUM_GROUPS]
+
+        @jax.custom_jvp
+        def log_prob(mu):
+            shape = jax.ShapeDtypeStruct((), mu.dtype)
+            return jax.pure_callback(lambda mu: np.asarray(-0.5 * ((kept - mu) ** 2).sum(), mu.dtype), shape, mu)
+
+        log_prob.defjvps(lambda t, out, mu: t * (kept.sum() - len(kept) * mu))
+        lib.ppl.factor("y", log_prob(lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))))
+
+    kernel = lib.split.SymmetricSplitHMC(model, num_subsets=1)
+    _, group, y = numbers()
+    for shift in (0.0, 5.0):
+        mcmc = lib.run(kernel, group, y + shift, num_warmup=100, num_samples=200)
+        expected = (y + shift).sum() / (len(y) + 1)
+        np.testing.assert_allclose(mcmc.get_samples()["mu"].mean(), expected, atol=0.15)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_a_kernel_says_itself_what_a_model_on_its_own_data_lacks(lib):
+    with pytest.raises(ValueError, match="the model must have weights with a precision"):
+        lib.run(lib.split.S3HMC(in_numpy(lib, "mask"), num_subsets=1), *numbers()[1:])
 
 
 def test_what_a_model_does_with_data_of_its_own_kind_runs_on_one_subset(lib):

@@ -480,7 +480,9 @@ def _shapes(state: Any, single: bool) -> Any:
 
 def must_be_known() -> ValueError:
     """The error for arguments that are traced, where the model is known for these data alone."""
-    return ValueError("jit_model_args must be False for a model that reads values of its data with Python")
+    return ValueError(
+        "jit_model_args must be False for a model that reads values of its data with Python, or takes them as they are"
+    )
 
 
 def check_at_hand(arguments: Arguments) -> None:

@@ -18,6 +18,7 @@ from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given, Opened, Own
 from split_common.data_axes import argument_names, check_row_axis, hides_arrays
 from split_common.open_model import HELD
+from split_common.runs.identity import texts_of
 from split_common.sources.rows import Source
 from split_common.subsets import SubsetLayout
 
@@ -72,6 +73,11 @@ class Arguments:
     def others(self) -> list[Any]:
         """What stands among the arguments and is no array; None at the places of these."""
         return self._others
+
+    def texts_of_own(self) -> list[str]:
+        """All that is in the arguments which are given as the user has them, as texts."""
+        own = {str(place): x.value for place, x in enumerate(self._others) if isinstance(x, Own)}
+        return [part for pair in sorted(texts_of(own, "").items()) for part in pair] if own else []
 
     @property
     def structure(self) -> tuple[Any, ...]:

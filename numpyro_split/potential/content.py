@@ -137,13 +137,15 @@ def resumable(cls: Any) -> Any:
 def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str | None = None) -> str:
     """Digest of what a model computes from arrays like these, which are not looked at where that can be helped.
 
+    Arguments that the model is given as they are count by all that is in them: a callback hides what it uses.
+
     Args:
         model: the model.
         arguments: of a run.
         owner: stands for the model's Python code where its expression cannot be read; None for the model itself, which
             is known in this process alone.
     """
-    digest = Digest()
+    digest = Digest().add(*arguments.texts_of_own())
     owner = owner or str(id(model.__wrapped__ if isinstance(model, OpenModel) else model))
 
     def run(data: Data) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from jax import random
 from jax.dtypes import canonicalize_dtype
 from numpyro.handlers import seed, substitute, trace
@@ -23,8 +24,8 @@ from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.tracing import ADDRESS, eagerly
 from split_common.containers import Opened
-from split_common.forms import Forms, Framework
-from split_common.tables import Operations
+from split_common.forms import VALUE_OF, Forms, Framework
+from split_common.tables import NUMBERS, Operations
 
 
 def _build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -35,9 +36,14 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, np.ndarray]:
     with eagerly():
         started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
-        sites = trace(started).get_trace(*args, **kwargs)
-        samples = {str(name): site for name, site in sites.items() if site["type"] == "sample"}
-        return {name: np.asarray(log_prob_of(site)) for name, site in samples.items()}
+        found = {}
+        for name, site in trace(started).get_trace(*args, **kwargs).items():
+            if site["type"] == "sample" and (site["is_observed"] or not site["fn"].support.is_discrete):
+                found[str(name)] = np.asarray(log_prob_of(site))
+            elif site["type"] == "deterministic":
+                leaves = enumerate(map(np.asarray, jax.tree.leaves(site["value"])))
+                found |= {f"{VALUE_OF}{name}[{place}]": x for place, x in leaves if x.dtype.kind in NUMBERS}
+        return found
 
 
 def _is_alike(
@@ -71,7 +77,11 @@ def _is_alike(
 def _operations(
     model: Callable[..., Any], data: Data, build: Callable[[Data], tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> list[tuple[Any, ...]]:
-    """What JAX does in a model: each operation, its parameters, the numbers in it, and the types of what it makes."""
+    """What JAX does in a model: each operation, its parameters, the numbers in it, and the types of what it makes.
+
+    Without what is looked at before it computes, which is another for arrays of NumPy: whether values are in a support,
+    and whether an index is negative.
+    """
 
     def run(data: Data) -> list[jax.Array]:
         args, kwargs = build(data)
@@ -79,7 +89,8 @@ def _operations(
         sites = trace(started).get_trace(*args, **kwargs)
         return [log_prob_of(site) for site in sites.values() if site["type"] == "sample"]
 
-    equations = jax.make_jaxpr(run)(data).jaxpr.eqns
+    with numpyro.validation_enabled(False):
+        equations = jax.make_jaxpr(run)(data).jaxpr.eqns
     return [
         (
             equation.primitive.name,
@@ -88,7 +99,13 @@ def _operations(
             [str(x.aval) for x in equation.outvars],
         )
         for equation in equations
+        if not _is_of_index(equation)
     ]
+
+
+def _is_of_index(equation: Any) -> bool:
+    """Whether an operation finds out whether an index is negative."""
+    return equation.primitive.name == "lt" and jnp.issubdtype(equation.invars[0].aval.dtype, jnp.integer)
 
 
 class Place:
@@ -128,6 +145,7 @@ FORMS = Forms(
             dtype=canonicalize_dtype,
         ),
         is_alike=_is_alike,
+        rounding=3e-3,  # of 32 bits, in columns such as years or temperatures that a model standardises
         is_array=lambda x: isinstance(x, jax.Array),
         build=_build,
         log_probs=_log_probs,

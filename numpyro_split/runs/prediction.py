@@ -188,7 +188,7 @@ def predict(
     def divide(opened: tuple[Any, ...], named: dict[str, Any], form: Form) -> Predictor:
         return Predictor.of(model, options, opened, named, data_axes)
 
-    predictor = FORMS.divide(model, args, kwargs, divide)
+    predictor = FORMS.divide(model, args, kwargs, divide, advice="")
     read = _moments if options.is_summary else _value
     return options.collect(
         predictor.pieces(read, rng_key, options.posterior), predictor.target, predictor.grid, predictor.verdict

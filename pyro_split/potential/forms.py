@@ -20,11 +20,11 @@ from torch import Tensor
 
 from pyro_split.host import pytree, unvalidated
 from pyro_split.potential.arguments import Arguments
-from pyro_split.potential.model_rows import sample_sites
+from pyro_split.potential.model_rows import is_deterministic, sample_sites
 from pyro_split.potential.running import tensors_for_arrays
 from pyro_split.potential.sources import tensor_type
 from split_common.containers import Opened
-from split_common.forms import Forms, Framework
+from split_common.forms import VALUE_OF, Forms, Framework
 from split_common.tables import Operations
 
 
@@ -40,7 +40,13 @@ def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         with tensors_for_arrays():
             model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         model_trace.compute_log_prob()
-        return {name: site["log_prob"].numpy(force=True) for name, site in sample_sites(model_trace).items()}
+        found = {}
+        for name, site in sample_sites(model_trace).items():
+            if is_deterministic(site):
+                found[f"{VALUE_OF}{name}"] = site["value"].numpy(force=True)
+            elif site["is_observed"] or not site["fn"].support.is_discrete:
+                found[name] = site["log_prob"].numpy(force=True)
+        return found
 
 
 def _side_by_side(columns: list[Tensor]) -> Tensor:
@@ -86,6 +92,7 @@ FORMS = Forms(
             dtype=tensor_type,
         ),
         is_alike=lambda model, own, opened: False,  # a tensor has other methods than an array of NumPy
+        rounding=1e-4,
         is_array=lambda x: isinstance(x, Tensor) and not isinstance(x, torch.nn.Parameter),
         build=_build,
         log_probs=_log_probs,

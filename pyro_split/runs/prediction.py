@@ -187,7 +187,7 @@ def predict(
 
     origin = int(torch.randint(2**62, ()))
     with torch.random.fork_rng():
-        predictor = FORMS.divide(model, args, kwargs, divide)
+        predictor = FORMS.divide(model, args, kwargs, divide, advice="")
     read = _moments if options.is_summary else _value
     return options.collect(
         predictor.pieces(read, origin, options.posterior), predictor.target, predictor.grid, predictor.verdict

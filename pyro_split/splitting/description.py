@@ -18,7 +18,7 @@ from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
 from pyro_split.potential.sources import is_source, take
 from split_common.data_axes import raise_if_unequal
-from split_common.errors import ReadingError
+from split_common.errors import ModelNotSplittableError, ReadingError
 from split_common.readings import must_not_read
 
 FEW_ROWS = 16
@@ -59,9 +59,32 @@ def _check_not_read(watch: Watch, arguments: Arguments) -> None:
         raise ReadingError(must_not_read(list(arguments.sources)))
 
 
+def _versions(arguments: Arguments) -> list[int]:
+    """How often each tensor was written to."""
+    return [0 if is_source(x) or x.is_inference() else x._version for x in arguments.data]
+
+
+def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
+    """Raise where a model that writes to its data changes them each time, so that no two runs are on the same data.
+
+    Raises:
+        ModelNotSplittableError: naming them.
+    """
+    before = [x.clone() for x in arguments.data]
+    describe_model(model, *arguments.build(arguments.data))
+    named = zip(arguments.named_arrays(), before, strict=True)
+    changed = [name for (name, x), old in named if not torch.equal(torch.nan_to_num(x), torch.nan_to_num(old))]
+    if changed:
+        raise ModelNotSplittableError(
+            "a model must not change its data each time it runs, as x /= 2 does, got one that changes "
+            f"{', '.join(map(repr, changed))}; write x = x / 2, or change the data outside the model"
+        )
+
+
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
     args, kwargs = arguments.build(arguments.data)
+    versions = _versions(arguments)
     _run_on_few_rows(model, arguments)
     try:
         with Watch() as watch:
@@ -70,6 +93,8 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
             except Exception:
                 _check_not_read(watch, arguments)
                 raise
+        if _versions(arguments) != versions:
+            _check_settled(model, arguments)
         _check_not_read(watch, arguments)
         if not watch.has_seen:
             return sites, Readings()
