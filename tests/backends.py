@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 
 import numpy as np
 
@@ -141,6 +142,8 @@ class NumPyroBackend:
         import numpyro_split
 
         self.ppl, self.dist, self.np, self.split = numpyro, dist, jnp, numpyro_split
+        if (funsor := sys.modules.get("funsor")) is not None:
+            funsor.set_backend("jax")  # which a model of Pyro's may have set otherwise, for the process
         self._jax = jax
 
     def array(self, x, dtype=None):

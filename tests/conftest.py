@@ -5,13 +5,16 @@
 
 import os
 
-# Two devices for chain_method="parallel". Programs run for a few iterations: they are compiled fast, not to run fast.
+# Two devices for chain_method="parallel". Programs run for a few iterations: they are compiled fast, not to run fast, by
+# one thread of each of pytest's processes.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
+    "--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 
+import gc
 import shutil
 import tempfile
 from pathlib import Path
@@ -29,6 +32,7 @@ drive.LONGEST_WAIT = 0.0  # stored runs of a moment are committed at every multi
 
 def pytest_configure(config):
     """Keep what a test compiles, most of it single operations, for the tests after it, in a folder empty at first."""
+    gc.set_threshold(100_000, 20, 50)  # of gigabytes that stay, which Python would look through time and again
     config.compiled = tempfile.mkdtemp(prefix="split-tests-")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", config.compiled)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

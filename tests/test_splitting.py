@@ -261,24 +261,25 @@ def test_a_convolution_is_traced_without_the_jit(lib, recwarn):
     assert not [w for w in recwarn if "replayed" in str(w.message)]
 
 
-def test_replayed_model_is_the_traced_one():
+@pytest.mark.parametrize("package", ["pyro_split"])
+@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+def test_replayed_model_is_the_traced_one(package, build):
     """Pyro: the kept trace gives what the handlers give."""
     import torch
 
     from tests.backends import PyroBackend
 
     lib = PyroBackend()
-    for build in models.SPLITTABLE:
-        model, args = build(lib)
-        plate = needs_plate(build)
-        z = position(lib, unconstrained_shapes(lib, unwrapped(build, lib), args))
-        traced, replayed = (
-            lib.split.split_model(model, args, num_subsets=4, plate=plate, jit_compile=jit) for jit in (True, False)
-        )
-        torch.testing.assert_close(traced.energies(z), replayed.energies(z), rtol=1e-12, atol=0)
-        for m in (0, 3):
-            a, b = (potential.subset_potential_and_grad(z, m)[1] for potential in (traced, replayed))
-            np.testing.assert_allclose(flat(lib, a), flat(lib, b), rtol=0, atol=1e-11)
+    model, args = build(lib)
+    plate = needs_plate(build)
+    z = position(lib, unconstrained_shapes(lib, unwrapped(build, lib), args))
+    traced, replayed = (
+        lib.split.split_model(model, args, num_subsets=4, plate=plate, jit_compile=jit) for jit in (True, False)
+    )
+    torch.testing.assert_close(traced.energies(z), replayed.energies(z), rtol=1e-12, atol=0)
+    for m in (0, 3):
+        a, b = (potential.subset_potential_and_grad(z, m)[1] for potential in (traced, replayed))
+        np.testing.assert_allclose(flat(lib, a), flat(lib, b), rtol=0, atol=1e-11)
 
 
 def test_values_are_differentiable(lib):
