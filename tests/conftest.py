@@ -5,8 +5,8 @@
 
 import os
 
-# Two devices for chain_method="parallel". Programs run for a few iterations: they are compiled fast, not to run fast, by
-# one thread of each of pytest's processes.
+# Two devices for chain_method="parallel". Programs run for a few iterations: they are compiled fast, not to run fast,
+# each by one thread.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0 "
