@@ -20,11 +20,10 @@ SOURCES := split_common numpyro_split pyro_split tests benchmarks demo examples
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m demo
 
-# Default tests and the contract, so that programs of one are compiled for the other too.
 test: .venv-test/ready
-	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=30
+	.venv-test/bin/python -m pytest -n 2 --dist worksteal --durations=15
 
-# The contract alone: what is asked of every kernel; of some: make test-contract KERNELS="SplitNUTS or S3HMC".
+# What is asked of every kernel; of some: make test-contract KERNELS="SplitNUTS or S3HMC".
 test-contract: .venv-test/ready
 	.venv-test/bin/python -m pytest -n 2 --dist worksteal -m "contract and not slow" --durations=15 $(if $(KERNELS),-k "$(KERNELS)")
 
