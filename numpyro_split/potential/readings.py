@@ -254,7 +254,8 @@ def _asking_arrays() -> Iterator[None]:
 def _asking(own: Any, reader: Callable[..., Any]) -> Callable[..., Any]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
         here, run = _where(), getattr(_active, "run", None)
-        if run is None or here is None:
+        is_asked = reader is not READERS["__index__"] or not self.ndim  # NumPy first asks any array for one index
+        if run is None or here is None or not is_asked:
             return own.__get__(self, type(self))(*args, **kwargs)
         if not isinstance(self, Tracer):
             run.pass_by(here)
