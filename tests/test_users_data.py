@@ -434,6 +434,9 @@ def in_numpy(lib, how):
     def large_integers(group, y):
         return (group + 50_000) ** 2 / 1e9, y
 
+    def compared_integers(group, y):
+        return lib.np.where(group * 1_500_000_000 < 2_000_000_000, 1.0, -1.0), y
+
     def large_numbers(group, y):
         return (1.6e9 + group) - 1.6e9, y
 
@@ -441,7 +444,9 @@ def in_numpy(lib, how):
         group.fill(3)
         return group, y
 
-    make = {f.__name__: f for f in (mask, assignment, in_place, large_integers, large_numbers, filled)}[how]
+    make = {
+        f.__name__: f for f in (mask, assignment, in_place, large_integers, compared_integers, large_numbers, filled)
+    }[how]
 
     def model(group, y):
         x, y = make(group, y)
@@ -452,7 +457,7 @@ def in_numpy(lib, how):
     return model
 
 
-IN_NUMPY = ["mask", "assignment", "in_place", "large_integers", "large_numbers", "filled"]
+IN_NUMPY = ["mask", "assignment", "in_place", "large_integers", "compared_integers", "large_numbers", "filled"]
 
 
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])

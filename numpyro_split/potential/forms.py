@@ -105,7 +105,10 @@ def _operations(
 
 def _is_of_index(equation: Any) -> bool:
     """Whether an operation finds out whether an index is negative."""
-    return equation.primitive.name == "lt" and jnp.issubdtype(equation.invars[0].aval.dtype, jnp.integer)
+    if equation.primitive.name != "lt":
+        return False
+    index, bound = equation.invars
+    return str(getattr(bound, "val", None)) == "0" and jnp.issubdtype(index.aval.dtype, jnp.integer)
 
 
 class Place:
