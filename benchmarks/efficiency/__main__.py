@@ -84,7 +84,8 @@ def run_target(target: Target, arms: dict[str, Arm], sizes: Sizes, seeds: list[i
         by_seed = run_arm(target, arm, known, share, sizes, seeds)
         num_warmup, num_draws = sizes.of(arm)
         settings = {"num_chains": sizes.num_chains, "num_warmup": num_warmup, "num_samples": num_draws}
-        found[name] = {"settings": {**settings, "float64": jax.config.read("jax_enable_x64")}, "seeds": by_seed}
+        settings |= {"float64": jax.config.read("jax_enable_x64"), "device": jax.devices()[0].device_kind}
+        found[name] = {"settings": settings, "seeds": by_seed}
         cells = [interval(values({"": {"arms": found}}, "", name, field)) for field in COLUMNS]
         print("|", " | ".join([name, *cells]), "|", flush=True)
     return {**entry, "arms": found}

@@ -2,7 +2,7 @@
 
 It is not on PyPI: ``pip install git+https://github.com/AdamCobb/hamiltorch@19b627b``. Its step size is adapted by its
 own dual averaging in warm-up, to its own target of 0.8; it has no metric of its own. Chains are made one after the
-other, each from the mode.
+other, each from the mode, on the device that JAX computes on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import time
 from typing import Any
 
+import jax
 import numpy as np
 
 from benchmarks.common.timing import interleaved
@@ -38,18 +39,20 @@ def measure_hamiltorch(target: Target, arm: Arm, known: Laplace, sizes: Sizes, s
     import torch
 
     num_warmup, num_draws = sizes.of(arm)
-    rows = torch.tensor(np.asarray(target.args[0], np.float32))  # its weights are in PyTorch's default precision
-    labels = torch.tensor(np.asarray(target.args[1]))
+    device = torch.device("cpu" if jax.default_backend() == "cpu" else "cuda")
+    rows = torch.tensor(np.asarray(target.args[0], np.float32)).to(device)  # its weights are in 32 bits
+    labels = torch.tensor(np.asarray(target.args[1])).to(device)
     size = len(rows) // target.num_subsets
     batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=size)
-    net = torch.nn.Linear(rows.shape[1], 10)
+    net = torch.nn.Linear(rows.shape[1], 10).to(device)
     mode = known.at_mode()
     start = np.concatenate([np.asarray(mode["weights"]).T.ravel(), np.asarray(mode["bias"])]).astype(np.float32)
+    start = torch.from_numpy(start).to(device)
     chains, rates, steps, seconds, warmup_seconds = [], [], [], 0.0, 0.0
     for chain in range(sizes.num_chains):
         torch.manual_seed(1000 * seed + chain)
         begin = time.perf_counter()
-        warm, step_size = _sample(net, batches, torch.from_numpy(start), target, arm, num_warmup, None)
+        warm, step_size = _sample(net, batches, start, target, arm, num_warmup, None)
         middle = time.perf_counter()
         draws, rate = _sample(net, batches, warm[-1], target, arm, num_draws, step_size)
         warmup_seconds, seconds = warmup_seconds + middle - begin, seconds + time.perf_counter() - middle
@@ -98,7 +101,7 @@ def _sample(
 def _judged(target: Target, draw: Any) -> np.ndarray:
     """The target's quantities at a draw, whose order is that of ``torch.nn.Linear``."""
     inputs, classes = target.shapes["weights"]
-    flat = draw.numpy()
+    flat = draw.cpu().numpy()
     z = {"weights": flat[: inputs * classes].reshape(classes, inputs).T, "bias": flat[inputs * classes :]}
     return np.asarray(target.judged(z))
 
@@ -110,5 +113,9 @@ def _forward_share(net: Any, rows: Any, labels: Any) -> float:
     def loss() -> Any:
         return torch.nn.functional.cross_entropy(net(rows), labels.long(), reduction="sum")
 
-    seconds = interleaved({"forward": loss, "gradient": lambda: loss().backward()}, 11)
+    def wait() -> None:
+        if rows.is_cuda:
+            torch.cuda.synchronize()
+
+    seconds = interleaved({"forward": lambda: (loss(), wait()), "gradient": lambda: (loss().backward(), wait())}, 11)
     return float(np.median(seconds["forward"] / seconds["gradient"]))
