@@ -65,4 +65,24 @@ def acceptance() -> str:
     )
 
 
-TABLES = {"data_pass": data_pass, "compile_and_memory": compile_and_memory, "logistic_mnist": acceptance}
+def gpu() -> str:
+    """Memory and times on an accelerator, by target, framework and number of subsets."""
+    shown = {"numpyro": "NumPyro", "pyro": "Pyro"}
+    rows = (
+        [
+            f"{x['target']}, {x['rows']:,} rows",
+            shown[x["framework"]],
+            str(x["num_subsets"]),
+            "" if x["planned_mib"] is None else f"{x['planned_mib']:,.1f}",
+            f"{'≤ ' * x['peak_is_bound']}{x['peak_mib']:,.1f}",
+            f"{x['gradient_ms']['median']:.2f}",
+            f"{x['iteration_ms']['median']:.1f}",
+            str(x["num_grads"]),
+        ]
+        for x in results_of("gpu")
+    )
+    header = ["target", "", "M", "XLA plan, MiB", "peak, MiB", "gradient, ms", "iteration, ms", "its gradients"]
+    return table(header, rows)
+
+
+TABLES = {"data_pass": data_pass, "compile_and_memory": compile_and_memory, "logistic_mnist": acceptance, "gpu": gpu}

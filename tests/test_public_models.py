@@ -88,7 +88,7 @@ def test_it_is_the_hosts_potential_or_refused_in_words_that_help(case, host):
 def test_the_posterior_is_the_hosts(case, host):
     """Of every component that the host's own chains agree on; more draws where there are too few to tell."""
     too_few = None
-    for num_samples in (1000, 4000, 16000):
+    for num_samples in (case.num_samples * 4**i for i in range(3)):
         try:
             ours, theirs = host.posteriors(case, num_samples, num_chains=2)
             found = compare_posteriors(ours, theirs, case.by_logarithm)

@@ -105,10 +105,10 @@ def main(arguments: list[str] | None = None) -> None:
             for result in found:
                 print_result(result)
             results += found
+            save(options.json, {"device": device, "gpus": gpus, "quick": options.quick}, results)  # lest a stop lose it
     told = [result for result in results if "source" in result]
     print("data:", "; ".join(dict.fromkeys(result["source"] for result in told)))
     print("devices:", "; ".join(dict.fromkeys(f"{r['framework']}: {r['on']['device']}" for r in told)))
-    save(options.json, {"device": device, "gpus": gpus, "quick": options.quick}, results)
 
 
 if __name__ == "__main__":

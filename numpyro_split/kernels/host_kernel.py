@@ -32,6 +32,7 @@ from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.sharded_rows import is_elsewhere
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import CHAINS
@@ -98,6 +99,7 @@ class SplitKernel(MCMCKernel):
         return ("z", *self._method.statistics)
 
     @one_thread_at_a_time
+    @full_precision
     def init(
         self,
         rng_key: jax.Array,
@@ -138,6 +140,7 @@ class SplitKernel(MCMCKernel):
         return state
 
     @one_thread_at_a_time
+    @full_precision
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """One iteration, on the data given here; a state left by other data is brought up to date first.
 
@@ -157,6 +160,7 @@ class SplitKernel(MCMCKernel):
         return state
 
     @one_thread_at_a_time
+    @full_precision
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)

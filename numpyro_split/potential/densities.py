@@ -24,6 +24,7 @@ from numpyro_split.potential.model_rows import (
     row_terms,
 )
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.row_block import RowBlock, subset_block
 from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
@@ -157,6 +158,7 @@ class ModelDensity:
         """For each data array, and each that is held, the axis of its rows."""
         return [*self.arguments.axes, *(value.axis for _, value in self.held.values)]
 
+    @full_precision
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms outside the plate, on all the arguments; the compiler drops the likelihood's unused work."""
         return prior_terms(self._whole_trace(z, data), self.plate)
@@ -165,6 +167,7 @@ class ModelDensity:
         """The sample sites outside the plate, whose log-probabilities are the terms of :meth:`prior`."""
         return prior_sites(self._whole_trace(z, data), self.plate)
 
+    @full_precision
     def block(
         self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
     ) -> list[jax.Array]:
@@ -172,6 +175,7 @@ class ModelDensity:
         rows = subset_block(self.layout, m, b, self.num_blocks, filled)
         return [rows.mask(term, axis) for term, axis in self._rows(z, data, rows)]
 
+    @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """Terms inside the plate, one sum for each row."""
         num_rows = indices.shape[0]
@@ -331,10 +335,12 @@ class FunctionDensity:
         """The first, of each array."""
         return [0] * len(data)
 
+    @full_precision
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """The prior function."""
         return [jnp.asarray(self._log_prior(z))]
 
+    @full_precision
     def block(
         self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
     ) -> list[jax.Array]:
@@ -357,6 +363,7 @@ class FunctionDensity:
         branches = [lambda b=b: self._rows(z, data, b) for b in (block, leading, short)]
         return [lax.switch(branch, branches)]
 
+    @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """The likelihood function row by row."""
         rows = [RowBlock(indices).take(x, 0) for x in data]

@@ -25,6 +25,7 @@ from numpyro_split.host import unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import RowSelectableModel, Site, Trace, log_prob_of, samples_of
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.readings import Readings
 from numpyro_split.potential.row_block import RowBlock
 from split_common.subsets import SubsetLayout
@@ -130,6 +131,7 @@ class HostDensity:
         """None: no array is cut."""
         return [None] * len(data)
 
+    @full_precision
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
         """Terms of the latent sites."""
         return [log_prob_of(site) for site in self.prior_sites(z, data).values()]
@@ -138,6 +140,7 @@ class HostDensity:
         """The latent sites and their Jacobians, whose log-probabilities are the terms of :meth:`prior`."""
         return {site["name"]: site for site in self._sites(z, data) if self._is_prior(site)}
 
+    @full_precision
     def block(
         self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
     ) -> list[jax.Array]:
@@ -148,6 +151,7 @@ class HostDensity:
         potential = self.parts.enumerated(*args, **{**kwargs, WITHOUT_KWARG: self.parts.prior_sites})
         return [-jnp.asarray(potential(z))]
 
+    @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """All other terms, which are those of the one row there is."""
         terms = self.block(z, data, jnp.array(0), 0)

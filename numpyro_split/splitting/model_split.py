@@ -38,6 +38,7 @@ from numpyro_split.potential.held import NOTHING_HELD, Held
 from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
 from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import first_rows, is_source
@@ -200,6 +201,7 @@ class ModelSplit:
         self.few_rows: Arguments | None = None
 
     @classmethod
+    @full_precision
     def find(
         cls,
         model: Callable[..., Any],

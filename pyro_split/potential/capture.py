@@ -32,6 +32,7 @@ from pyro_split.host import (
     unvalidated,
     writes,
 )
+from pyro_split.potential.precision import full_precision
 
 logger = logging.getLogger(__name__)
 Function = Callable[..., Tensor]
@@ -67,6 +68,7 @@ class Traced:
         self._functions, self._to_trace, self.traced = functions, to_trace or functions, traced
         self._traces: dict[tuple[str, tuple[torch.Size, ...]], Operations] = {}
 
+    @full_precision
     def run(self, name: str, *tensors: Tensor) -> list[Tensor] | None:
         """Results of one of the functions; None where they are no numbers, as for a singular matrix."""
         key = (name, tuple(x.shape for x in tensors))

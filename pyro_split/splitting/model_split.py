@@ -26,6 +26,7 @@ from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
 from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site
 from pyro_split.potential.position import Position
+from pyro_split.potential.precision import full_precision
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
@@ -173,6 +174,7 @@ class ModelSplit:
         self._reference: Position = {}
 
     @classmethod
+    @full_precision
     def find(
         cls,
         model: Callable[..., Any],

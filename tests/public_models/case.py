@@ -31,6 +31,7 @@ class Case:
         label: tells apart two cases of one model.
         by_logarithm: sites without a variance, such as of a half-Cauchy prior, whose logarithms are compared with the
             host's: a mean of such values has no standard error.
+        num_samples: draws that a chain starts with, where posteriors are compared.
         bits: of numbers; 64 where 32 leave the host's own potential too coarse to compare.
     """
 
@@ -48,6 +49,7 @@ class Case:
     given: dict[str, Any] = field(default_factory=dict)
     label: str = ""
     by_logarithm: tuple[str, ...] = ()
+    num_samples: int = 1000
     bits: int = 32
 
     @property
