@@ -89,7 +89,7 @@ def test_convolutions_on_a_gpu_are_in_all_bits_and_the_setting_stays(lib, user):
     x = lib.array(np.random.default_rng(0).normal(size=(6, 1, 3, 3)))
     before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, user
     try:
-        with mock.patch("torch.cuda.is_initialized", lambda: True):
+        with mock.patch("torch.cuda.is_initialized", return_value=True):
             potential = lib.split.split_model(model, (x, x.sum((1, 2, 3))), num_subsets=2)
             potential.potential_and_grad({"w": lib.np.zeros((1, 1, 2, 2))})
             with pytest.raises(Exception, match="'w'|shape|size"):
