@@ -21,6 +21,7 @@ from numpyro.infer.initialization import init_to_uniform
 
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import log_prob_of
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.tracing import ADDRESS, eagerly
 from split_common.containers import Opened
@@ -33,6 +34,7 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
     return arguments.build(arguments.data)
 
 
+@full_precision
 def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, np.ndarray]:
     with eagerly():
         started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())

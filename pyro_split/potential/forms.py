@@ -21,6 +21,7 @@ from torch import Tensor
 from pyro_split.host import pytree, unvalidated
 from pyro_split.potential.arguments import Arguments
 from pyro_split.potential.model_rows import is_deterministic, sample_sites
+from pyro_split.potential.precision import full_precision
 from pyro_split.potential.running import tensors_for_arrays
 from pyro_split.potential.sources import tensor_type
 from split_common.containers import Opened
@@ -33,6 +34,7 @@ def _build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
     return arguments.build(arguments.data)
 
 
+@full_precision
 def _log_probs(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, np.ndarray]:
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
