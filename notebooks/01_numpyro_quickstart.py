@@ -45,6 +45,7 @@ from numpyro_split import ModelNotSplittableError, SymmetricSplitHMC, split_mode
 QUICK = os.environ.get("SPLIT_MCMC_QUICK") == "1"  # few draws by short trajectories: does it run?
 NUM_WARMUP, NUM_SAMPLES = (40, 40) if QUICK else (500, 1000)
 TRAJECTORY = {"num_steps": 3} if QUICK else {}  # the default is a length
+TREE = {"max_tree_depth": 3} if QUICK else {}
 NUM_CHAINS = 2
 NUM_SUBSETS = 4
 
@@ -249,7 +250,7 @@ print(f"acceptance                {stats.acceptance_rate.values.mean():.2f}")
 
 # %%
 nuts = MCMC(
-    NUTS(model),
+    NUTS(model, **TREE),
     num_warmup=NUM_WARMUP,
     num_samples=NUM_SAMPLES,
     num_chains=NUM_CHAINS,

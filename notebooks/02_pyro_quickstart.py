@@ -42,6 +42,7 @@ torch.set_num_threads(1)  # the tensors here are small: threads would cost more 
 QUICK = os.environ.get("SPLIT_MCMC_QUICK") == "1"  # few draws by short trajectories: does it run?
 NUM_WARMUP, NUM_SAMPLES = (40, 40) if QUICK else (500, 1000)
 TRAJECTORY = {"num_steps": 3} if QUICK else {}  # the default is a length
+TREE = {"max_tree_depth": 3} if QUICK else {}
 NUM_CHAINS = 2
 NUM_SUBSETS = 4
 
@@ -238,7 +239,7 @@ print(f"acceptance                {stats.acceptance_rate.values.mean():.2f}")
 # %%
 pyro.set_rng_seed(2)
 nuts = MCMC(
-    NUTS(model, jit_compile=True, ignore_jit_warnings=True),
+    NUTS(model, jit_compile=True, ignore_jit_warnings=True, **TREE),
     warmup_steps=NUM_WARMUP,
     num_samples=NUM_SAMPLES,
     num_chains=NUM_CHAINS,

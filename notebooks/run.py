@@ -24,6 +24,7 @@ from nbclient.exceptions import CellExecutionError
 
 FOLDER = Path(__file__).resolve().parent
 QUICK_VARIABLE = "SPLIT_MCMC_QUICK"
+FAST_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def read_text(path: Path) -> nbformat.NotebookNode:
@@ -89,6 +90,8 @@ def main() -> int:
             sync(path)
         return 0
     os.environ[QUICK_VARIABLE] = "1" if options.quick else "0"
+    if options.quick:
+        os.environ.setdefault("XLA_FLAGS", FAST_TO_COMPILE)
     faults = [fault for path in paths for fault in pair_faults(path)]
     with ProcessPoolExecutor(options.jobs) as pool:
         for found in pool.map(partial(execute, output=options.output), paths):
