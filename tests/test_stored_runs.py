@@ -46,6 +46,14 @@ def test_the_draws_are_those_of_the_host(lib, run):
     assert str(run.kernel.report(run.path)) == str(run.kernel.report(run.mcmc))
 
 
+@pytest.mark.filterwarnings("error:.*left by other data.*")
+def test_the_draws_of_products_of_matrices_are_those_of_the_host(lib, tmp_path):
+    run = Run(lib, TABLE["NaiveSplitHMC"], str(tmp_path / "run.zarr"), 0, 4, problem=mixed(lib))
+    run.sample()
+    for name, x in run.host_draws().items():
+        np.testing.assert_allclose(run.loaded()[name], x, rtol=1e-10)
+
+
 def test_arviz_takes_an_opened_store(lib, run):
     """Summary, trace plot and leave-one-out, of ArviZ 0.x and 1.x."""
     import arviz as az

@@ -239,6 +239,7 @@ class SplitKernel(MCMCKernel):
         vars(self).update(state)
         self._runs = PreparedRuns()
 
+    @full_precision
     def _prepare(
         self,
         num_warmup: int,

@@ -27,6 +27,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.readings import UNREADABLE, find_readings
 from numpyro_split.potential.sharded_rows import named_sharding
 from numpyro_split.potential.sources import is_source, sources_in
@@ -134,6 +135,7 @@ def resumable(cls: Any) -> Any:
     return cls
 
 
+@full_precision
 def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str | None = None) -> str:
     """Digest of what a model computes from arrays like these, which are not looked at where that can be helped.
 
@@ -177,6 +179,7 @@ def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str
             return _add_expression(digest, jax.make_jaxpr(run)(arguments.data), owner).key
 
 
+@full_precision
 def program_of_potential(potential: SplitPotential, z: Position, owner: str | None = None) -> str:
     """Digest of what a split potential computes from arrays like its own, at a position like ``z``.
 

@@ -132,8 +132,9 @@ class CompiledChains:
         """
         draw, statistics = jax.eval_shape(self._program.collect, self.state)
         for name, x in statistics.items():
-            if not hasattr(x, "shape"):
-                raise ValueError(f"extra_fields must name arrays of the state, got {name!r}, a {type(x).__name__}")
+            if not hasattr(x, "shape") or jnp.issubdtype(x.dtype, jax.dtypes.extended):
+                kind = getattr(x, "dtype", type(x).__name__)
+                raise ValueError(f"extra_fields must name arrays of the state, got {name!r}, a {kind}")
         cut = 1 if self._is_batch else 0
         draws = {name: Form(x.shape[cut:], np.dtype(x.dtype)) for name, x in draw.items()}
         named = arviz_statistics({name: np.zeros(x.shape[cut:], x.dtype) for name, x in statistics.items()})
