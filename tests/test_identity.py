@@ -32,6 +32,52 @@ def test_names_of_inner_functions_count(monkeypatch):
     assert code_of(scaled) != before
 
 
+def named(lib, name):
+    """Values that a function names, two that differ and a use after which each must be what it was."""
+    import pandas
+
+    dist, two = lib.dist, lib.array(2.0)
+    if name == "class":
+        return dist.Normal, dist.Laplace, None
+    if name == "partial":
+        return functools.partial(dist.Normal, 0.0), functools.partial(dist.Normal, 1.0), None
+    if name == "table":
+        return pandas.DataFrame({"a": [1.0]}), pandas.DataFrame({"a": [2.0]}), None
+    makes = {
+        "normal": lambda x: dist.Normal(lib.array(0.0), x),
+        "categorical": lambda x: dist.Categorical(lib.array([0.5, 0.5]) / x),
+        "transformed": lambda x: dist.LogNormal(lib.array(0.0), x),
+        "independent": lambda x: dist.Normal(lib.np.zeros(3), x).to_event(1),
+        "mixture": lambda x: dist.MixtureSameFamily(
+            dist.Categorical(lib.array([0.5, 0.5])), dist.Normal(lib.np.zeros(2), x)
+        ),
+    }
+    make = makes[name]
+    other = dist.Categorical(lib.array([0.9, 0.1])) if name == "categorical" else make(two)
+    return (
+        make(lib.array(1.0)),
+        other,
+        lambda prior: prior.log_prob(lib.np.ones(3) if name == "independent" else 1 / two),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["class", "partial", "table", "normal", "categorical", "transformed", "independent", "mixture"]
+)
+def test_what_is_installed_and_named_counts_by_what_it_is_made_of(monkeypatch, lib, name):
+    """A prior of the library's, and what a script calls it by."""
+    first, second, use = named(lib, name)
+    monkeypatch.setitem(globals(), "SCALE", first)
+    before = code_of(scaled)
+    if use is not None and name != "categorical":
+        use(first)
+    elif name == "categorical":
+        assert first.logits is not None
+    assert code_of(scaled) == before
+    monkeypatch.setitem(globals(), "SCALE", second)
+    assert code_of(scaled) != before
+
+
 def holding(value):
     return lambda x: (x, value)
 

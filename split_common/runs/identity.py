@@ -173,6 +173,12 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(f".{key}" if isinstance(key, str) else f"[{shown(key)}]", x) for key, x in value.items()]
     if dataclasses.is_dataclass(value):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if hasattr(value, "arg_constraints") and not isinstance(value, type):
+        return _parts_of_distribution(value)
+    if hasattr(value, "log_abs_det_jacobian") and not isinstance(
+        value, type
+    ):  # a transform, which keeps its last values
+        return [(f".{name}", x) for name, x in vars(value).items() if not name.startswith("_")]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
     if isinstance(value, range):
@@ -211,7 +217,7 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
     for name, module in list(named.items()):
         if isinstance(module, types.ModuleType) and is_users(module.__name__):
             named |= {f"{name}.{inner}": getattr(module, inner) for inner in names if hasattr(module, inner)}
-    own = {name: x for name, x in named.items() if _is_own(x, function.__module__)}
+    own = {name: _without_library(x, function.__module__) for name, x in named.items() if x is not None}
     return [
         (".code", code),
         (".defaults", function.__defaults__),
@@ -219,6 +225,22 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
         (".closure", closure),
         (".globals", own),
     ]
+
+
+def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
+    """Shapes and parameters of a distribution of either framework, and what it is made from, not what it has cached."""
+    names = ["batch_shape", "event_shape", *value.arg_constraints]
+    parts = {name: getattr(value, name) for name in names if hasattr(value, name)}  # derived ones, once asked, are kept
+    made_from = {name: x for name, x in vars(value).items() if _is_part_of_distribution(x)}
+    return [(f".{name}", x) for name, x in {**parts, **made_from}.items()]
+
+
+def _is_part_of_distribution(value: Any) -> bool:
+    """Whether something is a distribution or a transform, or holds some."""
+    several = isinstance(value, list | tuple)
+    return any(
+        hasattr(x, "arg_constraints") or hasattr(x, "log_abs_det_jacobian") for x in (value if several else [value])
+    )
 
 
 def _parts_of_class(value: type) -> list[tuple[str, Any]]:
@@ -251,14 +273,23 @@ def _names_in(code: types.CodeType) -> dict[str, None]:
     return dict.fromkeys((*code.co_names, *(name for x in inside for name in _names_in(x))))
 
 
-def _is_own(value: Any, module: str | None) -> bool:
-    """Whether something that a function names is a value, a function of the same module, or of the user's."""
-    if isinstance(value, types.FunctionType | type):
-        return value.__module__ == module or is_users(value.__module__)
-    if isinstance(value, (bool, int, float, str, *VALUES)) or hasattr(value, "dtype"):
+def _without_library(value: Any, module: str | None) -> Any:
+    """Something that a function names; of what is installed and is no value, its name."""
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, types.FunctionType | type) and value.__module__ != module and not is_users(value.__module__):
+        return f"{value.__module__}.{value.__qualname__}"
+    if _is_read(value) or is_users(type(value).__module__):
+        return value
+    return f"a {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _is_read(value: Any) -> bool:
+    """Whether something is a value by all that is in it, or a function or class."""
+    if isinstance(value, (*PLAIN, *VALUES, functools.partial, types.FunctionType, type)) or hasattr(value, "dtype"):
         return True
-    is_network = hasattr(value, "named_parameters")
-    return is_network or dataclasses.is_dataclass(value) or is_users(type(value).__module__)
+    is_table_or_network = hasattr(value, "to_numpy") or hasattr(value, "named_parameters")
+    return is_table_or_network or dataclasses.is_dataclass(value) or hasattr(value, "arg_constraints")
 
 
 def _text_of_array(x: Any) -> str:
