@@ -229,7 +229,8 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
 
 def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
     """Shapes and parameters of a distribution of either framework, and what it is made from, not what it has cached."""
-    names = ["batch_shape", "event_shape", *value.arg_constraints]
+    constraints: Any = value.arg_constraints
+    names = ["batch_shape", "event_shape", *constraints]
     parts = {name: getattr(value, name) for name in names if hasattr(value, name)}  # derived ones, once asked, are kept
     made_from = {name: x for name, x in vars(value).items() if _is_part_of_distribution(x)}
     return [(f".{name}", x) for name, x in {**parts, **made_from}.items()]
