@@ -173,11 +173,9 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(f".{key}" if isinstance(key, str) else f"[{shown(key)}]", x) for key, x in value.items()]
     if dataclasses.is_dataclass(value):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
-    if hasattr(value, "arg_constraints") and not isinstance(value, type):
+    if _is_distribution(value):
         return _parts_of_distribution(value)
-    if hasattr(value, "log_abs_det_jacobian") and not isinstance(
-        value, type
-    ):  # a transform, which keeps its last values
+    if _is_transform(value):  # which keeps the last values that it transformed
         return [(f".{name}", x) for name, x in vars(value).items() if not name.startswith("_")]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
@@ -229,8 +227,7 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
 
 def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
     """Shapes and parameters of a distribution of either framework, and what it is made from, not what it has cached."""
-    constraints: Any = value.arg_constraints
-    names = ["batch_shape", "event_shape", *constraints]
+    names = ["batch_shape", "event_shape", *value.arg_constraints]
     parts = {name: getattr(value, name) for name in names if hasattr(value, name)}  # derived ones, once asked, are kept
     made_from = {name: x for name, x in vars(value).items() if _is_part_of_distribution(x)}
     return [(f".{name}", x) for name, x in {**parts, **made_from}.items()]
@@ -238,10 +235,16 @@ def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
 
 def _is_part_of_distribution(value: Any) -> bool:
     """Whether something is a distribution or a transform, or holds some."""
-    several = isinstance(value, list | tuple)
-    return any(
-        hasattr(x, "arg_constraints") or hasattr(x, "log_abs_det_jacobian") for x in (value if several else [value])
-    )
+    parts = value if isinstance(value, list | tuple) else [value]
+    return any(_is_distribution(x) or _is_transform(x) for x in parts)
+
+
+def _is_distribution(value: Any) -> bool:
+    return hasattr(value, "arg_constraints") and not isinstance(value, type)
+
+
+def _is_transform(value: Any) -> bool:
+    return hasattr(value, "log_abs_det_jacobian") and not isinstance(value, type)
 
 
 def _parts_of_class(value: type) -> list[tuple[str, Any]]:
@@ -290,7 +293,7 @@ def _is_read(value: Any) -> bool:
     if isinstance(value, (*PLAIN, *VALUES, functools.partial, types.FunctionType, type)) or hasattr(value, "dtype"):
         return True
     is_table_or_network = hasattr(value, "to_numpy") or hasattr(value, "named_parameters")
-    return is_table_or_network or dataclasses.is_dataclass(value) or hasattr(value, "arg_constraints")
+    return is_table_or_network or dataclasses.is_dataclass(value) or _is_distribution(value)
 
 
 def _text_of_array(x: Any) -> str:
