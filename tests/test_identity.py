@@ -78,6 +78,18 @@ def test_what_is_installed_and_named_counts_by_what_it_is_made_of(monkeypatch, l
     assert code_of(scaled) != before
 
 
+def test_a_distribution_of_the_users_own_counts_whole():
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.distributions.Distribution):  # says no arg_constraints, which is an error when asked
+        def __init__(self, rate):
+            self._rate = rate
+            super().__init__(validate_args=False)
+
+    assert code_of(holding(Own(1.0))) == code_of(holding(Own(1.0)))
+    assert code_of(holding(Own(1.0))) != code_of(holding(Own(2.0)))
+
+
 def holding(value):
     return lambda x: (x, value)
 

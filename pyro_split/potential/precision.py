@@ -2,8 +2,9 @@
 
 Unless told otherwise PyTorch has cuDNN convolve numbers of 32 bits in TF32 on NVIDIA's GPUs (it multiplies matrices in
 all bits). On an H100 the gradient of a convolutional network, summed over ten subsets, was then 4e-4 of itself from
-that of all rows, too far to be rounding in 32 bits, and the model was taken for one that does not divide. What that
-does to differences of energies is said in :mod:`numpyro_split.potential.precision`.
+that of all rows, too far to be rounding in 32 bits, and the model was taken for one that does not divide. That TF32 was
+the cause is an inference: the run was not repeated without it. What TF32 does to differences of energies is said in
+:mod:`numpyro_split.potential.precision`.
 """
 
 from __future__ import annotations

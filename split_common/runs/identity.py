@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import enum
 import functools
+import inspect
 import logging
 import sys
 import types
@@ -175,8 +176,8 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if _is_distribution(value):
         return _parts_of_distribution(value)
-    if _is_transform(value):  # which keeps the last values that it transformed
-        return [(f".{name}", x) for name, x in vars(value).items() if not name.startswith("_")]
+    if hasattr(type(value), "log_abs_det_jacobian"):  # a transform, which keeps the last values that it transformed
+        return [(f".{name}", x) for name, x in vars(value).items() if not _is_kept(type(value), name)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
     if isinstance(value, range):
@@ -226,25 +227,25 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
 
 
 def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
-    """Shapes and parameters of a distribution of either framework, and what it is made from, not what it has cached."""
-    names = ["batch_shape", "event_shape", *value.arg_constraints]
-    parts = {name: getattr(value, name) for name in names if hasattr(value, name)}  # derived ones, once asked, are kept
-    made_from = {name: x for name, x in vars(value).items() if _is_part_of_distribution(x)}
-    return [(f".{name}", x) for name, x in {**parts, **made_from}.items()]
+    """All that is in a distribution of either framework but what it keeps once asked; parameters are all asked for."""
+    parts = {name: x for name, x in vars(value).items() if not _is_kept(type(value), name)}
+    try:
+        names = list(value.arg_constraints)
+    except NotImplementedError:  # a distribution of the user's that does not say them
+        names = []
+    parts |= {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return [(f".{name}", x) for name, x in parts.items()]
 
 
-def _is_part_of_distribution(value: Any) -> bool:
-    """Whether something is a distribution or a transform, or holds some."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    return any(_is_distribution(x) or _is_transform(x) for x in parts)
+def _is_kept(owner: type, name: str) -> bool:
+    """Whether an attribute of a distribution or a transform comes and goes with its use."""
+    is_lazy = type(inspect.getattr_static(owner, name, None)).__name__ == "lazy_property"
+    return is_lazy or name == "_inv" or name.startswith("_cached")
 
 
 def _is_distribution(value: Any) -> bool:
-    return hasattr(value, "arg_constraints") and not isinstance(value, type)
-
-
-def _is_transform(value: Any) -> bool:
-    return hasattr(value, "log_abs_det_jacobian") and not isinstance(value, type)
+    """Whether it is one of either framework, which on the class can be asked without an error."""
+    return hasattr(type(value), "arg_constraints") and hasattr(type(value), "log_prob")
 
 
 def _parts_of_class(value: type) -> list[tuple[str, Any]]:
