@@ -7,6 +7,7 @@ import importlib
 import arviz as az
 import numpy as np
 import pytest
+from jax import random
 
 from split_common.schedule import single_visit, symmetric
 from tests import kernels
@@ -236,6 +237,39 @@ def test_precisions_are_left_out(lib, name, options):
     size = min(float(az.ess(x)) for x in draws)
     assert size > 100
     assert abs(plain.mean() - centred.mean()) < 4.5 * plain.std() * (2 / size) ** 0.5
+
+
+def centers_of_a_moved_chain(lib, kernel, args, moved):
+    """Where a chain's splitting is centred, before and after an outer kernel gives it another position."""
+    if lib.name == "numpyro":
+        state = kernel.init(random.key(0), 0, None, args, {})
+        return state.centering.center, kernel.refresh(state._replace(z=moved), args, {}).centering.center
+    kernel.setup(0, *args)
+    before = kernel._chain.state.centering.center
+    kernel.sample(moved)
+    return before, kernel._chain.state.centering.center
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_outer_kernel_moves_the_chain_and_not_the_center(lib):
+    """Gradients at the center depend on the latents of the rows: on the reference's, not on the chain's."""
+    rng = np.random.default_rng(0)
+
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(y)):
+            u = lib.ppl.sample("u", lib.dist.Normal(mu, 1.0))
+            lib.ppl.sample("y", lib.dist.Normal(u, 1.0), obs=y)
+
+    y = lib.array(rng.normal(size=NUM_ROWS))
+    center = {"mu": lib.array(0.2), "u": lib.array(rng.normal(size=NUM_ROWS))}
+    moved = {"mu": lib.array(0.5), "u": lib.array(5.0 * rng.normal(size=NUM_ROWS))}
+    kernel = lib.split.SymmetricSplitHMC(model, NUM_SUBSETS, center=center, num_steps=1)
+    before, after = centers_of_a_moved_chain(lib, kernel, (y,), moved)
+    assert set(before.grads) == {"mu"}
+    assert np.abs(lib.to_numpy(before.grads["mu"])).max() > 0.1
+    for x, expected in ((after.grads["mu"], before.grads["mu"]), *((after.reference[k], center[k]) for k in center)):
+        np.testing.assert_array_equal(lib.to_numpy(x), lib.to_numpy(expected))
 
 
 def crooked(lib):

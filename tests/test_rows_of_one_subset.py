@@ -65,3 +65,22 @@ def test_rows_that_meet_are_not_told_apart(lib):
     y = lib.array(np.arange(1.0, 9.0))
     with pytest.raises(ModelNotSplittableError):
         lib.split.split_model(accumulated(lib), (y,), num_subsets=2)
+
+
+def test_rows_that_are_given_twice_count_twice(lib):
+    """In the gradient by a latent with an entry a row too."""
+
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            a = lib.ppl.sample("a", lib.dist.Normal(mu, 1.0))
+            lib.ppl.sample("y", lib.dist.Normal(a, 1.0), obs=y)
+
+    y = np.random.default_rng(0).normal(5.0, 3.0, NUM_ROWS)
+    potential = lib.split.split_model(model, (lib.array(y),), num_subsets=2)
+    mu, a, rows = 0.7, np.linspace(-1.0, 1.0, NUM_ROWS), np.array([1, 4, 1, 1])
+    z = {"mu": lib.array(np.array(mu)), "a": lib.array(a)}
+    _, grad = potential.batch_potential_and_grad(z, lib.array(rows), 1.0)
+    times = np.bincount(rows, minlength=NUM_ROWS)
+    np.testing.assert_allclose(lib.to_numpy(grad["a"]), times * ((a - mu) + (a - y)), rtol=1e-12)
+    np.testing.assert_allclose(lib.to_numpy(grad["mu"]), mu - (times * (a - mu)).sum(), rtol=1e-12)

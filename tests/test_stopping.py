@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import numpy as np
 import pytest
 
+from split_common.runs.drive import drive
+from split_common.runs.plan import Plan
 from split_common.runs.stopping import FIRST_LOOK, StopWhen
 from split_common.runs.summaries import RunningSummary
 
@@ -176,3 +178,33 @@ def test_nothing_given():
 
 def test_numbers_of_arrays():
     assert reason(StopWhen(ess=np.float32(400), rhat=np.array(1.05)), x=summary_of(normal(2, 1000))) is not None
+
+
+class Moved:
+    """Chains that only say how far they are."""
+
+    numbers = ()
+
+    def __init__(self, position):
+        self.position = position
+
+    def advance(self, num):
+        self.position += num
+        return []
+
+    def states(self):
+        return []
+
+    progress = found = states
+
+
+def test_draws_are_looked_at_where_all_chains_are_equally_far():
+    """A run that goes on with one chain ahead looks where the run that was never stopped looked, and nowhere else."""
+    plan, looks = Plan(2, 0, 60, 10), []
+
+    def look(recordings, position):
+        looks.append(position)
+
+    for ahead in (0, 30):
+        drive([Moved(ahead), Moved(0)], {}, plan, lambda: None, look, lambda *moved: None)
+    assert looks == [10, 20, 30, 40, 50, 60, *(30, 40, 50, 60)]

@@ -14,7 +14,7 @@ from numpyro.infer.hmc_util import build_adaptation_schedule
 from numpyro_split.adaptation.step_size_and_metric import WindowMean
 from numpyro_split.integrators.integrator import Velocity
 from numpyro_split.potential.centering import Center, grad_differences, subset_curvatures
-from numpyro_split.potential.position import Position, subtract, where, zeros
+from numpyro_split.potential.position import Position, where, zeros
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP, MOST_LEFT, CenterSettings
 
@@ -49,16 +49,17 @@ def first_center(settings: CenterSettings, potential: SplitPotential, z: Positio
     return CenterState(Center.none(z, sites, potential.num_subsets, keeps), WindowMean.start(z), unknown)
 
 
-def moved_to_data(state: CenterState, potential: SplitPotential, z: Position) -> CenterState:
+def moved_to_data(state: CenterState, potential: SplitPotential) -> CenterState:
     """Centred about the same reference, of the same order, on other data.
+
+    Nothing of it depends on where the chain is, so that an outer kernel may ask for it in each iteration.
 
     Args:
         state: where splitting was centred.
         potential: of the other data.
-        z: where the chain is, for the sites that are not centred.
     """
     center = state.center
-    found = Center.at(potential, {**z, **center.reference}, tuple(center.reference), center.curvatures is not None)
+    found = Center.at(potential, center.reference, center.sites, center.curvatures is not None)
     return state._replace(center=_of_order(found, center.order))
 
 
@@ -91,7 +92,7 @@ def recentred(
     if state.mean is None or len(ends) < 3:
         return state, none
     mean = state.mean.update(i, z, num_warmup)
-    sites, num_subsets, like = tuple(state.center.reference), potential.num_subsets, coordinates(zeros(z))
+    sites, num_subsets, like = state.center.sites, potential.num_subsets, coordinates(zeros(z))
 
     def move() -> tuple[CenterState, jax.Array]:
         is_last, kept = i == ends[-2], state.center.curvatures
@@ -115,9 +116,9 @@ def recentred(
 
 def differences_left(center: Center, potential: SplitPotential, velocity: Velocity, z: Position) -> jax.Array:
     """Squared differences of the forces at ``z``: without centring, of first and of second order, shape (3,)."""
-    differences = grad_differences(potential, z, tuple(center.reference))
+    differences = grad_differences(potential, z, center.sites)
     first = jax.tree.map(jnp.subtract, differences, center.grads)
-    offset, unravel = ravel_pytree(subtract({name: z[name] for name in center.reference}, center.reference))
+    offset, unravel = ravel_pytree(center.offset(z))
     second = first
     if center.curvatures is not None:
         second = jax.tree.map(jnp.subtract, first, jax.vmap(unravel)(center.curvatures @ offset))

@@ -66,7 +66,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
         chain: number of the chain, from 0.
 
     Returns:
-        A dict of unconstrained values by site. Sites that are not centred have the values at which the chain ended.
+        A dict of unconstrained values by site, those that are not centred among them.
 
     Raises:
         ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
@@ -74,7 +74,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
     if is_path(run):
         return jax.tree.map(jnp.asarray, required(found_in(run, chain).center, CENTERS, run))
     state = _last_state(run, "centering", CENTERS)
-    return {**_of_chain(state, "z", chain), **_of_chain(state, "centering", chain).center.reference}
+    return _of_chain(state, "centering", chain).center.reference
 
 
 def _last_state(mcmc: Any, field: str, what: str) -> Any:

@@ -212,7 +212,7 @@ class Hamiltonian:
         energies = potential.energies(state.z)
         state = state._replace(energies=energies, potential_energy=jnp.sum(energies.value))
         if state.centering is not None:
-            state = state._replace(centering=moved_to_data(state.centering, potential, state.z))
+            state = state._replace(centering=moved_to_data(state.centering, potential))
         return state._replace(opening_grad=self._kept_grad(potential, state))
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:

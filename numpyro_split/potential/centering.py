@@ -11,16 +11,16 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from numpyro_split.potential.compensated import Compensated
-from numpyro_split.potential.position import Position, flatten, subtract
+from numpyro_split.potential.position import Position, flatten
 from numpyro_split.potential.split_potential import SplitPotential
 
 
 class Center(NamedTuple):
-    """What the kicks of the subsets are centred by. Sites that are left out of centring are not named.
+    """What the kicks of the subsets are centred by.
 
     Attributes:
-        reference: z*, a dict by site.
-        grads: c_m, a dict by site with a leading axis of M subsets; 0 for no centring.
+        reference: z*, a dict of all sites: c_m depends on those too that are not centred.
+        grads: c_m, a dict of the centred sites with a leading axis of M subsets; 0 for no centring.
         curvatures: C_m, shape (M, D, D); None where no second order is kept, 0 for none.
         order: 0 for no centring, 1 or 2.
     """
@@ -33,27 +33,35 @@ class Center(NamedTuple):
     @classmethod
     def none(cls, z: Position, sites: Sequence[str], num_subsets: int, keeps_second_order: bool) -> Center:
         """No centring, of the form that centring of some sites has."""
-        reference = {name: z[name] for name in sites}
-        grads = jax.tree.map(lambda u: jnp.zeros((num_subsets, *u.shape), u.dtype), reference)
-        flat, curvatures = ravel_pytree(reference)[0], None
+        centred = {name: z[name] for name in sites}
+        grads = jax.tree.map(lambda u: jnp.zeros((num_subsets, *u.shape), u.dtype), centred)
+        flat, curvatures = ravel_pytree(centred)[0], None
         if keeps_second_order:
             curvatures = jnp.zeros((num_subsets, flat.size, flat.size), flat.dtype)
-        return cls(reference, grads, curvatures, jnp.zeros((), jnp.result_type(int)))
+        return cls(dict(z), grads, curvatures, jnp.zeros((), jnp.result_type(int)))
 
     @classmethod
     def at(cls, potential: SplitPotential, z: Position, sites: Sequence[str], keeps_second_order: bool) -> Center:
         """Centring about ``z``, from all rows, subset by subset."""
-        reference = {name: z[name] for name in sites}
         curvatures = subset_curvatures(potential, z, sites) if keeps_second_order else None
         order = jnp.asarray(2 if keeps_second_order else 1, jnp.result_type(int))
-        return cls(reference, grad_differences(potential, z, sites), curvatures, order)
+        return cls(dict(z), grad_differences(potential, z, sites), curvatures, order)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the centred sites."""
+        return tuple(self.grads)
+
+    def offset(self, z: Position) -> Position:
+        """Distance of ``z`` from z*, a dict of the centred sites."""
+        return {name: z[name] - self.reference[name] for name in self.grads}
 
     def grad(self, z: Position, m: jax.Array) -> Position:
         """c_m + C_m (z - z*), a dict of the centred sites."""
         grads = {name: c[m] for name, c in self.grads.items()}
         if self.curvatures is None:
             return grads
-        offset, unravel = ravel_pytree(subtract({name: z[name] for name in self.reference}, self.reference))
+        offset, unravel = ravel_pytree(self.offset(z))
         return jax.tree.map(jnp.add, grads, unravel(self.curvatures[m] @ offset))
 
 

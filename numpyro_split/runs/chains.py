@@ -195,7 +195,7 @@ def _found(state: Any) -> Found:
     """What warm-up of one chain found."""
     adapted, centering = state.adapt_state, state.centering
     metric = None if adapted is None else adapted.inverse_mass_matrix
-    center = None if centering is None else {**state.z, **centering.center.reference}
+    center = None if centering is None else centering.center.reference
     return Found(float(state.step_size if adapted is None else adapted.step_size), metric, center)
 
 

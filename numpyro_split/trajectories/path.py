@@ -51,6 +51,7 @@ def draw_path(state: Any, integrator: IntegratorBase, step_size: jax.Array, rng_
     """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
     if integrator.schedule.draws_order:
-        order = of_first_chain(random.permutation(random.fold_in(rng_key, 0), order))
+        rng_key, key_order = random.split(rng_key)
+        order = of_first_chain(random.permutation(key_order, order))
     start = integrator.known(state.z, kinetic.draw(state.z, rng_key), state.opening_grad, state.energies)
     return Path(integrator, kinetic.unscale, step_size, order, start, state.energies)

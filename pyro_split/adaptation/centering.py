@@ -12,7 +12,7 @@ from torch import Tensor
 from pyro_split.adaptation.step_size_and_metric import WindowMean
 from pyro_split.integrators.integrator import Velocity
 from pyro_split.potential.centering import Center, grad_differences
-from pyro_split.potential.position import Position, add, flatten, subtract, unflatten, zeros
+from pyro_split.potential.position import Position, flatten, subtract, unflatten, zeros
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP, CenterSettings, choose_order
 
@@ -45,20 +45,6 @@ def first_center(settings: CenterSettings, potential: SplitPotential, z: Positio
     return CenterState(Center.none(z, sites, potential.num_subsets), WindowMean.start(z), unknown)
 
 
-def moved_to_data(state: CenterState, potential: SplitPotential, z: Position) -> CenterState:
-    """Centred about the same reference, of the same order, on other data.
-
-    Args:
-        state: where splitting was centred.
-        potential: of the other data.
-        z: where the chain is, for the sites that are not centred.
-    """
-    center = state.center
-    if not center.order:
-        return state
-    return state._replace(center=Center.at(potential, {**z, **center.reference}, tuple(center.reference), center.order))
-
-
 def recentred(
     state: CenterState,
     settings: CenterSettings,
@@ -89,7 +75,7 @@ def recentred(
     mean = state.mean.update(t, z, window_ends)
     if t not in window_ends[1:-1]:
         return state._replace(mean=mean), 0
-    sites, num_subsets, like = tuple(state.center.reference), potential.num_subsets, coordinates(zeros(z))
+    sites, num_subsets, like = state.center.sites, potential.num_subsets, coordinates(zeros(z))
     size = sum(z[name].numel() for name in sites)
     order = 2 if t == window_ends[-2] and settings.keeps_second_order(size) else 1  # the second takes many gradients
     found = Center.at(potential, mean.adapted, sites, order)
@@ -105,7 +91,7 @@ def differences_left(
     center: Center, potential: SplitPotential, velocity: Velocity, z: Position
 ) -> tuple[float, float, float]:
     """Squared differences of the forces at ``z``: without centring, of first and of second order."""
-    differences = grad_differences(potential, z, tuple(center.reference))
+    differences = grad_differences(potential, z, center.sites)
     first = subtract(differences, center.grads)
 
     def squared(differences: Position) -> float:
@@ -118,6 +104,7 @@ def differences_left(
 
     of_second = math.inf
     if center.curvatures is not None:
-        linear: Tensor = center.curvatures @ flatten(subtract(center.reference, z))
-        of_second = squared(add(first, unflatten(linear, center.reference), 1.0))
+        offset = center.offset(z)
+        linear: Tensor = center.curvatures @ flatten(offset)
+        of_second = squared(subtract(first, unflatten(linear, offset)))
     return squared(differences), squared(first), of_second

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyro_split.adaptation.centering import first_center, moved_to_data, recentred
+from pyro_split.adaptation.centering import first_center, recentred
 from pyro_split.adaptation.exploration import explored
 from pyro_split.adaptation.gradient_metric import harmonic_drift
 from pyro_split.adaptation.health import Health, warn_if_in_trouble
@@ -171,8 +171,6 @@ class Hamiltonian:
         """The state moved to ``z``, with energies and opening gradients there."""
         energies = potential.energies(z)
         state = state._replace(z=z, energies=energies, potential_energy=float(energies.sum()))
-        if state.centering is not None:
-            state = state._replace(centering=moved_to_data(state.centering, potential, z))
         return state._replace(opening_grad=self._kept_grad(potential, state))
 
     def watch(self, state: ChainState) -> None:
@@ -186,7 +184,7 @@ class Hamiltonian:
         found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
         if state.centering is None:
             return found
-        return {**found, "center": {**state.z, **state.centering.center.reference}}
+        return {**found, "center": state.centering.center.reference}
 
     def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
         """By one trajectory."""

@@ -8,16 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_split.potential.position import Position, flatten, subtract, unflatten
+from pyro_split.potential.position import Position, add, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 
 
 class Center(NamedTuple):
-    """What the kicks of the subsets are centred by. Sites that are left out of centring are not named.
+    """What the kicks of the subsets are centred by.
 
     Attributes:
-        reference: z*, a dict by site.
-        grads: c_m, a dict by site with a leading axis of M subsets; 0 for no centring.
+        reference: z*, a dict of all sites: c_m depends on those too that are not centred.
+        grads: c_m, a dict of the centred sites with a leading axis of M subsets; 0 for no centring.
         curvatures: C_m, shape (M, D, D); None for no second order.
         order: 0 for no centring, 1 or 2.
     """
@@ -30,24 +30,32 @@ class Center(NamedTuple):
     @classmethod
     def none(cls, z: Position, sites: Sequence[str], num_subsets: int) -> Center:
         """No centring, of the form that centring of some sites has."""
-        reference = {name: z[name] for name in sites}
-        return cls(reference, {name: u.new_zeros((num_subsets, *u.shape)) for name, u in reference.items()}, None, 0)
+        grads = {name: z[name].new_zeros((num_subsets, *z[name].shape)) for name in sites}
+        return cls(dict(z), grads, None, 0)
 
     @classmethod
     def at(cls, potential: SplitPotential, z: Position, sites: Sequence[str], order: int) -> Center:
         """Centring about ``z`` of first or second order, from all rows, subset by subset."""
-        reference = {name: z[name] for name in sites}
         curvatures = subset_curvatures(potential, z, sites) if order == 2 else None
-        return cls(reference, grad_differences(potential, z, sites), curvatures, order)
+        return cls(dict(z), grad_differences(potential, z, sites), curvatures, order)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the centred sites."""
+        return tuple(self.grads)
+
+    def offset(self, z: Position) -> Position:
+        """Distance of ``z`` from z*, a dict of the centred sites."""
+        return {name: z[name] - self.reference[name] for name in self.grads}
 
     def grad(self, z: Position, m: int) -> Position:
         """c_m + C_m (z - z*), a dict of the centred sites."""
         grads = {name: c[m] for name, c in self.grads.items()}
         if self.curvatures is None:
             return grads
-        offset = flatten(subtract(self.reference, z))
-        linear = unflatten(self.curvatures[m] @ offset, self.reference)
-        return subtract(grads, linear)
+        offset = self.offset(z)
+        linear = unflatten(self.curvatures[m] @ flatten(offset), offset)
+        return add(grads, linear, 1.0)
 
 
 class CenteredPotential:

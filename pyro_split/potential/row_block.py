@@ -39,10 +39,10 @@ class RowBlock(NamedTuple):
         return {name: self.take(u, axes[name]) if name in axes else u for name, u in z.items()}
 
     def spread(self, grad: Position, z: Position, axes: Mapping[str, int]) -> Position:
-        """A gradient in what :meth:`local` makes of ``z``, as one in ``z``: zero in the entries of other rows."""
+        """A gradient in what :meth:`local` makes of ``z``, as one in ``z``: summed over repeated rows, 0 for others."""
         full = dict(grad)
         for name, axis in axes.items():
-            full[name] = torch.zeros_like(z[name]).index_copy(axis, self.indices.to(z[name].device), grad[name])
+            full[name] = torch.zeros_like(z[name]).index_add(axis, self.indices.to(z[name].device), grad[name])
         return full
 
 

@@ -255,7 +255,9 @@ def drive(
             for chains, pace in zip(groups, paces, strict=True):
                 if chains.position < target and (reason := should_stop()) is None:
                     commits.take(chains, _move(chains, pace, target, plan, should_stop, on_progress))
-            reason = should_stop() or has_enough(recordings, min(chains.position for chains in groups))
+            reason = should_stop()
+            if reason is None and len({chains.position for chains in groups}) == 1:
+                reason = has_enough(recordings, groups[0].position)
         commits.write_all(groups)
     finally:
         commits.close()
