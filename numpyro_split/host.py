@@ -1,4 +1,4 @@
-"""Every private name of NumPyro and JAX that this package leans on; ``tests/test_host.py`` says which one broke."""
+"""All private names of NumPyro and JAX that this package uses; ``tests/test_host.py`` shows which one has changed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def has_draws(mcmc: Any) -> bool:
-    """Whether a run has been made, and its draws are still there."""
+    """Whether a run has been made and still holds its draws."""
     return mcmc.last_state is not None and mcmc._states is not None
 
 
 def traces_arguments(mcmc: Any) -> bool:
-    """Whether a run's programs are given the model's arguments, and do not hold them."""
+    """Whether a run's compiled programs take the model's arguments as inputs instead of holding them as constants."""
     return mcmc._jit_model_args
 
 
 def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A copy of a run that has been made, with other arguments of its model."""
+    """A copy of a finished run, with other arguments of its model."""
     shown = copy.copy(mcmc)
     shown._args, shown._kwargs = args, kwargs
     return shown
@@ -39,7 +39,7 @@ def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def fill_run(
     mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any], last_state: Any, states: dict[str, Any] | None
 ) -> None:
-    """Leave a run as the host would have left it.
+    """Fill a run's fields as the host itself does at the end of a run.
 
     Args:
         mcmc: the run.

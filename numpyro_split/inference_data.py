@@ -1,4 +1,4 @@
-"""Draws, statistics and observations for ArviZ."""
+"""Conversion of draws, statistics and observations to ArviZ's format."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     found = from_numpyro(run, log_likelihood=False, **options)
     if few is not None:
         del found["observed_data"]
-    if hasattr(mcmc.sampler, "report"):  # of this package
+    if hasattr(mcmc.sampler, "report"):  # the kernel is one of this package
         if mcmc.sampler.model is not None:
             found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
         settled = getattr(mcmc.last_state, "settled", None)
-        if settled is not None:  # of a kernel that adapts
+        if settled is not None:  # the kernel adapts
             put_settled(found["sample_stats"], settled)
         Report.of(found, type(mcmc.sampler).__name__).warn()
     if log_likelihood:
@@ -86,7 +86,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
 
 class Observations:
-    """The observed sites of a run's model, evaluated at some draws and some rows at a time; outside the plate on all.
+    """The observed sites of a run's model, evaluated at some draws and some rows at a time; all rows outside the plate.
 
     Args:
         mcmc: a run with a kernel of this package.
@@ -120,7 +120,7 @@ class Observations:
         self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
 
     def grid(self, draws_per_batch: int) -> Grid:
-        """As many rows as a subset has at a time, and so many draws."""
+        """The grid with the rows of one subset and the given number of draws at a time."""
         layout = self._split.layout
         return Grid.of(layout.num_rows, layout.sizes[0], draws_per_batch, bool(self._split.verdict.held))
 
@@ -135,7 +135,7 @@ class Observations:
             ValueError: for draws that are not those of the model.
         """
         split, density = self._split, self._density
-        local = {  # with the draws first
+        local = {  # row axis of each local site's draws, whose first axis is the draws
             site.name: 1 + site.batch_ndim + site.plates[density.plate]
             for site in split.sites
             if site.name in split.site_sizes and density.plate in site.plates
@@ -178,9 +178,10 @@ def posterior_of_run(mcmc: MCMC) -> Posterior:
 
 
 def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
-    """Names of dimensions by site, those that ArviZ finds.
+    """Names of dimensions by site, the same as ArviZ finds.
 
-    Its own way compares what a model's handlers hold with what they held in the call before, which arrays do not take.
+    ArviZ's own way compares what a model's handlers hold with what they held in the call before; a comparison of arrays
+    fails there.
     """
     dims: dict[str, list[str]] = {}
 
@@ -195,15 +196,15 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
 
     try:
         jax.eval_shape(run)
-    except UNREADABLE:  # Python reads what a model computes of its data, which a trace without values does not tell
+    except UNREADABLE:  # the model reads values computed from its data with Python: a tracer has none
         run()
     return dims
 
 
 def _few_rows(mcmc: MCMC) -> Arguments | None:
-    """Of a run on rows in shards, the few of them that every process has; on rows in sources, the first two; else None.
+    """Arguments with a few rows: in shards, those that every process has; in sources, the first two; else None.
 
-    A model whose rows are elsewhere is run on them for all but its observations.
+    A model whose rows are elsewhere is run on these for everything but its observations.
     """
     kernel: Any = mcmc.sampler
     if not hasattr(kernel, "report") or kernel.model is None:
@@ -233,7 +234,7 @@ def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:
 
 
 def _add_log_likelihood(found: Any, terms: dict[str, np.ndarray]) -> None:
-    """Put them into a group of their own, with the dimensions of the observed data."""
+    """Put log-likelihoods into a group of their own, with the dimensions of the observed data."""
     import xarray
 
     draws = found["posterior"]

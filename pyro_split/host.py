@@ -1,4 +1,4 @@
-"""Every private name of Pyro and PyTorch that this package leans on; ``tests/test_host.py`` says which one broke."""
+"""All private names of Pyro and PyTorch that this package uses; ``tests/test_host.py`` shows which one has changed."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
-FAKE_TENSOR_LOG = "torch._subclasses.fake_tensor"  # name of the logger of what fails on shapes
+FAKE_TENSOR_LOG = "torch._subclasses.fake_tensor"  # name of PyTorch's logger of failures on fake tensors
 
 
 def is_numerical(error: Exception) -> bool:
-    """Whether Pyro takes an error for a matter of values, not of the program."""
+    """Whether Pyro treats an error as numerical: caused by values, not by a fault of the program."""
     return any(handles(error) for handles in _EXCEPTION_HANDLERS.values())
 
 
 def is_functional(x: Any) -> bool:
-    """Whether a tensor stands for others while writes into it are made functional."""
+    """Whether a tensor is a wrapper by which PyTorch functionalizes in-place writes."""
     return torch._is_functional_tensor(x)
 
 
 def is_random(target: Any, settings: Any, *args: Any) -> bool:
-    """Whether an operation gives other numbers whenever it is run: with settings by name, or arguments in order."""
+    """Whether an operation gives random numbers; ``settings`` are arguments by name, ``args`` by position."""
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
     given = {x.name: value for x, value in zip(target._schema.arguments, args, strict=False)} | dict(settings)
@@ -55,11 +55,11 @@ def writes(target: Any) -> bool:
 
 
 class AnyNumberOfRows(Messenger):
-    """Lets one plate take any number of rows, where Pyro holds it to its ``subsample_size``.
+    """Lets one plate take any number of rows, where Pyro requires its ``subsample_size``.
 
     A plate compares that number with the rows that handlers give it before any handler can see the plate, so a handler
-    alone does not get past it. Pyro's method therefore looks through the handlers in force, from the import of this
-    file on: nothing of Pyro's is replaced and put back around a run, which two threads could do in the wrong order.
+    alone cannot avoid the check. Pyro's method is therefore patched once, when this file is imported, and the patch
+    looks for this handler. Patching it for each run and restoring it afterwards would not be safe with threads.
 
     Args:
         plate: name of the plate.
@@ -71,7 +71,7 @@ class AnyNumberOfRows(Messenger):
 
 
 class _OwnNames(Messenger):
-    """Keeps a plate's own name, which its frame has too, at its message, before other handlers change that one's."""
+    """Stores a plate's unscoped name on its message, before handlers such as ``scope`` rename it."""
 
     def _pyro_sample(self, msg: Any) -> None:
         if isinstance(msg["fn"], Subsample):
@@ -79,7 +79,7 @@ class _OwnNames(Messenger):
 
 
 def plate_of(msg: Any) -> str | None:
-    """Own name of the plate whose rows a message asks for, whatever ``scope`` calls it; None for other messages."""
+    """Unscoped name of the plate whose rows a message asks for; None for other messages."""
     return getattr(msg["fn"], "own_name", msg["name"]) if isinstance(msg["fn"], Subsample) else None
 
 
@@ -87,7 +87,7 @@ _own_subsample = SubsampleMessenger._subsample
 
 
 def _subsample(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any, **others: Any) -> Any:
-    """Pyro's own, without a ``subsample_size`` for a plate that may take any number of rows."""
+    """Pyro's own method, without a ``subsample_size`` for a plate that may take any number of rows."""
     if any(isinstance(handler, AnyNumberOfRows) and handler.plate == name for handler in _PYRO_STACK):
         subsample_size = None
     with _OwnNames():
@@ -96,7 +96,7 @@ def _subsample(name: str, size: int | None = None, subsample_size: int | None = 
 
 SubsampleMessenger._subsample = staticmethod(_subsample)  # type: ignore[method-assign]
 
-Blocks = dict[tuple[str, ...], Any]  # of a matrix, by the sites of each: tensors, or of low rank
+Blocks = dict[tuple[str, ...], Any]  # blocks of a matrix by the sites of each: tensors, or low-rank matrices
 MATRICES = ("_inverse_mass_matrix", "_mass_matrix_sqrt", "_mass_matrix_sqrt_inverse")
 
 
@@ -106,9 +106,9 @@ class AdaptState(NamedTuple):
     Attributes:
         step_size: step size of the next trajectory.
         window: number of the window of warm-up.
-        averaging: what dual averaging remembers.
+        averaging: state of dual averaging.
         matrices: inverse mass matrix, square root of the mass matrix, and its inverse.
-        covariances: what the estimator of each block remembers of the draws.
+        covariances: state of the covariance estimator of each block.
     """
 
     step_size: float
@@ -124,7 +124,7 @@ class AdaptState(NamedTuple):
 
 
 def store_adapter(adapter: Any) -> AdaptState:
-    """The state of an adapter, which stays as it is when the adapter goes on."""
+    """The state of an adapter as a value, which later changes of the adapter do not affect."""
     mass = adapter.mass_matrix_adapter
     return AdaptState(
         step_size=float(adapter.step_size),
@@ -136,7 +136,7 @@ def store_adapter(adapter: Any) -> AdaptState:
 
 
 def load_adapter(adapter: Any, state: AdaptState) -> None:
-    """Bring an adapter back to a state, which stays as it is when the adapter goes on."""
+    """Set an adapter to a state; later changes of the adapter do not affect the state."""
     mass = adapter.mass_matrix_adapter
     adapter.step_size, adapter._current_window = state.step_size, state.window
     if adapter.adapt_step_size:
@@ -148,12 +148,12 @@ def load_adapter(adapter: Any, state: AdaptState) -> None:
 
 
 def _own(remembered: dict[str, Any]) -> dict[str, Any]:
-    """What an estimator remembers, with sums of its own: it adds to them in place."""
+    """The state of an estimator with its tensors copied, because the estimator adds to them in place."""
     return {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in remembered.items()}
 
 
 def matrices_of(mass: Any) -> tuple[Blocks, Blocks, Blocks]:
-    """M⁻¹, a root S of M = S Sᵀ, and S⁻¹, as they are now, of shape (D,) where diagonal; low rank has no roots."""
+    """Present M⁻¹, a root S of M = S Sᵀ, and S⁻¹, of shape (D,) where diagonal; a low-rank block has no roots."""
     inverse, root, inverse_root = (dict(getattr(mass, name)) for name in MATRICES)
     return inverse, root, inverse_root
 
@@ -164,7 +164,7 @@ def covariances(adapter: Any) -> dict[tuple[str, ...], torch.Tensor]:
 
 
 def log_average_step_size(adapter: WarmupAdapter) -> float:
-    """Log of what dual averaging has averaged so far."""
+    """Log of the averaged step size of dual averaging."""
     return float(adapter._step_size_adapt_scheme.get_state()[1])
 
 
@@ -180,14 +180,14 @@ def fill_run(
     samples: dict[str, torch.Tensor] | None,
     diagnostics: list[dict[str, Any]],
 ) -> None:
-    """Leave a run as the host would have left it.
+    """Fill a run's fields as the host itself does at the end of a run.
 
     Args:
         mcmc: the run.
         args: positional arguments of the model.
         kwargs: keyword arguments.
         samples: draws of all chains by site, chains and draws first; None where they are not in memory.
-        diagnostics: of each chain.
+        diagnostics: diagnostics of each chain.
     """
     mcmc._args, mcmc._kwargs = args, kwargs
     mcmc._samples, mcmc._diagnostics = samples, diagnostics
@@ -201,7 +201,7 @@ def moves_in_processes(mcmc: Any) -> Any:
 
 
 def start_of_chain(mcmc: Any, chain: int) -> dict[str, torch.Tensor] | None:
-    """Where a chain of a run is to start; None where that is not given."""
+    """Initial parameters of a chain of a run; None where they are not given."""
     given = mcmc.sampler.initial_params
     return None if given is None else {name: x[chain] for name, x in given.items()}
 
@@ -213,14 +213,14 @@ def validates_distributions() -> bool:
 
 @contextmanager
 def as_in_a_run(mcmc: Any) -> Iterator[None]:
-    """The circumstances in which the host runs a kernel: without handlers around it, validated as the run says."""
+    """Context in which the host runs a kernel: no handlers around it, and validation as the run says."""
     with Messenger() if mcmc.disable_validation is None else pyro.validation_enabled(not mcmc.disable_validation):
         with pyro.poutine.block():
             yield
 
 
 def has_draws(mcmc: Any) -> bool:
-    """Whether a run has been made."""
+    """Whether a run holds draws."""
     return mcmc._samples is not None
 
 
@@ -231,7 +231,7 @@ def diagnostics_by_chain(mcmc: Any) -> list[Any]:
 
 @contextmanager
 def unvalidated() -> Iterator[None]:
-    """Run without validation, of distributions too that were made before: a check of values cannot be traced."""
+    """Context without validation, also of distributions made before: a check of values cannot be traced."""
     own = torch.distributions.Distribution._validate_sample
     torch.distributions.Distribution._validate_sample = _no_check  # type: ignore[method-assign]
     try:
@@ -243,9 +243,9 @@ def unvalidated() -> Iterator[None]:
 
 @contextmanager
 def forward_alone() -> Iterator[None]:
-    """Run operations that bring a derivative of their own (``autograd.Function``) without it, where none is asked for.
+    """Context in which operations with custom derivatives (``autograd.Function``) run their forward pass alone.
 
-    PyTorch's transformations, which do not see into such an operation, refuse it.
+    It is for evaluations without derivatives, because PyTorch's transformations refuse such operations.
     """
     own = torch.autograd.Function.__dict__["apply"]
     torch.autograd.Function.apply = classmethod(_forward)  # type: ignore[assignment]
@@ -264,7 +264,7 @@ def _forward(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _no_check(distribution: Any, value: Any) -> None:
-    """In place of the check of a value against a distribution's support."""
+    """Replacement for the check of a value against a distribution's support, which does nothing."""
 
 
 __all__ = [

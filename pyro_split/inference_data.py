@@ -39,15 +39,15 @@ def to_inference_data(
 
     One warning names all the problems that ``kernel.report(mcmc)`` lists.
 
-    The observed data are what the model's observed sites hold when this function is called on the arguments of the run.
-    The model is run for them on the rows of one subset at a time, and, for sites outside the data plate, on all. The
-    attribute ``split`` of the posterior says whether the rows were proved to be independent of one another.
+    The observed data are the values of the model's observed sites when this function is called, on the arguments of the
+    run. To find them, the model is run on the rows of one subset at a time, and, for sites outside the data plate, on
+    all. The attribute ``split`` of the posterior says whether the rows were proved to be independent of one another.
 
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with a kernel of this package.
         log_likelihood: whether to compute the log-likelihood of every observation at every draw, which ``az.loo``
             needs; it has chains x draws x rows numbers, computed in the memory of one subset.
-        posterior_predictive: what Pyro's ``Predictive`` made of all the draws of the run, by site.
+        posterior_predictive: samples of Pyro's ``Predictive`` for all draws of the run, by site.
         **options: passed on to ``arviz.from_dict``, such as ``coords`` and ``dims``.
 
     Returns:
@@ -96,7 +96,7 @@ def to_inference_data(
     found = _from_dict({name: group for name, group in groups.items() if group}, options)
     if verdict is not None:
         found["posterior"].attrs["split"] = str(verdict)
-    if "settled" in by_chain[0]:  # of a kernel that adapts
+    if "settled" in by_chain[0]:  # the kernel adapts
         put_settled(found["sample_stats"], Settled(*zip(*(chain["settled"] for chain in by_chain), strict=True)))
     Report.of(found, type(mcmc.kernel).__name__).warn()
     return found
@@ -112,7 +112,7 @@ def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
 def _observations(
     mcmc: MCMC, draws: dict[str, Tensor], log_likelihood: bool
 ) -> tuple[dict[str, dict[str, np.ndarray]], Verdict | None]:
-    """The groups of what the model observes on the data of the run, and how it divides; none where out of reach."""
+    """Groups of observed data and log-likelihoods, and the verdict on the rows; none where the model cannot be run."""
     if mcmc.kernel.model is None:
         if log_likelihood:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
@@ -120,7 +120,7 @@ def _observations(
     try:
         observations = Observations.of(mcmc)
         groups = {} if observations.reads_sources else {"observed_data": observations.values(draws)}
-    except Exception as error:  # whatever a model raises whose data have changed or are gone
+    except Exception as error:  # a model whose data have changed or are gone may raise anything
         reason = f"the model does not run on the data of the run any more: {error!r}"
         if log_likelihood:
             raise ValueError(f"log_likelihood=True is not possible, as {reason}") from error
@@ -134,7 +134,7 @@ def _observations(
 
 
 class Observations:
-    """The observed sites of a model, read from the rows of one subset after the other; outside the plate, from all.
+    """The observed sites of a model, evaluated on the rows of one subset after the other; outside the plate, on all.
 
     Args:
         split: how the model divides.
@@ -144,7 +144,7 @@ class Observations:
     Attributes:
         verdict: whether the model's rows are independent of one another.
         row_axes: for each site the axis (negative) of the rows of its log-likelihoods, or None.
-        reads_sources: whether rows are read as they are needed; then what is observed is not put together.
+        reads_sources: whether rows are read from sources as they are needed; observed values are then not joined.
     """
 
     def __init__(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]):
@@ -155,7 +155,7 @@ class Observations:
         self.reads_sources = bool(density.arguments.sources)
         self._discrete = [site.name for site in split.sites if site.discrete]
         inside = [site for site in split.sites if density.plate in site.plates]
-        # one site for each row: they are not joined; what is held rests on all rows
+        # a sequential plate has one site for each row, which are not joined; shared values depend on all rows
         self._whole = any(site.plates[density.plate] is None for site in inside) or bool(split.verdict.held)
         self.row_axes = {site.name: site.plates[density.plate] for site in inside}
         self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
@@ -175,7 +175,7 @@ class Observations:
         return cls(split, args, kwargs)
 
     def grid(self, draws_per_batch: int) -> Grid:
-        """As many rows as a subset has at a time, and so many draws."""
+        """The grid with the rows of one subset and the given number of draws at a time."""
         return Grid.of(self._layout.num_rows, self._layout.sizes[0], draws_per_batch, self._whole)
 
     def values(self, draws: dict[str, Tensor]) -> dict[str, np.ndarray]:
@@ -214,7 +214,7 @@ class Observations:
                 yield Piece(batch, rows, values)
 
     def _places(self, grid: Grid) -> list[Rows | None]:
-        """The blocks of rows, and None for what is observed outside the data plate."""
+        """The blocks of rows, and None for the sites that are observed outside the data plate."""
         return [*(grid.blocks if self.row_axes else []), *([None] if self._observes_outside else [])]
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -223,7 +223,7 @@ class Observations:
         return {name: tuple(self._split.transforms[name].inv(u).shape) for name, u in position.items()}
 
     def _sites(self, values: dict[str, Tensor], rows: Rows | None) -> Iterator[tuple[str, Any]]:
-        """The observed sites of some rows, or those outside the plate, at constrained values of the latent ones."""
+        """The observed sites of some rows, or those outside the plate, at constrained values of the latent sites."""
         density = self._density
         data = density.arguments.data
         if rows is None:
@@ -241,7 +241,7 @@ class Observations:
                 yield name, site
 
     def _place(self, joined: dict[str, np.ndarray], name: str, x: Tensor, event_dim: int, rows: Rows | None) -> None:
-        """Put the values of some rows among those of all rows; what lies outside the data plate is taken as it is."""
+        """Put a site's values at some rows into the array of all rows; a site outside the plate is taken whole."""
         values, dim = x.numpy(force=True), self.row_axes.get(name)
         if rows is None or dim is None:
             joined[name] = values
@@ -259,12 +259,12 @@ def posterior_of_run(mcmc: MCMC) -> Posterior:
 
 
 def row_block(rows: Rows) -> RowBlock:
-    """Rows of the data, by their numbers."""
+    """A range of rows as a block of row numbers."""
     return RowBlock(torch.arange(rows.start, rows.stop), rows.start)
 
 
 def tensors(arrays: dict[str, np.ndarray], data: Data) -> dict[str, Tensor]:
-    """Arrays as tensors, where a model's data are."""
+    """Arrays as tensors on the device of a model's data."""
     device = next((x.device for x in data if isinstance(x, Tensor)), torch.get_default_device())
     return {name: torch.tensor(x, device=device) for name, x in arrays.items()}
 

@@ -1,4 +1,4 @@
-"""What adapts in warm-up: step size, mass matrix, centring and drifts, as the arguments of a kernel ask for them."""
+"""Settings of what adapts in warm-up: step size, mass matrix, centring and drifts, from the arguments of a kernel."""
 
 from __future__ import annotations
 

@@ -19,27 +19,27 @@ from split_common.health import WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE, penalty
 
 LARGEST_ERROR = 0.1  # rms error of the log-density, in nats, below which the audit reports no bias
-SMALLEST_P = 1e-3  # of a test of normality
+SMALLEST_P = 1e-3  # p-value of the test of normality below which the noise counts as not normal
 
 
 class Audit(NamedTuple):
     """How far the penalty can be trusted; ``print`` it for a table.
 
     Attributes:
-        num_pairs: pairs of points looked at.
-        num_repeats: estimates made of each.
-        num_batches: K that an estimate rests on.
+        num_pairs: pairs of points that were audited.
+        num_repeats: estimates made for each pair.
+        num_batches: K that an estimate depends on.
         exact_accept_prob: mean acceptance with no noise.
-        accept_prob: mean acceptance as it is.
+        accept_prob: mean acceptance with the noise.
         chi2: mean χ².
         share_above: share of estimates with χ² above K/4.
         variance_ratio: mean χ² over the true variance of the estimates; 1 is right.
-        skewness: of the noise in its own standard deviations; 0 for a normal.
-        excess_kurtosis: likewise.
+        skewness: skewness of the noise, in its own standard deviations; 0 for a normal distribution.
+        excess_kurtosis: its excess kurtosis, likewise.
         normality_p: p-value of D'Agostino and Pearson's test that the noise is normal.
         log_density_error: root mean square error of the change of log-density over a pair.
         log_density_error_se: its standard error.
-        temperature: that the chain samples at, as far as the pairs tell; 1 is right.
+        temperature: temperature that the chain samples at, as far as the pairs tell; 1 is right.
         temperature_se: its standard error.
     """
 
@@ -95,8 +95,8 @@ def summarise(
     Args:
         exact: change of potential energy over each pair, shape (P,).
         kinetic: change of kinetic energy, shape (P,).
-        estimates: of the change of potential energy, shape (P, R).
-        chi2: the estimated variance of each, shape (P, R).
+        estimates: estimates of the change of potential energy, shape (P, R).
+        chi2: the estimated variance of each estimate, shape (P, R).
         num_batches: K.
         corrected: whether the penalty allows for χ²'s being an estimate.
     """
@@ -108,7 +108,7 @@ def summarise(
     whole = exact + kinetic
     halves = [_implied(forward[:, part], backward[:, part]) for part in (slice(None, None, 2), slice(1, None, 2))]
     errors = [implied + whole for implied in halves]
-    products = errors[0] * errors[1]  # of independent halves: their Monte Carlo errors do not add up
+    products = errors[0] * errors[1]  # from independent halves, so that their Monte Carlo errors do not add up
     mean_square, num_pairs = max(float(products.mean()), 0.0), len(exact)
     error = np.sqrt(mean_square)
     se_square = float(products.std(ddof=1)) / np.sqrt(num_pairs)

@@ -38,8 +38,8 @@ import numpy as np
 from split_common.checks import check_positive_int
 from split_common.values import is_name, real_array, shown
 
-MOST_LEFT = 0.25  # of the squared differences of the forces: half of their size
-MAX_SECOND_ORDER_SIZE = 100  # parameters up to which the second order is looked at: M matrices of so many rows are kept
+MOST_LEFT = 0.25  # share of the squared differences of the forces that may be left: half of their size
+MAX_SECOND_ORDER_SIZE = 100  # parameters up to which second order is tried: M matrices of so many rows are kept
 # Longest step of a centred schedule, a quarter of a turn in the metric of the momenta. Its energy error hardly grows
 # with the step size, so that acceptance sets no limit, and a tree would turn back within one step. A learned length may
 # be up to a quarter longer (:mod:`split_common.exploration`), and one step is to make it.

@@ -19,8 +19,8 @@ estimated without bias: each row is drawn :math:`\lambda` times on average.
 
 Cure: a stratum of C rows that are always read, each counted once, those of the largest such terms; the others are drawn
 as before, counted :math:`(N - C)/(Kn)`-fold, and :math:`\chi^2` is theirs alone. The estimate is without bias whichever
-rows they are, so the choice may rest on all of the data; it must not rest on the state of the chain. Where it would not
-take half of the error away, or the error is negligible, no row is always read.
+rows they are, so the choice may depend on all of the data; it must not depend on the state of the chain. Where it would
+not take half of the error away, or the error is negligible, no row is always read.
 
 Reference:
     Cochran (1977), Sampling Techniques, section 5.8: a stratum that is sampled whole. Horvitz and Thompson (1952), A
@@ -36,20 +36,20 @@ import numpy as np
 
 from split_common.penalty import Batches, RowSampling
 
-# Points between which rows' changes are looked at, in pairs: twice as far from the mode as draws of the normal
-# approximation, since posteriors that few rows shape have longer tails than it.
+# Number of points between which rows' changes are computed, in pairs, and their distance: twice as far from the mode as
+# draws of the normal approximation, since posteriors that few rows shape have longer tails than it.
 NUM_PROBES, PROBE_SCALE = 8, 2.0
 LARGEST_PROBED_NOISE = 1.0  # χ² of a proposal, since warm-up shortens steps that make more
-PROBED_ROWS = 8192  # rows that are looked at together
-LARGEST_TAIL_ERROR = 0.1  # of a log-density, that nothing is said of
-SMALLEST_TAIL_ERROR = 1e-3  # that anything is done about
+PROBED_ROWS = 8192  # rows whose changes are computed together
+LARGEST_TAIL_ERROR = 0.1  # error of a log-density up to which there is no warning
+SMALLEST_TAIL_ERROR = 1e-3  # error of a log-density below which no row is always read
 
 
 def tail_terms(changes: Any) -> Any:
     """Contribution of each drawn row to the estimated error of the log-density.
 
     Args:
-        changes: x, what the draw of each row changes an estimate by; an array of NumPy, JAX or torch.
+        changes: x, by how much the draw of each row changes an estimate; an array of NumPy, JAX or torch.
 
     Example:
         >>> tail_terms(np.array([0.0, -0.6, 10.0])).round(3)
@@ -59,17 +59,17 @@ def tail_terms(changes: Any) -> Any:
 
 
 def certainty_size(batches: Batches) -> int:
-    """How many rows are always read: as many as a batch has, or fewer where so many could not be drawn beside them."""
+    """Number of rows to read always: as many as a batch has, or fewer where too few others would be left to draw."""
     drawn = batches.rows_needed if batches.sampling is RowSampling.DISTINCT_ROWS else batches.batch_size
     return min(batches.batch_size, batches.num_rows - drawn)
 
 
 class Everyone(NamedTuple):
-    """Processes that choose rows together, each of its own.
+    """The processes that hold the rows, and choose among them together.
 
     Attributes:
-        first: number, among all rows, of the first row of this process.
-        of_all: gives the values of all processes for this process's.
+        first: number, among all rows, of this process's first row.
+        of_all: gathers the values of all processes, given this process's.
     """
 
     first: int
@@ -83,10 +83,10 @@ def most_influential(changes: Iterable[np.ndarray], batches: Batches, everyone: 
     """The numbers of the rows to read always, at most as many as a batch has; None where that would not help.
 
     Args:
-        changes: r, by how much each row's term changes over some pairs of points, of this process's rows: of some of
-            them after the other, each of shape (P, n); gone through twice.
+        changes: r, by how much the term of each of this process's rows changes over P pairs of points; in pieces of
+            shape (P, n), for n rows each. They are gone through twice.
         batches: how rows are drawn.
-        everyone: who holds the other rows.
+        everyone: the processes that hold the rows.
 
     Returns:
         Ascending numbers, shape (C,).
@@ -105,12 +105,12 @@ def most_influential(changes: Iterable[np.ndarray], batches: Batches, everyone: 
             found = expected * np.where(np.isfinite(x), tail_terms(x), np.inf).mean(0)
             rows = np.concatenate([rows, first + np.arange(len(found))])
             errors, first = np.concatenate([errors, found]), first + len(found)
-            largest_first = np.argsort(-errors, kind="stable")  # of equal errors the lower number
+            largest_first = np.argsort(-errors, kind="stable")  # of equal errors the lower number comes first
             others += errors[largest_first[size:]].sum()
             rows, errors = rows[largest_first[:size]], errors[largest_first[:size]]
     by_process = everyone.of_all((errors, rows))
     of_rows, numbers = (np.concatenate(parts) for parts in zip(*by_process, strict=True))
-    order = np.argsort(-of_rows, kind="stable")  # likewise, as processes are in order of their rows
+    order = np.argsort(-of_rows, kind="stable")  # likewise, since processes are in the order of their rows
     of_others = of_rows[order[size:]].sum() + sum(everyone.of_all(others))
     chosen = order[:size]
     helps = len(chosen) and not of_rows[chosen].sum() < max(of_others, SMALLEST_TAIL_ERROR)
@@ -118,11 +118,11 @@ def most_influential(changes: Iterable[np.ndarray], batches: Batches, everyone: 
 
 
 class Pieces:
-    """Pieces that are made whenever they are gone through, so that memory does not grow with their number.
+    """Pieces that are computed anew in each pass over them, so that memory does not grow with their number.
 
     Args:
-        make: from a number to a piece.
-        numbers: of the pieces, in order.
+        make: from the number of a piece to the piece.
+        numbers: numbers of the pieces, in order.
     """
 
     def __init__(self, make: Callable[[int], np.ndarray], numbers: Sequence[int]):
@@ -145,5 +145,5 @@ def as_many(rows: np.ndarray | None, size: int) -> np.ndarray:
 
 
 def probe_directions(size: int) -> np.ndarray:
-    """Offsets of the points that are looked at, in standard deviations, shape (8, D): the same for the same model."""
+    """Offsets of the probed points from the mode, in standard deviations, shape (8, D): the same for the same D."""
     return PROBE_SCALE * np.random.default_rng(0).standard_normal((NUM_PROBES, size))

@@ -6,7 +6,7 @@ sum of terms, one for each site. Precisions are drawn when
 * the term of a precision itself is that of Gamma(α, β) (of a variance, InverseGamma), α constant, β free of precisions;
 * terms of weights are those of Normal(m, s) at w, m and w free of precisions, s = c τ_l^{-1/2} for all values, c free
   of precisions, l one fixed element for each weight;
-* no other term rests on a precision.
+* no other term depends on a precision.
 
 Then the log-density is, but for a term free of u,
 
@@ -18,13 +18,13 @@ constant factors, means or hyperparameters go into it:
 
 .. math:: \beta' = e^{-u} \left( \partial_u U_{prior} + \alpha + \tfrac Q2 \right).
 
-The condition is enough, and more than is needed: another use may cancel out, a mask could be taken into account. What
-is not established is refused.
+The condition is sufficient, not necessary: another use may cancel out, a mask could be taken into account. What is not
+established is refused.
 
-What a value of the model is, as a function of the precisions, is followed through its operations. It is :class:`Free`
-of them; :class:`Power`, each entry c e^{a u_l}; :class:`Log`, each entry a u_l + c; or :class:`Other`, of which nothing
-is known but on which precisions it may rest. :func:`result` says what an operation makes of its operands; the packages
-read the operations off their hosts' traces and give them the names used here.
+The form of each value of the model, as a function of the precisions, is followed through its operations. A value is
+:class:`Free` of them; :class:`Power`, each entry c e^{a u_l}; :class:`Log`, each entry a u_l + c; or :class:`Other`, of
+which only the precisions are known that it may depend on. :func:`result` gives the form of an operation's result from
+those of its operands; the packages read the operations off their hosts' traces and give them the names used here.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from split_common.hierarchy import Group
 
 
 class Free(NamedTuple):
-    """A value that rests on no precision.
+    """A value that depends on no precision.
 
     Attributes:
-        fixed: whether it rests on no other latent either.
-        number: what it is, where it is one number, known from the expression.
+        fixed: whether it depends on no other latent either.
+        number: its value, where it is one number that is known from the expression.
     """
 
     fixed: bool = True
@@ -49,7 +49,7 @@ class Free(NamedTuple):
 
     @property
     def of(self) -> frozenset[str]:
-        """The precisions that it rests on."""
+        """The precisions that it depends on."""
         return frozenset()
 
 
@@ -61,7 +61,7 @@ class Power(NamedTuple):
 
     @property
     def of(self) -> frozenset[str]:
-        """The precisions that it rests on."""
+        """The precisions that it depends on."""
         return frozenset({self.name})
 
 
@@ -73,7 +73,7 @@ class Log(NamedTuple):
 
     @property
     def of(self) -> frozenset[str]:
-        """The precisions that it rests on."""
+        """The precisions that it depends on."""
         return frozenset({self.name})
 
 
@@ -81,7 +81,7 @@ class Other(NamedTuple):
     """Any other value.
 
     Attributes:
-        of: the precisions that it may rest on.
+        of: the precisions that it may depend on.
         why: the operation that made it so.
         where: file and line of the user's model, or "".
     """
@@ -111,7 +111,7 @@ def result(operation: str, operands: Sequence[Value]) -> Value:
         operation: its name: "exp", "log", "sqrt", "rsqrt", "reciprocal", "neg", "add", "sub", "mul", "div", "pow", or
             "same" for one that moves, repeats or picks entries, by numbers that are further operands; any other is not
             followed.
-        operands: what is known of them.
+        operands: what is known of each operand.
 
     Example:
         >>> result("rsqrt", [result("mul", [Free(), Power("tau", 1.0)])])
@@ -211,12 +211,12 @@ class Term(NamedTuple):
     Attributes:
         site: the name of its site.
         kind: "site", "observed site" or "factor"; :data:`SUPPORT` for the Jacobian of a site, where that is a term.
-        log_density: what the term is.
-        family: "Normal", "Gamma" or "InverseGamma" where the site is that distribution itself; else what its class is
-            called.
+        log_density: what is known of the term.
+        family: "Normal", "Gamma" or "InverseGamma" where the site is that distribution itself; else the name of its
+            class.
         under: "a mask" or "a scale" where the term is not the distribution's log-probability alone, else "".
-        value: the value of the site.
-        parameters: of those three families, what they are asked for, by name (:data:`PARAMETERS`).
+        value: what is known of the value of the site.
+        parameters: for those three families, what is known of the parameters in :data:`PARAMETERS`, by name.
     """
 
     site: str
@@ -239,8 +239,8 @@ def check_conjugacy(terms: Sequence[Term], groups: Sequence[Group]) -> None:
     """Raise unless the precisions may be drawn given everything else.
 
     Args:
-        terms: of the log-density, all that may rest on a precision.
-        groups: what the precisions scale.
+        terms: all terms of the log-density that may depend on a precision.
+        groups: for each precision, the weights or observations whose scale it sets.
 
     Raises:
         ValueError: naming the precision, the site and the reason.
@@ -270,7 +270,7 @@ def not_conjugate(precision: str, why: str) -> ValueError:
 
 
 def _use(what: str, value: Value, own: Collection[str] = ()) -> Fault | None:
-    """The use of a precision in a value where none but its own may be."""
+    """Fault of a value that uses a precision other than its own, or None."""
     used = sorted(value.of.difference(own))
     return Fault(used[0], f"{what} rests on it{_reason(value)}") if used else None
 

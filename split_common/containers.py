@@ -5,9 +5,9 @@ The hosts take apart lists, tuples, dicts and named tuples. Besides them a model
 * an object of fields (a dataclass, frozen and with slots too, or a ``SimpleNamespace``): its fields are taken apart,
   and an object of its class is put together without running any code of the class, so that what ``__post_init__`` once
   computed of all rows stays what it is;
-* a list of numbers: where it has as many as the plate has rows, the model gets an array, cut; else its own list;
+* a list of numbers: where it has as many as the plate has rows, the model gets an array, cut; else the list itself;
 * pandas' Series and DataFrames (:mod:`split_common.tables`);
-* a source, whose rows are read as they are needed (:mod:`split_common.sources.rows`).
+* a source, whose rows are read when they are needed (:mod:`split_common.sources.rows`).
 
 What this module makes of an argument consists of :class:`Opened` nodes, which each package registers with its
 framework, and of :class:`Given` and :class:`~split_common.sources.rows.Source` leaves beside the arrays. A model that
@@ -26,7 +26,7 @@ import numpy as np
 from split_common.sources.rows import Source, gives_rows, rows_of
 from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
 
-TreeMap = Callable[..., Any]  # of a framework, over containers, with ``is_leaf``
+TreeMap = Callable[..., Any]  # a framework's map over containers, with ``is_leaf``
 
 
 class Whole(Protocol):
@@ -42,7 +42,7 @@ class Whole(Protocol):
         ...
 
     def path(self, name: Any) -> str:
-        """A part's place, in a message."""
+        """The place of a part, as messages show it."""
         ...
 
 
@@ -51,8 +51,8 @@ class Opened:
     """A container taken apart; a framework puts it together when it puts a model's arguments together.
 
     Attributes:
-        parts: what it holds, in order.
-        whole: how to put them together.
+        parts: the values that it holds, in order.
+        whole: description of how to put them together.
     """
 
     parts: tuple[Any, ...]
@@ -74,11 +74,11 @@ class Given:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """How to put an object of fields together.
+    """Description of an object of fields, from which it can be put together.
 
     Attributes:
-        kind: its class.
-        names: of its fields, and of what else it holds.
+        kind: class of the object.
+        names: names of its fields, and of other attributes that it holds.
     """
 
     kind: type
@@ -89,28 +89,28 @@ class Record:
         is_namespace = issubclass(self.kind, types.SimpleNamespace)
         made = (types.SimpleNamespace if is_namespace else object).__new__(self.kind)
         for name, part in zip(self.names, parts, strict=True):
-            object.__setattr__(made, name, part)  # a frozen class has closed its own way
+            object.__setattr__(made, name, part)  # the __setattr__ of a frozen class refuses
         return made
 
     def path(self, name: str) -> str:
-        """A field's place, in a message."""
+        """The place of a field, as messages show it."""
         return f".{name}"
 
 
 class Own:
-    """An argument as the user has it: no data, but a constant of a model that is not divided.
+    """An argument that the model is given unconverted: not data, but a constant of a model that is not divided.
 
     Args:
         value: the argument.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # what it holds is known by the model's program, not by its place
+    __hash__ = None  # type: ignore[assignment]  # the model's program digests what it holds
 
     def __init__(self, value: Any):
         self.value = value
 
     def copy(self, tree_map: TreeMap) -> Any:
-        """The argument, of which the model may change arrays and tables in place."""
+        """A copy of the argument, in which the model may change arrays and tables in place."""
         return copied(self.value, tree_map)
 
 
@@ -146,13 +146,13 @@ def changed(value: Any, tree_map: TreeMap, change: Callable[[Any], Any]) -> Any:
 
 
 class Form(NamedTuple):
-    """In what form a model is given what could be given in several.
+    """The form in which a model is given values that could be given in several.
 
     Attributes:
-        plain_columns: columns of pandas as arrays, without pandas' methods.
-        own_lists: lists of numbers that hold no rows as the user's own, not as arrays.
-        held: the arrays that the model holds as arguments (:mod:`split_common.open_model`).
-        own: all arguments as the user's own, where nothing is divided.
+        plain_columns: whether columns of pandas are given as arrays, without pandas' methods.
+        own_lists: whether lists of numbers that hold no rows are given as lists, not as arrays.
+        held: whether arrays that the model holds are given as arguments (:mod:`split_common.open_model`).
+        own: whether all arguments are given unconverted, where nothing is divided.
     """
 
     plain_columns: bool = True
@@ -170,10 +170,10 @@ class Opener:
         form: in what form a model is given columns and lists.
 
     Attributes:
-        tables: the pandas objects that were met.
-        lists: the lists of numbers that were met.
-        arrays: the arrays of NumPy that were met.
-        sources: the sources that were met.
+        tables: the pandas objects that were found.
+        lists: the lists of numbers that were found.
+        arrays: the NumPy arrays that were found.
+        sources: the sources that were found.
     """
 
     def __init__(self, tree_map: Callable[..., Any], operations: Operations, form: Form = Form()):  # noqa: B008
@@ -184,7 +184,7 @@ class Opener:
         self.sources: list[Source] = []
 
     def open(self, value: Any) -> Any:
-        """A value as arrays, :class:`Opened` and :class:`Given`, and everything else in it as it is."""
+        """A value taken apart into arrays, :class:`Opened` and :class:`Given`; everything else in it as it is."""
         if self._form.own:
             return Own(value)
         return self.tree_map(self._leaf, value, is_leaf=is_numbers)
@@ -225,7 +225,7 @@ def is_numbers(value: Any) -> bool:
 
 
 def field_names(value: Any) -> tuple[str, ...] | None:
-    """Names of what an object of fields holds; None for anything else."""
+    """Names of the attributes that an object of fields holds; None for anything else."""
     if isinstance(value, types.SimpleNamespace):
         return tuple(vars(value))
     if not dataclasses.is_dataclass(value) or isinstance(value, type):

@@ -27,8 +27,8 @@ def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None)
     """Return ``data_axes``, or raise unless it is None or maps argument names to an axis or None.
 
     Args:
-        data_axes: what was given.
-        argument_names: the model's; None where they are not known yet.
+        data_axes: the user's value.
+        argument_names: names of the model's arguments; None where they are not known yet.
     """
     if data_axes is None:
         return None
@@ -78,10 +78,10 @@ def check_row_axis(name: str, shape: tuple[int, ...], axis: int | None, num_rows
 
 
 def unseen_advice(unseen: Mapping[str, Any]) -> str:
-    """Advice about arguments that hold arrays where none is looked for.
+    """Advice about arguments that hold arrays where none are looked for.
 
     Args:
-        unseen: by name, such arguments, or what they hold.
+        unseen: by name, such arguments, or values in them.
 
     Example:
         >>> unseen_advice({"d": np.zeros(3, [("y", float)])})
@@ -108,17 +108,17 @@ def hides_arrays(value: Any, is_array: Callable[[Any], bool]) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value, in words."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return f"{kind} of type {value.dtype}" if isinstance(value, np.ndarray) else kind
 
 
 def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:
-    """Advice for rows that may lie along other axes than was taken.
+    """Advice for rows that may lie along other axes than was assumed.
 
     Args:
         names: the arguments that were taken to hold rows.
-        shapes: of all array arguments, by name.
+        shapes: shapes of all array arguments, by name.
         num_rows: N.
     """
     if names:

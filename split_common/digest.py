@@ -1,8 +1,8 @@
-"""Digests: by which a state knows its data, and a cache its content.
+"""Digests that identify the data of a state, and the content of a cache.
 
 A digest is 128 bits of XXH3 over every byte of what is added, its type and its shape, so that two different contents
-have the same one with probability 2⁻¹²⁸. XXH3 reads memory at its speed (0.03 s for 10⁶ rows of 50 float32); it is no
-defence against data made to collide.
+have the same one with probability 2⁻¹²⁸. XXH3 is as fast as memory can be read; it is no defence against data made to
+collide.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import xxhash
 
-WORDS = 4  # of 32 bits, in a digest
-BLOCK_BYTES = 2**24  # of an array that is not contiguous, copied at a time
+WORDS = 4  # words of 32 bits in a digest
+BLOCK_BYTES = 2**24  # bytes of an array that is not contiguous that are copied at a time
 
 
 class Digest:
-    """A digest under way.
+    """A digest to which content can be added.
 
     Example:
         >>> Digest().add("scale").add_array(np.arange(3)).words.shape
@@ -48,7 +48,7 @@ class Digest:
         return self.add(str(dtype), str(shape))
 
     def add_bytes(self, block: np.ndarray) -> Digest:
-        """Add every byte of some of its entries, contiguous."""
+        """Add every byte of a contiguous block of its entries."""
         self._hash.update(block.reshape(-1).view(np.uint8).data)
         return self
 
@@ -59,7 +59,7 @@ class Digest:
 
     @property
     def words(self) -> np.ndarray:
-        """The same as numbers, shape (4,), uint32."""
+        """The digest of what was added so far, as numbers, shape (4,), uint32."""
         return np.frombuffer(self._hash.digest(), ">u4").astype(np.uint32)
 
 
@@ -72,7 +72,7 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> Digest:
 
 
 def _contiguous_blocks(x: np.ndarray) -> Iterable[np.ndarray]:
-    """``x`` in its order: as it is where its bytes lie in order, else copied block by block."""
+    """Contiguous blocks of ``x`` in order: ``x`` itself where it is contiguous, else copies of some rows at a time."""
     if x.flags.c_contiguous or not x.ndim or not x.size:
         return [np.ascontiguousarray(x)]
     rows = max(1, BLOCK_BYTES * x.shape[0] // x.nbytes)

@@ -18,7 +18,7 @@ def check_no_discrete(sites: Sequence[str]) -> None:
 
 
 def check_none_summed_out(sites: Sequence[str]) -> None:
-    """Raise when log-likelihoods are asked for that rest on discrete latent sites of which there are no draws."""
+    """Raise when log-likelihoods are asked for that depend on discrete latent sites of which there are no draws."""
     if sites:
         raise ValueError(
             f"log_likelihood=True needs draws of every latent site, got none of {list(sites)}, which were summed out"

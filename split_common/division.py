@@ -1,4 +1,4 @@
-"""How a model's division is found, the part that names no framework: ways are tried, and rows proved independent."""
+"""Finding a model's division, the part that names no framework: ways are tried, and rows proved independent."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Way = TypeVar("Way", bound=Division)
 def first_that_divides(
     ways: Iterable[Way], prepare: Callable[[Way], None], check: Callable[[Way], None]
 ) -> tuple[Way | None, dict[str, Exception]]:
-    """The first way that is proved, or else the first that passes the check; and what is wrong with the others.
+    """The first way that is proved, or else the first that passes the check; and the errors of the others.
 
-    The way "numbered" is tried where "slice" fails by its numbers alone, and taken only where it is proved.
+    The way "numbered" is tried only where "slice" fails because of row numbers, and taken only where it is proved.
 
     Args:
         ways: in the order in which they are tried.
-        prepare: looks at the model, and gives a way its verdict.
+        prepare: examines the model, and gives a way its verdict.
         check: compares numbers; raises where they differ.
 
     Raises:
         NoFiniteStartError: for a log-density that is nowhere finite.
         SourceError: for rows that cannot be read.
-        SourceRuleError: for a model that rests on rows which it is not given.
+        SourceRuleError: for a model that depends on rows which it is not given.
     """
     failures: dict[str, Exception] = {}
     unproved: list[Way] = []
@@ -71,7 +71,7 @@ def first_that_divides(
 
 
 def _with_verdict(error: Exception, verdict: Verdict) -> Exception:
-    """What is wrong with the numbers of a model that is not proved, and why it is not."""
+    """The error of a check of numbers, with the verdict that says why there is no proof."""
     return (
         ModelNotSplittableError(f"{first_line(error)} ({verdict})") if type(error) is ModelNotSplittableError else error
     )
@@ -112,14 +112,14 @@ def divided_without_plate(
 
 
 def proved_in_all(sizes: Collection[int], prove: Callable[[int], Any]) -> tuple[Verdict, dict[Any, Any], int]:
-    """Whether rows are independent of one another however many are taken; the first verdict but a proof.
+    """Whether rows are independent of one another for all these numbers of rows; the first verdict that is no proof.
 
     Args:
         sizes: numbers of rows.
-        prove: looks at the model's operations on so many; a package's ``Proof``.
+        prove: from a number of rows to the ``Proof`` for the model's operations on so many.
 
     Returns:
-        The verdict; what is held where it is proved, by its place; how many operations there are.
+        The verdict; where it is a proof, the shared values by their place, and the number of operations.
     """
     held: dict[Any, Any] = {}
     num_steps = 0

@@ -22,7 +22,7 @@ class RowsMeetError(ModelNotSplittableError):
 
 
 class NumberMeetsError(RowsMeetError):
-    """The number of a row as it is cut is used for something else than to look up that row."""
+    """The number of a row among the cut rows is used for something else than to look up that row."""
 
 
 class NoDataPlateError(ModelNotSplittableError):

@@ -1,11 +1,11 @@
-"""Whether the terms of a split potential add up to the model's own.
+"""The check whether the terms of a split potential add up to the model's own.
 
 At one point values are compared relative to the sum of the terms' magnitudes, with which rounding grows, and gradients
-relative to their norm. Between points changes of energy are compared in nats, as a decision to accept rests on them.
+relative to their norm. Between points changes of energy are compared in nats, as a decision to accept depends on them.
 
-A proof (:mod:`split_common.row_independence`) holds for all parameter values, and one point is compared besides. Where
-nothing is proved, several points are: near the start, and along a descent of the split potential, where a sampler would
-go. Then differences of energy between points count, in nats: they are what a sampler rests on.
+A proof (:mod:`split_common.row_independence`) holds for all parameter values, and only one point is compared besides.
+Where nothing is proved, several points are compared: near the start, and along a descent of the split potential, where
+a sampler would go. Then differences of energy between points are compared too.
 
 Up to a budget of rows all of them are used, in value and gradient. Above it the comparison must not need the memory
 that splitting saves: it is made on a sample of rows, those with each column's extreme values among them, and what is
@@ -26,8 +26,8 @@ LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
     "is not what it seems (name the ones that hold rows with data_axes)"
 )
-LARGEST_DIFFERENCE = 1e-3  # nats, of a change of energy
-ROUNDINGS = 32  # of the sum of a potential's terms, that may add up
+LARGEST_DIFFERENCE = 1e-3  # nats by which two changes of energy may differ
+ROUNDINGS = 32  # roundings of the sum of a potential's terms that may add up
 
 
 def compare_split(
@@ -41,7 +41,7 @@ def compare_split(
     Args:
         whole: the model's own potential.
         energies: the prior's energy and those of the subsets, shape (M + 1,).
-        whole_grad: its gradient, flat; None to compare values only.
+        whole_grad: gradient of the model's own potential, flat; None to compare values only.
         split_grad: the gradient summed over subsets, flat.
 
     Raises:
@@ -75,7 +75,7 @@ def compare_differences(wholes: Sequence[float], energies: Sequence[np.ndarray])
 
     Args:
         wholes: the model's own potential at each point.
-        energies: there the prior's energy and those of the subsets, shape (M + 1,).
+        energies: at each point, the prior's energy and those of the subsets, shape (M + 1,).
 
     Raises:
         ModelNotSplittableError: with both numbers.

@@ -30,10 +30,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-MAX_EXPLORATION_DEPTH = 10  # doublings of a tree of warm-up; as many as the hosts' NUTS makes
+MAX_EXPLORATION_DEPTH = 10  # doublings of a tree of warm-up, as many as the hosts' NUTS makes by default
 QUARTERS = (0.75, 1.25)  # shortest and longest length, in quarter turns: too narrow for equal periods to be felt
-MOST_SPREAD = 1.25  # of the squared frequencies: their mean times that of their inverses
-FIRST_LENGTH = math.pi  # the longest of trajectories before one is learned: half a turn in a metric that fits
+MOST_SPREAD = 1.25  # largest ab: mean of the squared frequencies times that of their inverses
+FIRST_LENGTH = math.pi  # longest length of trajectories before one is learned: half a turn in a metric that fits
 
 
 class Exploration(NamedTuple):

@@ -12,13 +12,13 @@ from split_common.exploration import FIRST_LENGTH, MAX_EXPLORATION_DEPTH
 from split_common.schedule import Schedule
 from split_common.values import shown
 
-# Of a fixed number of steps: at a step size that makes them a whole period the chain would stand still. A jitter of a
-# tenth (Lau 2018, 2.1) leaves it nearly so; one of a half does not.
+# Jitter for a fixed number of steps: at a step size that makes them a whole period the chain would stand still. With a
+# jitter of a tenth (Lau 2018, 2.1) it nearly does; with one of a half it does not.
 DEFAULT_JITTER = 0.5
-# Most steps of a length, lest a collapsed step size or an absurd metric make an endless run: eight of NUTS's longest,
-# 1,023 steps at its depth limit of 10.
+# Most steps of a trajectory, so that a collapsed step size or an absurd metric makes no endless run: eight times NUTS's
+# longest, 1,023 steps at its depth limit of 10.
 MAX_STEPS = 8192
-# Steps of warm-up's trees, on average, from where on many of them were cut off.
+# Mean number of steps of warm-up's trees above which many of them were cut off.
 MOST_MEAN_STEPS = 2**MAX_EXPLORATION_DEPTH // 2
 SUBSET_PERMUTATIONS = ("fixed", "per_trajectory")
 
@@ -31,7 +31,8 @@ class LengthSettings(NamedTuple):
         trajectory_length: shortest and longest length in time, between which a length is drawn uniformly for each
             trajectory; or None. If both are None, lengths are between 0 and a length that warm-up learns
             (:mod:`split_common.exploration`).
-        step_size_jitter: j; the steps of a trajectory are u times as long, u drawn from U(1 - j, 1 + j) for each.
+        step_size_jitter: j; the steps of a trajectory are u times as long, with u drawn from U(1 - j, 1 + j) for each
+            trajectory.
     """
 
     num_steps: int | None
@@ -73,7 +74,7 @@ class FixedLengthBase:
     """Trajectories of a number of steps, or of a length, that does not depend on the state; their end is accepted.
 
     Attributes:
-        lengths: how long they are.
+        lengths: settings of the trajectories' lengths.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws one for each trajectory.
     """
 
@@ -154,11 +155,11 @@ class WindowedBase:
         return schedule.draws_order
 
     def learned(self, state: Any) -> dict[str, Any]:
-        """Nothing is learned."""
+        """An empty dict: warm-up learns no values."""
         return {}
 
     def watch(self, state: Any, num_warmup: int) -> None:
-        """There is nothing to warn of."""
+        """Do nothing: such trajectories have nothing to warn of."""
 
 
 def resolve_length(

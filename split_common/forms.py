@@ -1,11 +1,11 @@
-"""In what form a model is given its data: the first in which it runs, computes what it should, and divides.
+"""The form in which a model is given its data: the first in which it runs, computes what it should, and divides.
 
 What a user has (lists, columns of pandas, arrays that the model holds) can be given to a model in several forms
 (:class:`split_common.containers.Form`). Of those that concern arguments the first is taken in which the model runs; and
 where the model also runs on the user's own objects, its log-probabilities must be the same as with them. So no method
-is called that an array has too, and means otherwise (the standard deviation of pandas is not that of NumPy), and no
-number is lost where an array has fewer bits. Arrays that the model holds become data where it does not divide without
-them. A model that is not to be divided, and does not take arrays, is given the user's own objects.
+silently means something else on an array (the standard deviation of pandas is not that of NumPy), and no digits are
+lost where an array has fewer bits. Arrays that the model holds become data where it does not divide without them. A
+model that is not to be divided, and does not take arrays, is given the user's own objects.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from split_common.tables import Operations
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Result = TypeVar("Result")
-TOLERANCE = 1e-4  # relative, of a log-probability in float32
-VALUE_OF = "value of "  # before the name of a deterministic site, among log-probabilities
+TOLERANCE = 1e-4  # relative difference allowed between log-probabilities in float32
+VALUE_OF = "value of "  # put before the name of a deterministic site, among log-probabilities
 
 
 class Framework(NamedTuple):
@@ -40,13 +40,13 @@ class Framework(NamedTuple):
 
     Attributes:
         tree_map: its map over containers, with ``is_leaf``.
-        operations: what it does with arrays and columns.
-        is_alike: whether a model does with the user's arrays of NumPy, opened or not, the very same operations.
+        operations: its operations on arrays and columns.
+        is_alike: whether a model runs the very same operations on the user's NumPy arrays as on the opened arguments.
         is_array: whether a leaf is one of its arrays, and data.
         build: from opened arguments to those that a model is given.
-        rounding: how far log-probabilities may differ, relatively, where the user has arrays of NumPy alone.
-        log_probs: of a model's sites at a start, from arguments of the model, but of unobserved discrete ones, whose
-            values are drawn; and values of deterministic sites. Raises whatever the model does.
+        rounding: largest relative difference of log-probabilities where the user's arguments hold only NumPy arrays.
+        log_probs: from a model and its arguments to the log-probabilities of its sites at a start, except unobserved
+            discrete sites, whose values are drawn; and values of deterministic sites. Raises whatever the model raises.
     """
 
     tree_map: Callable[..., Any]
@@ -62,7 +62,7 @@ class Forms:
     """Finds the form in which a model is given its data.
 
     Args:
-        framework: in which the model is written.
+        framework: the framework in which the model is written.
     """
 
     def __init__(self, framework: Framework):
@@ -77,7 +77,7 @@ class Forms:
             model: the user's model; None for a potential, which has none.
             args: positional arguments.
             kwargs: keyword arguments.
-            form: in what form the model is given them; None to find out.
+            form: the form in which the model is given them; None to find it.
 
         Returns:
             The arguments, for the framework's ``Arguments``, and the form.
@@ -90,7 +90,7 @@ class Forms:
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)
             opened_kwargs |= {} if held is None else {HELD: held}
-        if model is None or form is not None or opener.sources:  # of a source no model is run on all rows to try
+        if model is None or form is not None or opener.sources:  # no model is run on all rows of a source to try a form
             return opened_args, opened_kwargs, form or Form()
         if not (opener.tables or opener.lists or opener.arrays):
             return opened_args, opened_kwargs, Form()
@@ -114,13 +114,13 @@ class Forms:
             model: the user's model; None for a potential, which has none.
             args: positional arguments, as the user has them.
             kwargs: keyword arguments, likewise.
-            divide: from arguments taken apart, and their form.
+            divide: from arguments taken apart, and their form, to the result.
             last: the form in which the model was divided last, which is tried first.
             undivided: whether a model that does not divide runs as it is, on the user's own objects if need be.
-            advice: what takes a model that runs on the user's own objects alone, in the message.
+            advice: text for the message that says what would run a model which needs the user's own objects.
 
         Raises:
-            ModelNotSplittableError: where it divides in neither.
+            ModelNotSplittableError: where it divides in neither form.
             ConversionError: where it takes no arrays of the framework.
         """
         try:
@@ -137,7 +137,7 @@ class Forms:
                 raise
             try:
                 return divide(*self.open(model, args, kwargs, own := Form(own=True))[:2], own)
-            except Exception as failure:  # of a kernel's, its own words; what Python reads is told apart above
+            except Exception as failure:  # a kernel's own ValueError counts; else the first error does
                 is_of_kernel = isinstance(failure, ValueError) and not isinstance(failure, ReadingError)
                 raise (failure if is_of_kernel else error) from (error if is_of_kernel else failure)
 
@@ -175,10 +175,10 @@ class Forms:
                 raise self._with_advice(error, model, args, kwargs) from None
 
     def _check_held(self, model: Callable[..., Any], args: Args, kwargs: Kwargs, opened: tuple[Args, Kwargs]) -> None:
-        """Raise where a model computes something else of the framework's arrays than of those of NumPy that it holds.
+        """Raise where a model computes something else with arrays of the framework than with the NumPy arrays it holds.
 
         Raises:
-            ConversionError: naming them.
+            ConversionError: naming these arrays.
         """
         opener, opens, held = self._opener(Form()), OpenModel(model), opened[1][HELD]
         open_held(model, opener, self._framework.is_array)
@@ -219,7 +219,7 @@ class Forms:
             if found is not None and (expected is None or _are_close(expected, found, tolerance)):
                 return *opened, form
         if expected is None and not opener.tables:
-            return *_open(self._opener(Form()), args, kwargs), Form()  # the model's own error comes up again
+            return *_open(self._opener(Form()), args, kwargs), Form()  # the model raises its own error again
         names = [
             name
             for name, value in zip(argument_names(model, len(args), kwargs), [*args, *kwargs.values()], strict=True)
@@ -230,7 +230,7 @@ class Forms:
         raise must_be_converted(names, failures) from (failures[0] if failures else None)
 
     def _copied(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """A user's arguments, of which a model may change arrays in place."""
+        """Copies of a user's arguments, in which a model may change arrays in place."""
         return copied((args, kwargs), self._framework.tree_map)
 
     def _locked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
@@ -244,7 +244,7 @@ class Forms:
     def _try(
         self, model: Callable[..., Any], args: Args, kwargs: Kwargs, failures: list[Exception]
     ) -> dict[str, np.ndarray] | None:
-        """Log-probabilities of a model's sites at a start; None where it fails, for whatever reason of its own."""
+        """Log-probabilities of a model's sites at a start; None where the model fails, for whatever reason."""
         try:
             return self._framework.log_probs(model, args, kwargs)
         except Exception as error:
@@ -273,8 +273,8 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Co
     """The error for a model that does not take, in place of a user's objects, the arrays that can be cut to rows.
 
     Args:
-        names: of the arguments that hold such objects.
-        failures: of the model; none where it runs, but computes something else than with the objects themselves.
+        names: names of the arguments that hold such objects.
+        failures: errors of the model; none where it runs, but computes something else than with the objects themselves.
     """
     listed = ", ".join(map(repr, names))
     reason = f"the model fails with {first_line(failures[0])}" if failures else "the model then computes something else"
@@ -286,11 +286,11 @@ def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> Co
 
 
 def computes_of_data(names: Sequence[str], failures: Sequence[Exception]) -> ConversionError:
-    """The error for a model that computes something else of NumPy's arrays than of the framework's.
+    """The error for a model that computes something else with NumPy's arrays than with the framework's.
 
     Args:
-        names: of the arguments that hold such arrays.
-        failures: of the model with the framework's; none where it runs.
+        names: names of the arguments that hold such arrays.
+        failures: errors of the model with the framework's arrays; none where it runs.
     """
     reason = "another log-density: they may have fewer bits, are not changed in place, and have methods such as std()"
     if failures:

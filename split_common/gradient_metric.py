@@ -29,8 +29,8 @@ from typing import Any
 from split_common.checks import check_optional_choice
 from split_common.values import shown
 
-SHRINKAGE = 0.05  # of the covariances of few draws, in units in which draws and gradients have the same variance
-LEAST_SHRINKAGE = 1e-4  # lest single precision lose what is left
+SHRINKAGE = 0.05  # multiple of the identity added to covariances of few draws, in units of equal variance
+LEAST_SHRINKAGE = 1e-4  # so that single precision does not lose the rest
 MAX_DENSE_SIZE = 500  # parameters up to which the metric is a dense matrix, of which roots are taken at window ends
 METRICS = ("auto",)
 
@@ -39,9 +39,9 @@ def check_metric(metric: Any, dense: Any, dense_name: str, adapt_mass_matrix: bo
     """Return ``metric``, or raise unless it is None, or "auto" and nothing else is asked of the mass matrix.
 
     Args:
-        metric: what was given.
+        metric: the user's value.
         dense: the host's argument for dense blocks.
-        dense_name: its name.
+        dense_name: name of that argument.
         adapt_mass_matrix: whether the mass matrix adapts.
 
     Raises:
@@ -85,7 +85,7 @@ def metric_of_window(draws: Any, grads: Any, num_draws: Any, xp: Any) -> Any:
     Args:
         draws: covariance of the draws, shape (D, D).
         grads: covariance of the gradients of the potential there, shape (D, D).
-        num_draws: how many draws they are from.
+        num_draws: number of draws that the covariances are from.
         xp: the arrays' module, ``jax.numpy`` or ``torch``.
 
     Returns:
@@ -117,7 +117,7 @@ def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
         >>> geometric_mean(np.diag([4.0, 1.0]), np.diag([1.0, 9.0]), np).round(3).tolist()
         [[2.0, 0.0], [0.0, 0.333]]
     """
-    # of any root L of G = L Lᵀ it is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
+    # for any root L of G = L Lᵀ the solution is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
     root = xp.linalg.cholesky(grads)
     values, vectors = xp.linalg.eigh(root.T @ draws @ root)
     middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values)) @ vectors.T
@@ -126,7 +126,7 @@ def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
 
 
 def same_variance_units(draws: Any, grads: Any, xp: Any) -> Any:
-    """Units in which draws and gradients of these variances have the same; 1 where one of them does not vary."""
+    """Units in which draws and gradients of these variances have equal variances; 1 where one of them is constant."""
     vary = (draws > 0) & (grads > 0)
     one = xp.ones_like(draws)
     return xp.sqrt(xp.sqrt(xp.where(vary, draws, one) / xp.where(vary, grads, one)))

@@ -61,8 +61,8 @@ from typing import Any
 from split_common.checks import check_optional_choice
 
 DRIFTS = ("auto",)
-MOST_LEFT = 0.25  # of the mean square of the gradients: half of their size
-DRAWS_PER_PARAMETER = 2  # of the window that reference and metric are from
+MOST_LEFT = 0.25  # share of the mean square of the gradients that may be left: half of their size
+DRAWS_PER_PARAMETER = 2  # least draws for each parameter in the window that reference and metric are from
 # Longest step, in time: a quarter of a turn, or what a learned length may be (:mod:`split_common.exploration`). On a
 # nearly normal posterior the energy error hardly grows with the step, so that acceptance sets no limit.
 LONGEST_HARMONIC_STEP, LONGEST_HARMONIC_LENGTH = math.pi / 2, 1.25 * math.pi / 2
@@ -72,8 +72,8 @@ def check_drift(drift: Any, metric: str | None) -> str | None:
     """Return ``drift``, or raise unless it is None, or "auto" together with a metric from draws and gradients.
 
     Args:
-        drift: what was given.
-        metric: the kernel's, checked.
+        drift: the user's value.
+        metric: the kernel's ``metric``, checked.
 
     Raises:
         ValueError: for another value, and for "auto" with another metric.
@@ -92,7 +92,7 @@ def check_lengths_vary(varies: bool) -> None:
     """Raise unless the lengths of trajectories whose drifts are harmonic vary.
 
     Args:
-        varies: whether they do: learned in warm-up, those of trees, or of jittered steps.
+        varies: whether they vary: learned in warm-up, those of trees, or of jittered steps.
 
     Raises:
         ValueError: where they do not.

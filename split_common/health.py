@@ -7,7 +7,7 @@ from typing import Any
 
 MAX_ENERGY_CHANGE = 1000.0
 DRAWS_BEFORE_WARNING = 100  # draws after which a run warns of what it has seen
-WARN_ABOVE_SHARE = 0.1  # share of draws at a limit (of depth, of steps, of noise) from where on it is trouble
+WARN_ABOVE_SHARE = 0.1  # share of draws at a limit (of depth, of steps, of noise) above which there is a warning
 LEAST_BFMI = 0.3  # Stan's limit of the energy Bayesian fraction of missing information (E-BFMI)
 STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_steps", "num_grads", "step_size")
 

@@ -1,8 +1,8 @@
-"""Values that a likelihood takes from all rows: they mix rows, but rest on no parameter.
+"""Shared values of a likelihood: they combine rows but depend on no parameter, so they are computed once and held.
 
-The largest of a column, a sorted array, a literal 1/N: such a value is the same at every position, so it is computed
-once, on all rows, and held. A part of the rows is then given it in place of its own: as it is, or cut to its rows,
-where it has an entry for each. What a part computes from there on is what all rows compute, at its rows.
+The largest entry of a column, a sorted array, a literal 1/N: such a value is the same at every position, so it is
+computed once, on all rows. A part of the rows is then given the shared value in place of its own: as it is, or cut to
+its rows, where it has an entry for each. What a part computes from there on is what all rows compute, at its rows.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from split_common.row_independence import Aligned, Free, NotAligned, Value, Verd
 
 
 class HeldValue(NamedTuple):
-    """One value that is held.
+    """One shared value.
 
     Attributes:
-        axis: of its rows; None where it has none.
-        what: the operation that mixes rows, with its line in the model.
+        axis: axis of the rows; None where the value has none.
+        what: the operation that combines rows, with its line in the model.
     """
 
     axis: int | None
@@ -29,9 +29,9 @@ class Proof(NamedTuple):
     """The outcome of one proof.
 
     Attributes:
-        verdict: on the likelihood, where ``held`` are given.
-        num_steps: how many operations the likelihood's program has.
-        held: what is held, by its place in that program.
+        verdict: verdict on the likelihood when the values ``held`` are given.
+        num_steps: number of operations of the likelihood's program.
+        held: the shared values, by their place in that program.
     """
 
     verdict: Verdict
@@ -40,9 +40,9 @@ class Proof(NamedTuple):
 
 
 class Holding:
-    """Finds what may be held, while two programs are walked side by side: of all rows, and of some.
+    """Finds shared values while two programs are walked side by side: of all rows, and of some.
 
-    Values have a key each, which is alike in both programs.
+    Each value has a key, which is the same in both programs.
 
     Args:
         num_rows: N.
@@ -50,7 +50,7 @@ class Holding:
         parameters: keys of the inputs that are parameters.
 
     Attributes:
-        held: what may be held.
+        held: values that may be shared, by key.
     """
 
     def __init__(self, num_rows: int, part_rows: int, parameters: Iterable[Hashable]):
@@ -60,20 +60,20 @@ class Holding:
         self.held: dict[Any, HeldValue] = {}
 
     def follow(self, operands: Iterable[Hashable], results: Iterable[Hashable]) -> None:
-        """Note whether the results of an operation rest on parameters."""
+        """Note whether the results of an operation depend on parameters."""
         if self._of_parameters.intersection(operands):
             self._of_parameters.update(results)
 
     def note_same(self, result: Hashable, operand: Hashable) -> None:
-        """Note that an operation hands on one of its operands, whatever the others are."""
+        """Note that an operation returns one of its operands, whatever the others are."""
         self._same[result] = operand
 
     def hold(self, key: Any, value: Value, whole: Any, part: Any) -> Value:
-        """``value``, or what is known of it once it is held.
+        """Knowledge of a value: ``value`` itself, or that of a shared value once it is held.
 
         Args:
-            key: of the value.
-            value: what is known of it.
+            key: key of the value.
+            value: knowledge of the value.
             whole: an array, or its shape and type, in the program of all rows.
             part: the same in the other program.
         """
@@ -90,11 +90,11 @@ class Holding:
     def needed_by(
         self, outputs: Iterable[Hashable], steps: Sequence[tuple[Sequence[Hashable], Sequence[Hashable]]]
     ) -> dict[Any, HeldValue]:
-        """Held values that a program's outputs use, where all held values are given.
+        """Shared values that a program's outputs use, where all shared values are given.
 
         Args:
-            outputs: their keys.
-            steps: of each operation, in order, the keys of its operands and of its results.
+            outputs: keys of the outputs.
+            steps: for each operation, in order, the keys of its operands and of its results.
         """
         read = set(outputs)
         for operands, results in reversed(steps):
@@ -105,5 +105,5 @@ class Holding:
 
 
 def reasons(held: Iterable[Any]) -> tuple[str, ...]:
-    """Reasons of what is held, in words, each once."""
+    """Reasons of the shared values, in words, each once."""
     return tuple(dict.fromkeys(value.what for value in held))

@@ -1,11 +1,11 @@
-r"""Which precision scales which weights, found by asking the model, and the Hamiltonian of S3HMC that rests on it.
+r"""Which precision scales which weights, found by asking the model, and the Hamiltonian of S3HMC that depends on it.
 
 Normal weights ω_i of scale s_i belong to a precision when, in the unconstrained coordinate u of one latent site,
 
 .. math:: \log s_i = a\, u_{l(i)} + c_i ,
 
-with one exponent a for the site and one element l(i) for each weight. That is the algebra S3HMC rests on: the weights'
-momenta scale with s, ½ log|G| is linear in u, and the Fisher information of the weights' density in u,
+with one exponent a for the site and one element l(i) for each weight. That is the algebra S3HMC depends on: the
+weights' momenta scale with s, ½ log|G| is linear in u, and the Fisher information of the weights' density in u,
 
 .. math:: F_l = \sum_{i:\, l(i) = l} 2 a^2 ,
 
@@ -15,8 +15,8 @@ inverse gamma prior on a variance, which is the same model.
 
 The scales are read at a few positions: one where u is larger by one tells a, one where its elements rise by different
 amounts tells l, and random ones near and far check both. No form of a model is privileged, no expression is parsed.
-S3HMC is exact whatever is found here, for its kinetic energy is normalised at every position; who draws precisions from
-their distribution needs it for all values (:mod:`split_common.conjugacy`).
+S3HMC is exact whatever is found here, for its kinetic energy is normalised at every position; a kernel that draws
+precisions from their distribution needs the form to hold for all values (:mod:`split_common.conjugacy`).
 
 S3HMC targets the posterior with momenta beside: u the unconstrained precisions, V the metric of everything else,
 
@@ -30,10 +30,11 @@ lets the two blocks exchange energy; without it, or with H written as the sum of
 terms, the target is missed.
 
 Where no length is given, a trajectory's is uniform between 0 and one that warm-up learns from trees
-(:mod:`split_common.exploration`): fixed before the first draw, so resting on no state. Trees compare momenta of
-different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run is how
-far it goes in units of the scales where it goes, and a run turns back where one of its ends moves against that.
-Until the last metric is there, trees are of plain leapfrog steps with the constant mass of V and c: far from the
+(:mod:`split_common.exploration`): fixed before the first draw, so depending on no state. Trees compare momenta of
+different positions as the standard normals that they were made from, V^½ p̃ and p_u / c^½: their sum over a run
+measures how far it goes in units of the local scales, and a run turns back where one of its ends moves against that.
+
+Until the last metric is estimated, trees are of plain leapfrog steps with the constant mass of V and c: far from the
 posterior, weights that are as slow as their prior is narrow keep their precision large.
 
 Sites that are neither weights nor precisions move with the weights, in the block that reads the data anyway, with an
@@ -52,10 +53,10 @@ from split_common.checks import check_choice
 
 Position = dict[str, np.ndarray]
 ScalesAt = Callable[[Position, int], "Scales"]
-TOLERANCE, ROUNDING = 1e-3, 1e-5  # of log scales, which float32 gives to 1e-6 or so
-FAR = (-6.0, 0.0, 6.0)  # from a position, where the form of a scale is checked
+TOLERANCE, ROUNDING = 1e-3, 1e-5  # allowed differences of log scales, which float32 gives to 1e-6 or so
+FAR = (-6.0, 0.0, 6.0)  # offsets from a position, where the form of a scale is checked
 BLOCK_STATISTICS = ("weight_energy", "precision_energy")
-TRAJECTORIES = ("nuts", "hmc")  # of the weights, between conjugate draws of their precisions
+TRAJECTORIES = ("nuts", "hmc")  # trajectories of the weights between conjugate draws of their precisions
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
@@ -108,7 +109,7 @@ class Group(NamedTuple):
         offset: c, shape of the weights.
         observed: whether they are observations, the precision being that of the output; ``element`` and ``offset`` are
             then of some rows only.
-        counts: how many weights each element scales, shape (elements,); of observations, those of all rows.
+        counts: number of weights that each element scales, shape (elements,); of observations, in all rows.
     """
 
     weights: str
@@ -142,11 +143,11 @@ def find_groups(
     """Find the groups of a model.
 
     Args:
-        scales_at: what the model says at a position, a dict of unconstrained values by latent site, on one part of
-            the data.
+        scales_at: the model's :class:`Scales` at a position, a dict of unconstrained values by latent site, on one part
+            of the data.
         z: some position.
         observed: the observed sites.
-        precision_sites: the sites to look at; None for all.
+        precision_sites: the sites to examine; None for all.
         output_precision: whether a latent that scales observations and nothing else counts.
 
     Returns:
@@ -193,7 +194,7 @@ def find_concentrations(scales_at: ScalesAt, z: Position, groups: Sequence[Group
     """α of each precision with a gamma prior, or variance with an inverse gamma prior, where α is a constant.
 
     Args:
-        scales_at: what the model says at a position.
+        scales_at: the model's :class:`Scales` at a position.
         z: some position.
         groups: what the precisions scale.
     """
@@ -340,7 +341,7 @@ def _counts(elements: Callable[[int], np.ndarray], first: np.ndarray, size: int,
     counts = np.bincount(first.ravel(), minlength=size).astype(float)
     if rows is None:
         return counts
-    if size == 1 or rows.parts == 1:  # of a sample an estimate; a mass need not be exact
+    if size == 1 or rows.parts == 1:  # an estimate where rows are a sample; a mass need not be exact
         return np.rint(counts * rows.ratio)
     parts = [np.bincount(elements(part).ravel(), minlength=size) for part in range(1, rows.parts)]
     return sum(parts, counts)

@@ -1,19 +1,19 @@
-r"""A metric of low rank plus diagonal from draws and gradients, for more parameters than a dense one is made for.
+r"""A metric of low rank plus diagonal from draws and gradients, for too many parameters for a dense one.
 
 The inverse mass matrix is
 
 .. math:: M^{-1} = S (I + U (\Lambda - I) U^T) S,
 
-S diagonal, the columns of U orthonormal and Λ diagonal. Powers of the middle are had by powers of Λ, so that momenta,
+with S diagonal, the columns of U orthonormal and Λ diagonal. Powers of the middle factor are powers of Λ, so momenta,
 velocities and energies take O(D × rank), and so does memory, besides the last :data:`MAX_DRAWS` draws and gradients of
-the window that is under way. With S the units in which draws and gradients of a window have the same variance, C and
+the current window. With S the units in which draws and gradients of a window have the same variance, C and
 G their covariances in these units (:mod:`split_common.gradient_metric`), :data:`SHRINKAGE` times the identity added to
 both, the middle is the geometric mean of C and G⁻¹ within a span, and the identity beside it. Eigenvalues between
 1/:data:`CUTOFF` and :data:`CUTOFF` count as 1: they are noise, or not worth their cost.
 
-Which span, decides how much of a long direction n draws show. Let λ be the variance along a direction, 1 that along all
-others, n < D. In the span of *all* draws and gradients both covariances are singular, and what the mean makes of λ is
-about (D + nλ)/(D + n): draws stick out of the direction in all the others as well, and so shrink it towards 1 as D more
+The span decides how well n draws show a long direction. Let λ be the variance along that direction, 1 that along all
+others, and n < D. In the span of *all* draws and gradients both covariances are singular, and the mean gives about
+(D + nλ)/(D + n) instead of λ: draws also have components in all other directions, which shrink it towards 1 as D more
 draws of variance 1 would. In the span of a few *leading* directions the n draws are many, and the mean is λ if the
 direction is among them. But only directions that stand out of the others lead. So there are two stages:
 
@@ -43,13 +43,13 @@ import numpy as np
 from split_common.gradient_metric import MAX_DENSE_SIZE, geometric_mean, same_variance_units
 from split_common.values import copied, real_array, shown
 
-SHRINKAGE = 1e-3  # less than of a dense metric: a span has fewer directions than there are draws
+SHRINKAGE = 1e-3  # less than for a dense metric: a span has fewer directions than there are draws
 CUTOFF = 2.0  # eigenvalues this near to 1, or their inverses, count as 1
 LEADING = 5  # directions of draws, gradients and differences each, in the first stage: a window may have 25 draws
-ROUNDS = 4  # of the first stage
+ROUNDS = 4  # rounds of the first stage
 MAX_RANK = 50  # directions of the second stage
-MAX_DRAWS = 200  # the last ones of a window, which are kept
-LEAST_LEFT = 1e-6  # share of a variance beside the leading directions, from which on it is more than rounding
+MAX_DRAWS = 200  # draws of a window that are kept, the latest
+LEAST_LEFT = 1e-6  # share of a variance outside the leading directions above which it is more than rounding
 
 
 class LowRank(NamedTuple):
@@ -72,12 +72,12 @@ class LowRank(NamedTuple):
 
     @classmethod
     def of_variances(cls, variances: Any) -> LowRank:
-        """A diagonal one, of rank 0."""
+        """A diagonal metric, of rank 0."""
         return cls(variances**0.5, variances[:, None][:, :0], variances[:0])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a diagonal metric of as many parameters: (D,), with a leading axis where there is one for chains."""
+        """The shape that a diagonal metric would have: (D,), with a leading axis where there is one for chains."""
         return tuple(self.scales.shape)
 
     @property
@@ -86,7 +86,7 @@ class LowRank(NamedTuple):
         return self.scales**2 * (1 + self.directions**2 @ (self.factors - 1))
 
     def velocity(self, p: Any) -> Any:
-        """M⁻¹p, of a momentum of shape (D,), or of several, (n, D)."""
+        """M⁻¹p for a momentum of shape (D,), or for several, shape (n, D)."""
         return self.scales * powered(self.directions, self.factors, 1.0, self.scales * p)
 
     def momentum(self, v: Any) -> Any:
@@ -94,11 +94,11 @@ class LowRank(NamedTuple):
         return powered(self.directions, self.factors, -1.0, v / self.scales) / self.scales
 
     def unscale(self, p: Any) -> Any:
-        """The standard normal that a momentum was made from."""
+        """The standard normal variable that :meth:`scale` turned into a momentum."""
         return powered(self.directions, self.factors, 0.5, self.scales * p)
 
     def scale(self, r: Any) -> Any:
-        """The momentum from N(0, M) that is made from a standard normal."""
+        """A momentum from N(0, M), made from a standard normal variable."""
         return powered(self.directions, self.factors, -0.5, r) / self.scales
 
     def padded(self, rank: int, xp: Any) -> LowRank:
@@ -108,7 +108,7 @@ class LowRank(NamedTuple):
         return LowRank(self.scales, directions, xp.concatenate((self.factors, *[one] * num_more)))
 
     def converted(self, array: Any) -> LowRank:
-        """With ``array`` applied to its fields."""
+        """The same metric, with ``array`` applied to its fields."""
         return LowRank(*(array(x) for x in self))
 
 
@@ -149,7 +149,7 @@ def check_low_rank_values(where: str, value: LowRank, host_array: type) -> LowRa
 
     Args:
         where: the argument's name.
-        value: what was given.
+        value: the user's value.
         host_array: the host's class of arrays. Those and NumPy's are copied; all others become NumPy's.
 
     Raises:
@@ -180,13 +180,14 @@ def check_low_rank(value: Any, metric: str | None, adapt_mass_matrix: bool, site
     """Raise unless an inverse mass matrix of low rank that was given is one of all sites, which a kernel can use.
 
     Args:
-        value: what was given as ``inverse_mass_matrix``.
+        value: the user's ``inverse_mass_matrix``.
         metric: the kernel's ``metric``.
         adapt_mass_matrix: its ``adapt_mass_matrix``.
         sites: names of the sites that the mass matrix is of.
 
     Raises:
-        ValueError: where the host would adapt it, who has none of this form, or where it is a block among others.
+        ValueError: where the host would adapt it, which has no metric of this form, or where it is a block among
+            others.
     """
     if not has_low_rank(value):
         return
@@ -232,7 +233,7 @@ def low_rank_of_window(draws: Any, grads: Any, seen: Any, xp: Any) -> LowRank:
 
 
 def deviations(x: Any, seen: Any) -> Any:
-    """Rows whose sum of outer products is the covariance of the rows that were seen."""
+    """Rows whose outer products sum to the covariance of the rows that were seen."""
     num, rows = seen.sum(), seen[:, None]
     mean = (rows * x).sum(0) / num
     return rows * (x - mean) / (num - 1) ** 0.5

@@ -1,4 +1,4 @@
-"""The blocks that a mass matrix is made of, as the hosts' ``dense_mass`` and ``full_mass`` ask for them, and rules."""
+"""The blocks of a mass matrix, as the hosts' ``dense_mass`` and ``full_mass`` ask for them; rules for a given one."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _checked_matrix(where: str, matrix: Any, host_array: type, given: Any) -> An
 def _is_positive_definite(matrix: np.ndarray) -> bool:
     if len(matrix) > MAX_FACTORISED:
         return True  # the host will factorise it
-    # of unit diagonal, so that no entry overflows
+    # scaled to a unit diagonal, so that no entry overflows
     scale = np.sqrt(matrix.diagonal())
     try:
         np.linalg.cholesky(matrix / scale / scale[:, None])

@@ -1,6 +1,6 @@
 """The smallest number of subsets whose gradient fits into a given memory.
 
-What one gradient of a subset takes, beside the data and the position, is nearly a straight line in the subset's rows,
+The memory of one gradient of a subset, besides the data and the position, is nearly linear in the subset's rows,
 
     b(n) = a + s n,    n = N/M rounded up,
 
@@ -26,10 +26,10 @@ AUTO = "auto"
 BASES = {2**10: ("B", "KiB", "MiB", "GiB", "TiB"), 10**3: ("B", "kB", "MB", "GB", "TB")}
 UNITS = {unit: base**power for base, units in BASES.items() for power, unit in enumerate(units)}
 MEMORY_RULE = "a whole number of bytes of at least 1, or text such as '2GiB', '500MB' or '1.5 GB'"
-MOST_MEASURED = 24  # numbers of subsets; then the smallest that was seen to fit is taken
-FIRST_ROWS = (16, 4)  # of the first subsets that are measured where measuring takes the memory that it measures
-LARGEST_STEP = 16  # by which the rows of a subset grow there from one that fits
-STEP_ON_A_LEVEL = 8  # by which M grows where two numbers that do not fit take the same
+MOST_MEASURED = 24  # numbers of subsets that are measured; then the smallest that was seen to fit is taken
+FIRST_ROWS = (16, 4)  # rows of the first subsets that are measured, where measuring takes the memory that it measures
+LARGEST_STEP = 16  # factor by which the rows of a subset may then grow from one that fits
+STEP_ON_A_LEVEL = 8  # factor by which M grows where two numbers that do not fit take the same
 NEAR_ENOUGH = 64  # beyond this M need only be the smallest to one part in so many
 
 
@@ -38,7 +38,7 @@ class AutoSubsets:
     """A number of subsets that is to be chosen, by the memory that a gradient may take.
 
     Attributes:
-        memory: in bytes.
+        memory: bytes that a gradient may take.
         least: fewest subsets.
     """
 
@@ -56,7 +56,7 @@ class ChosenSubsets(NamedTuple):
         num_subsets: M.
         taken: bytes that a gradient of its largest subset takes.
         memory: bytes that it may take.
-        num_measured: how many numbers of subsets were measured.
+        num_measured: number of divisions that were measured.
     """
 
     num_subsets: int
@@ -88,11 +88,11 @@ def check_memory(memory: Any) -> int:
 
 
 def check_subsets(num_subsets: Any, memory: Any, least: int = 1) -> int | AutoSubsets:
-    """How many subsets there are, or how that is to be chosen.
+    """The number of subsets, or how it is to be chosen.
 
     Args:
         num_subsets: as the user gave it, a number or "auto".
-        memory: likewise.
+        memory: as the user gave it.
         least: fewest subsets; a smaller number counts as this one.
 
     Raises:
@@ -123,11 +123,11 @@ def choose_num_subsets(
     """The smallest number of subsets whose gradient fits, by measuring few.
 
     Args:
-        measure: from a number of subsets to the bytes that a gradient of the largest one takes.
+        measure: function from a number of subsets to the bytes that a gradient of the largest one takes.
         num_rows: N, which is the most subsets.
         auto: the memory, and the fewest subsets.
         takes_memory: whether measuring takes that memory itself. Subsets are then measured from small to large, and
-            none that the line through two others says does not fit.
+            none is measured that does not fit by the line through two others.
 
     Returns:
         The choice; beyond ``NEAR_ENOUGH`` subsets it is the smallest to one part in so many.
@@ -150,7 +150,7 @@ def choose_num_subsets(
 
 
 def does_not_fit(memory: int, taken: int, why: str = "") -> ValueError:
-    """The error for a model whose gradient does not fit, however it is divided; ``why`` it is not divided further."""
+    """The error for a model whose gradient does not fit, however it is divided; ``why`` says what prevents division."""
     rest = f"of the model undivided ({why})" if why else "of one row"
     return ValueError(
         f"memory must hold the gradient {rest}, which takes {text_of_bytes(taken)} ({taken} bytes) and no num_subsets "
@@ -159,7 +159,7 @@ def does_not_fit(memory: int, taken: int, why: str = "") -> ValueError:
 
 
 class _Search:
-    """What was measured, and what to measure next.
+    """A search for the number of subsets: what was measured, and what to measure next.
 
     Attributes:
         found: bytes by the number of subsets.
@@ -185,12 +185,12 @@ class _Search:
         if above - below <= slack or (fits and len(self.found) >= MOST_MEASURED):
             return None
         if self._takes_memory and len(self.found) == 1 and above < (second := self._num(FIRST_ROWS[1])):
-            return second  # so that there is a line
+            return second  # two measurements make a line
         guess = self._guess(fits, fails, below, above)
         return None if guess is None else min(max(guess, below + 1), above - 1)
 
     def _guess(self, fits: list[int], fails: list[int], below: int, above: int) -> int | None:
-        """Where the line says that the limit is; None where nothing more is to be measured."""
+        """The number of subsets at which the line reaches the limit; None where nothing more is to be measured."""
         rows = self._rows_that_fit(fits, fails)
         if fits and self._takes_memory:
             if rows < self._rows(above - 1):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PERMUTE_BELOW = 4  # number of all rows over those that are drawn, below which all are permuted
-LEAST_SUBSETS = 2  # of one subset, the check of a split cannot tell whether rows are apart
-REPLACE_FROM = 20  # the ratio of PERMUTE_BELOW, from which on rows are drawn with replacement
+PERMUTE_BELOW = 4  # ratio of all rows to those that are drawn, below which all rows are permuted
+LEAST_SUBSETS = 2  # with one subset the check of a split cannot tell whether rows are independent
+REPLACE_FROM = 20  # the same ratio, at and above which rows are drawn with replacement
 
 
 def sizes_of_parts(num_rows: int) -> set[int]:
-    """Sizes for which rows must be independent where single rows may be asked for, whatever the number of subsets."""
+    """Numbers of rows for which rows must be independent where single rows may be read, whatever M is."""
     return {-(-num_rows // LEAST_SUBSETS)}
 
 
 def draws_by_permutation(num_rows: int, size: int) -> bool:
-    """Whether so large a part of the rows is drawn that permuting them all is the cheaper way."""
+    """Whether so large a part of the rows is drawn that permuting all of them is cheaper."""
     return size * PERMUTE_BELOW > num_rows
 
 
@@ -25,7 +25,7 @@ def draws_with_replacement(num_rows: int, size: int) -> bool:
 
 
 def share_of_shard(size: int, num_shards: int) -> int:
-    """How many of ``size`` rows each of some shards draws: equal parts, rounded up.
+    """Number of rows that each shard draws for ``size`` rows in all: equal parts, rounded up.
 
     Example:
         >>> share_of_shard(100, 8)

@@ -1,9 +1,9 @@
 """Arrays that a model holds: in a partial, a handler, a closure, or as attributes of an object with a method.
 
 Such a model is a container of arrays like its arguments are (:mod:`split_common.containers`): it is taken apart into
-arrays, and one like it is put together from the arrays of some rows. No code is rewritten: a partial, a function or an
-object is made of the same code and other values. What holds no array stays what it is. The user's model and what it
-holds are left alone.
+arrays, and a model like it is put together from the arrays of some rows. No code is rewritten: a new partial, function
+or object has the same code and other values. What holds no array stays as it is. The user's model and what it holds are
+not changed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 
 from split_common.containers import Given, Opened, Opener
 
-HELD = "_held_by_the_model"  # a keyword argument beside a model's own: the model itself, taken apart
+HELD = "_held_by_the_model"  # an extra keyword argument of a model: the model itself, taken apart
 NOTHING = object()
 WRITTEN_IN_PYTHON = 1 << 9  # a flag of classes, CPython's Py_TPFLAGS_HEAPTYPE
-DEPTH = 6  # of functions and objects, one in the other, that are looked into
+DEPTH = 6  # levels of nested functions and objects that are searched
 
 
 class OpenModel:
     """A model that may be given itself, put together from other arrays, as an argument.
 
     Args:
-        model: the user's.
+        model: the user's model.
     """
 
     def __init__(self, model: Callable[..., Any]):
-        self.__wrapped__ = model  # whose signature this has
+        self.__wrapped__ = model  # gives this object the model's signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
@@ -45,9 +45,9 @@ class Rebuilt:
     """How to put a model, or something that it holds, together.
 
     Attributes:
-        original: the user's.
-        names: of what it holds.
-        make: from the original and the parts by name.
+        original: the user's object.
+        names: names of its parts.
+        make: function from the original and its parts by name to an object like the original.
     """
 
     original: Any
@@ -55,11 +55,11 @@ class Rebuilt:
     make: Callable[[Any, dict[str, Any]], Any]
 
     def build(self, parts: Iterable[Any]) -> Any:
-        """One like the original that holds these."""
+        """An object like the original that holds these parts."""
         return self.make(self.original, dict(zip(self.names, parts, strict=True)))
 
     def path(self, name: str) -> str:
-        """A part's place, in a message."""
+        """The place of a part, as messages show it."""
         return f".{name}"
 
     def __eq__(self, other: object) -> bool:
@@ -73,8 +73,8 @@ def open_held(model: Any, opener: Opener, is_array: Callable[[Any], bool]) -> Op
     """A model taken apart; None where it holds no array.
 
     Args:
-        model: the user's.
-        opener: of the framework.
+        model: the user's model.
+        opener: opener of the framework.
         is_array: whether a leaf of what the opener makes is an array.
     """
     module = getattr(_innermost(model), "__module__", None)
@@ -99,7 +99,7 @@ def _open(
 
 
 def _parts(value: Any, module: str | None) -> tuple[dict[str, Any], Callable[[Any, dict[str, Any]], Any] | None]:
-    """Values that a function or a callable object holds by name, and how to make one like it of other values."""
+    """Values that a function or a callable object holds, by name; and how to make one like it with other values."""
     if isinstance(value, functools.partial):
         places = {f"args[{i}]": x for i, x in enumerate(value.args)}
         return {"func": _function_of(value), **places, **value.keywords}, _partial
@@ -150,7 +150,7 @@ def _function(original: types.FunctionType, new: dict[str, Any]) -> types.Functi
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether something is an object of classes of the user's, that is no model and no container itself."""
+    """Whether a value is an object of classes written in Python, and itself no model and no container."""
     is_other = isinstance(value, type | types.SimpleNamespace) or callable(value) or dataclasses.is_dataclass(value)
     return not is_other and hasattr(value, "__dict__") and all(map(_is_plain_class, type.mro(type(value))[:-1]))
 
@@ -162,7 +162,7 @@ def _is_plain_class(kind: type) -> bool:
 
 
 def _method_of_object(method: types.MethodType, new: dict[str, Any]) -> types.MethodType:
-    """A method of an object like that of a method, made without any code of its class."""
+    """The same method of a new object with other values, made without running any code of its class."""
     original = method.__self__
     made = object.__new__(type(original))
     for name, held in (vars(original) | new).items():

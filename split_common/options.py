@@ -20,7 +20,7 @@ class DivisionOptions(TypedDict, total=False):
 
 
 class AdaptationOptions(TypedDict, total=False):
-    """Options of every kernel that adapts a step size and a mass matrix, but for those named as the host names them."""
+    """Options of every kernel that adapts a step size and a mass matrix, except those that take the host's names."""
 
     step_size: float
     adapt_step_size: bool
@@ -117,5 +117,5 @@ def with_options(defaults: Mapping[str, Any]) -> Callable[[Constructor], Constru
 
 
 def _is_default(value: Any) -> bool:
-    """Whether an argument is to be chosen by the others; it may be anything, an array too."""
+    """Whether an argument, which may be an array, is "default", to be chosen from the others."""
     return isinstance(value, str) and value == "default"

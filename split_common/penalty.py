@@ -72,16 +72,16 @@ CONTROL_VARIATES = ("taylor1", "taylor2")
 GRADIENTS = ("surrogate", "minibatch")
 PENALTY_STATISTICS = ("chi2", "num_batches", "tail_error", "rows_touched")
 
-# Of each proposal without noise the best rates are 0.234, 0.574 and 0.651; noise, and a surrogate that is not quite the
-# target, refuse whatever the step, so to aim much higher would only shorten steps.
+# Without noise the best rates of the proposals are 0.234, 0.574 and 0.651. Noise, and a surrogate that is not quite the
+# target, cause rejections whatever the step size, so a much higher target would only shorten steps.
 TARGET_ACCEPT_PROBS = {"random_walk": 0.4, "langevin": 0.6, "hamiltonian": 0.65}
-DEFAULT_NUM_STEPS = 5  # of a Hamiltonian trajectory
+DEFAULT_NUM_STEPS = 5  # steps of a Hamiltonian trajectory
 # In the metric of the normal approximation all directions turn alike: a quarter turn, give or take a fifth, forgets the
 # start, z² too, and no direction comes back to where it was.
 SHORTEST_STEP, LONGEST_TRAJECTORY = 2 / 3, 0.6 * math.pi  # a fraction of the step size; a length
-MAX_GROWTH = 16  # of the number of batches, where it adapts
-TRUSTED_NOISE = 1 / 4  # of K: the largest χ² for which the series is good
-MAX_HESSIAN_SIZE = 2000  # entries of a position for which the whole matrix is made
+MAX_GROWTH = 16  # largest factor by which the number of batches grows, where it adapts
+TRUSTED_NOISE = 1 / 4  # largest χ² for which the series is good, as a share of K
+MAX_HESSIAN_SIZE = 2000  # entries of a position up to which the whole Hessian is computed
 
 
 def penalty(chi2: Any, num_batches: Any, corrected: bool) -> Any:
@@ -89,8 +89,8 @@ def penalty(chi2: Any, num_batches: Any, corrected: bool) -> Any:
 
     Args:
         chi2: variance of the estimate.
-        num_batches: K that the variance was estimated from.
-        corrected: whether to correct for its being an estimate; False for a known variance.
+        num_batches: K, the number of batches that the variance was estimated from.
+        corrected: whether to correct for the variance being an estimate; False for a known variance.
 
     Example:
         >>> penalty(2.0, 20, corrected=False)
@@ -104,7 +104,7 @@ def penalty(chi2: Any, num_batches: Any, corrected: bool) -> Any:
 
 
 def growth_times(num_warmup: int) -> list[int]:
-    """After how many warm-up iterations the number of batches is set to what was seen since the last time."""
+    """Warm-up iterations after which the number of batches is set, by the noise seen since the last time."""
     return sorted({quarter * num_warmup // 4 for quarter in (1, 2, 3)} - {0})
 
 
@@ -122,10 +122,10 @@ class Batches(NamedTuple):
     Attributes:
         num_rows: N.
         batch_size: n, rows of a batch.
-        num_batches: K, or, where it adapts, the smallest K and what it is a multiple of.
-        max_groups: how many times as many batches there may be.
-        num_certain: C, rows that are always read, and so are not drawn.
-        num_shards: P, parts of the rows, of each of which a batch draws as many, with replacement.
+        num_batches: K, the number of batches; if it adapts, its smallest value, of which it is always a multiple.
+        max_groups: the largest multiple of ``num_batches`` that there may be.
+        num_certain: C, the number of rows that are always read, and so are not drawn.
+        num_shards: P, the number of shards of the rows; a batch draws equally many rows of each, with replacement.
     """
 
     num_rows: int
@@ -151,7 +151,7 @@ class Batches(NamedTuple):
         return cls(num_rows, batch_size, num_batches, min(MAX_GROWTH, most) if adapts else 1)
 
     def beside(self, num_certain: int) -> Batches:
-        """The same of the other rows, where ``num_certain`` of them are always read.
+        """These batches, drawn from the rows that are not always read.
 
         Raises:
             ValueError: when fewer rows than a batch are left.
@@ -170,11 +170,11 @@ class Batches(NamedTuple):
 
     @property
     def share(self) -> int:
-        """Rows of a batch that are drawn of each shard."""
+        """Rows of a batch that are drawn from each shard."""
         return share_of_shard(self.batch_size, self.num_shards)
 
     def rows_of(self, size: int) -> int:
-        """How many rows are read where ``size`` of all are asked for: as many of each shard."""
+        """Rows read for a batch of ``size``: rounded up so that each shard gives equally many."""
         return self.num_shards * share_of_shard(size, self.num_shards)
 
     @property
@@ -196,7 +196,7 @@ class Batches(NamedTuple):
         return between / num_batches * self.unread(num_batches)
 
     def unread(self, num_batches: Any) -> Any:
-        """The share of noise that is left because the rows of K batches are distinct: 1 where they are not."""
+        """Finite-population factor of the variance: 1 - Kn/(N - C) where rows are distinct, else 1."""
         distinct = self.sampling is RowSampling.DISTINCT_ROWS
         return 1 - num_batches * self.batch_size / self.num_drawn if distinct else 1.0
 
@@ -219,9 +219,9 @@ class PenaltySettings(NamedTuple):
         target: "posterior" or "expected".
         control_variate: None, "taylor1" or "taylor2".
         hessian_rank: directions in which second derivatives are used, None for all.
-        gradient: what moves a proposal, "surrogate" or "minibatch"; None for a random walk.
+        gradient: the force that moves a proposal, "surrogate" or "minibatch"; None for a random walk.
         gradient_batch_size: rows of its minibatch.
-        variance_correction: whether the penalty allows for the variance's being an estimate.
+        variance_correction: whether the penalty allows for the variance being an estimate.
         num_steps: leapfrog steps of a proposal.
         target_accept_prob: acceptance that the step size adapts to.
         target_noise: χ² that the number of batches adapts to, or None.
@@ -307,7 +307,7 @@ class PenaltySettings(NamedTuple):
 
     @property
     def shortest_step(self) -> float:
-        """Smallest fraction of the step size that a proposal's may be; drawn without regard to the state."""
+        """Smallest fraction of the step size that a proposal may use; it is drawn independently of the state."""
         return SHORTEST_STEP if self.proposal == "hamiltonian" else 1.0
 
 

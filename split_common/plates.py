@@ -1,4 +1,4 @@
-"""The plate that holds the data rows: which it is, and what to write where a model has none that can be divided."""
+"""The plate that holds the data rows: how it is chosen, and advice where a model has none that can be divided."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from split_common.errors import WHOLE_RUNS, ModelNotSplittableError, NoDataPlate
 from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.values import is_name, shown
 
-MOST_NAMED = 3  # sites, in a message
+MOST_NAMED = 3  # sites that a message names
 
 
 class Observation(NamedTuple):
     """Properties of an observed site.
 
     Attributes:
-        name: of the site.
-        batch_shape: of its log-probability.
-        event_shape: of one value.
-        distribution: name of its class.
+        name: name of the site.
+        batch_shape: shape of its log-probability.
+        event_shape: shape of one value.
+        distribution: name of its distribution's class.
         joined: whether independent values were joined into one by ``to_event``.
         in_loop: whether it is a step of a loop that the host runs (a scan).
         plates: the plates that it lies in.
@@ -54,8 +54,8 @@ def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") 
 
     Args:
         observed: the observed sites, factors left out.
-        package: of the host, as it is imported: "numpyro" or "pyro".
-        why: what else is to be said, with the comma or bracket it begins with.
+        package: name of the host's package: "numpyro" or "pyro".
+        why: further text, with the comma or bracket it begins with.
 
     Example:
         >>> error = no_data_plate([Observation("y", (100,), (), "Normal", False, False, ())], "pyro")
@@ -154,8 +154,8 @@ def latents_advice(
 
     Args:
         latents: the plates around each latent site, and the shape of its value, by the site's name.
-        sizes: of the plates, by name.
-        plate: that holds the rows.
+        sizes: sizes of the plates, by name.
+        plate: name of the plate that holds the rows.
 
     Example:
         >>> latents_advice({"z": (["people"], (100,)), "w": ([], ())}, {"data": 100, "people": 100}, "data")[:68]
@@ -171,7 +171,7 @@ def latents_advice(
     if not apart:
         return ""
     name, plates = next(iter(apart.items()))
-    others = sorted(plates, key=lambda other: sizes.get(other) != sizes[plate])  # the one of as many entries first
+    others = sorted(plates, key=lambda other: sizes.get(other) != sizes[plate])  # a plate of the same size first
     place = f"in plate {others[0]!r}" if others else "in no plate"
     return (
         f"; latent {name!r} has an entry for each row ({sizes[plate]}), but {place}: sample it in plate {plate!r}, if "

@@ -40,8 +40,8 @@ class Groups(NamedTuple):
     """The groups of weights that share a local scale or a precision.
 
     Attributes:
-        shape: of the site that holds one value for each group.
-        broadcast: the shape it is given to act on the weights.
+        shape: shape of the site that holds one value for each group.
+        broadcast: the shape to which its value is reshaped, to broadcast against the weights.
     """
 
     shape: tuple[int, ...]
@@ -88,7 +88,7 @@ def groups(shape: tuple[int, ...], per_unit: bool, unit_axis: int, flat: tuple[i
     """The groups of weights of a hierarchical prior.
 
     Args:
-        shape: of the weights.
+        shape: shape of the weights.
         per_unit: one group for each unit, else those of ``flat``.
         unit_axis: the axis along which the units lie.
         flat: shape of the groups where they are not units: () for one, ``shape`` for one for each weight.
@@ -118,8 +118,8 @@ def prior_of_each(prior: Any, paths: Sequence[str], unit_axis: int) -> dict[str,
     Args:
         prior: a function of a site's name and shape, for all parameters; or a mapping from a parameter's path, or
             from the last part of it, to such a function. The whole path goes first.
-        paths: of the module's parameters.
-        unit_axis: where the module's units lie, for the priors that ask and are not told.
+        paths: paths of the module's parameters.
+        unit_axis: axis of the module's units, passed to priors that take ``unit_axis`` and were not given it.
 
     Raises:
         TypeError: where a prior is not a function.

@@ -1,4 +1,4 @@
-"""Values that a model reads from its data with Python: what is said of them where a model does not divide."""
+"""Advice in messages about models that read data values with Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def must_not_read(sources: Sequence[str]) -> str:
 
 
 def reading_advice(readings: Sequence[tuple[str, np.ndarray, Sequence[str]]]) -> str:
-    """Advice about values that a model reads with Python, each with its line and the data that it rests on."""
+    """Advice about values that a model reads with Python, each with its line and the data that it depends on."""
     listed = []
     for line, value, names in readings:
         data = " and ".join(map(repr, names)) or "constants"

@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 MAX_ITERATIONS = 500
-# Relative: at a million rows a change of 1e-4, far below what tells one draw from another.
+# Relative tolerance: at a million rows a change of 1e-4, far below the differences between draws.
 TOLERANCE = 1e-10
 
 
@@ -62,7 +62,7 @@ def leading_directions(product: Callable[[np.ndarray], np.ndarray], size: int, r
     Args:
         product: a symmetric matrix times a vector, both of shape (D,).
         size: D.
-        rank: how many, below D.
+        rank: number of eigenvectors, below D.
 
     Returns:
         Orthonormal columns, shape (D, rank).
@@ -72,7 +72,7 @@ def leading_directions(product: Callable[[np.ndarray], np.ndarray], size: int, r
         array([0., 1., 0.])
     """
     operator = _Products(product, size)
-    host: Any = eigsh  # whose annotation has an integer tolerance
+    host: Any = eigsh  # its annotation says that the tolerance is an integer
     return host(operator, k=rank, v0=np.ones(size), tol=1e-3)[1]
 
 

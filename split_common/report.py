@@ -1,4 +1,4 @@
-"""Report on a finished run: trouble that its statistics show, each with what to do about it.
+"""Report on a finished run: problems that its statistics show, each with advice.
 
 Everything is read from the run in ArviZ's format, so that both packages, and runs that were saved, are judged alike.
 The limits are those of Stan and of the literature, as far as there are any.
@@ -24,23 +24,23 @@ from split_common.health import LEAST_BFMI, WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
 
-MOST_COMPONENTS = 200  # of the draws whose R-hat and effective sample size are looked at, evenly spaced among all
-MOST_RHAT = 1.02  # of chains that have met; the highest of so many components is above 1.01 by chance now and then
-LEAST_ESS = 100  # of all chains together, below which no standard error can be trusted
-LEAST_ACCEPTANCE = 0.1  # mean of a chain
-MOST_UNLIKE = 4.0  # the longest of the chains' step sizes over the shortest
+MOST_COMPONENTS = 200  # components of the draws whose R-hat and effective sample size are computed, evenly spaced
+MOST_RHAT = 1.02  # limit for chains that agree; the highest of so many components is sometimes above 1.01 by chance
+LEAST_ESS = 100  # effective draws of all chains together, below which no standard error can be trusted
+LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
+MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
 
 
 class Check(NamedTuple):
-    """One thing that was looked at.
+    """One check of a run.
 
     Attributes:
-        name: of what was looked at.
-        value: what was found; of several chains or parameters the worst.
-        limit: from where on it is trouble.
+        name: what was checked.
+        value: the value that was found; of several chains or parameters the worst.
+        limit: value beyond which the check fails.
         is_fine: whether it is on the right side of the limit.
-        seen: what was found, in words.
-        advice: what to do where it is not fine.
+        seen: sentence that says what was found.
+        advice: what to do where the check fails.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Report(NamedTuple):
     Attributes:
         title: kernel, chains and draws.
         verdict: how the model divides, and how that is known; empty for a run without a model.
-        checks: everything that was looked at.
+        checks: all checks that were made.
         settled: the values that warm-up settled on; empty where nothing adapted, or where they are not known.
 
     Example:
@@ -90,13 +90,13 @@ class Report(NamedTuple):
 
     @property
     def table(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each thing that was looked at."""
+        """A ``pandas.DataFrame`` with a row for each check."""
         import pandas
 
         return pandas.DataFrame(self.checks, columns=list(Check._fields)).set_index("name")
 
     def __str__(self) -> str:
-        """A line for each thing, trouble first and with what to do."""
+        """A line for each check: failed checks first, with advice."""
         lines = [self.title]
         if self.verdict:
             lines.append(f"  how the model divides: {self.verdict}")
@@ -106,7 +106,7 @@ class Report(NamedTuple):
         return "\n".join(lines + [f"  fine: {check.seen}" for check in self.checks if check.is_fine])
 
     def warn(self) -> None:
-        """One warning with all of the trouble, if there is any."""
+        """Give one warning that names all failed checks, if there are any."""
         if self.trouble:
             found = "; ".join(check.seen for check in self.trouble)
             warnings.warn(f"{found}. What to do about it: print(kernel.report(mcmc))", stacklevel=3)
@@ -129,7 +129,7 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
     num_draws = of["diverging"].size
     yield _divergences(int(of["diverging"].sum()), num_draws)
-    if "rows_touched" not in of:  # of the others the energy is an estimate, or is that of no Hamiltonian
+    if "rows_touched" not in of:  # kernels with it have an estimated energy, or none of a Hamiltonian
         if of["energy"].shape[1] > 1:
             yield _energies(of["energy"])
         if "reached_max_treedepth" in of:
@@ -140,7 +140,7 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
     if "tail_error" in of:
         yield _tail(float(of["tail_error"].mean()))
-    if "rows_touched" not in of or "chi2" in of:  # with noisy gradients alone there is no accept step
+    if "rows_touched" not in of or "chi2" in of:  # kernels with noisy gradients alone have no accept step
         yield _acceptance(of["acceptance_rate"].mean(axis=1))
     if len(of["step_size"]) > 1:  # one chain has no other to compare with
         yield _step_sizes(of["step_size"].mean(axis=1))
@@ -225,7 +225,7 @@ def _settled(statistics: Any, settled: Settled) -> Iterator[str]:
 
 
 def _of_warmup(settled: Settled) -> Iterator[Check]:
-    """How far what adapts still moved late in warm-up, of the chains in which that is known."""
+    """Checks of how far adapted values still moved late in warm-up, for chains in which that is known."""
     if settled.metric_change.size:
         factor = float(np.exp(settled.metric_change.max()))
         seen = f"variances of the last window of warm-up differ from the metric's by a factor of {factor:.2g}"
@@ -253,7 +253,7 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
 
 
 def _of_draws(draws: Any) -> Iterator[Check]:
-    """Have the chains met, and how much do they know?"""
+    """Checks of the draws: whether the chains agree, and how many effective draws they have."""
     names, x = _components(draws)
     if not names:
         return
@@ -268,7 +268,7 @@ def _of_draws(draws: Any) -> Iterator[Check]:
     import xarray
 
     whole = xarray.Dataset({"x": (("chain", "draw", "at"), x)})
-    if len(x) > 1:  # one chain meets no other
+    if len(x) > 1:  # one chain has no other to compare with
         compare: Any = arviz.rhat
         rhat = np.asarray(compare(whole)["x"])
         yield _convergence(names[int(np.argmax(rhat))], float(rhat.max()))
@@ -294,7 +294,7 @@ def _components(draws: Any) -> tuple[list[str], np.ndarray]:
 
 
 def _evenly(number: int) -> np.ndarray:
-    """Some of so many places, or all of them."""
+    """Evenly spaced places among ``number`` of them, or all of them where they are few."""
     return np.linspace(0, number - 1, min(number, MOST_COMPONENTS)).round().astype(int)
 
 

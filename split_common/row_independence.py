@@ -1,20 +1,20 @@
-"""Knowledge of a value in a traced log-density: which of its entries rest on which rows of the data.
+"""Knowledge of a value in a traced log-density: which of its entries depend on which rows of the data.
 
 A log-density divides over rows when the terms of its likelihood are *aligned*: entry i depends on row i alone. That is
 followed through the trace, operation by operation, in two traces side by side: of the model on all rows, and on as many
 as are evaluated at a time. The two must be the same program but for the lengths of axes that follow the number of rows.
-So whatever else depends on that number (a literal 1/N, a branch, a bound of a slice) is seen.
+So whatever else depends on that number (a literal 1/N, a branch, a bound of a slice) is detected.
 
 Every value is one of five kinds:
 
-* :class:`Free` of rows. It may be long in the rows' number, and is then constant along those axes.
+* :class:`Free` of rows: it depends on none. It may have axes as long as there are rows, and is constant along them.
 * :class:`Aligned` with the rows on one axis.
 * :class:`Numbers` of the rows as they are cut, 0 to n - 1: good to look up the cut rows by, and for nothing else.
 * :class:`OwnRow`: such numbers beside other indices, as ``x[arange(n), label]`` has them.
-* :class:`NotAligned`: a row has met another one, or nobody knows.
+* :class:`NotAligned`: it combines rows (it is *mixed*), or its dependence on rows is unknown.
 
-An operation on a value that is not aligned gives another one, so that the first reason is what is reported. What the
-likelihood does not rest on is not looked at.
+An operation on a value that is not aligned gives a value that is not aligned either, and the first reason is reported.
+Values that the likelihood does not depend on are not considered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NUMBER_AS_CUT = "the number of a row as it is cut"
 
 
 class Free(NamedTuple):
-    """A value that no row reaches.
+    """A value that depends on no row.
 
     Attributes:
         repeats: axes as long as there are rows, along which it is constant.
@@ -71,7 +71,7 @@ class OwnRow(NamedTuple):
 
     Attributes:
         axis: the rows' axis.
-        place: of the row's number among the indices.
+        place: place of the row's number among the indices.
     """
 
     axis: int
@@ -84,10 +84,10 @@ class OwnRow(NamedTuple):
 
 
 class NotAligned(NamedTuple):
-    """A value whose entries rest on several rows, or nobody knows on which.
+    """A value whose entries depend on several rows, or on rows that are not known.
 
     Attributes:
-        is_known: whether rows are known to have met.
+        is_known: whether entries are known to combine rows.
         why: the operation.
         where: file and line of the user's model, or "".
     """
@@ -98,7 +98,7 @@ class NotAligned(NamedTuple):
 
     @property
     def axes(self) -> frozenset[int]:
-        """None that count."""
+        """No axes: those of such a value do not count."""
         return frozenset()
 
     def __str__(self) -> str:
@@ -113,9 +113,9 @@ class Verdict(NamedTuple):
 
     Attributes:
         kind: "proved", for all parameter values; "refuted"; or "not proved".
-        why: what stands against a proof, with the line of the user's model; "" where there is one.
-        held: what mixes rows but rests on no parameter, so that it is computed once on all rows and held.
-        compared: on what rows numbers were compared besides; "" where they were not.
+        why: the reason against a proof, with the line of the user's model; "" where there is a proof.
+        held: the shared values, in words: they combine rows but depend on no parameter, and are computed once and held.
+        compared: the rows on which numbers were compared as well, in words; "" where they were not.
         chosen: how many subsets were chosen, and why; "" where their number was given.
 
     Example:
@@ -143,7 +143,7 @@ def verdict_of(terms: list[tuple[Value, int]]) -> Verdict:
     """The verdict on a likelihood.
 
     Args:
-        terms: of each log-probability inside the plate what is known of it, and the axis of the plate.
+        terms: for each log-probability inside the plate, what is known of it, and the axis of the plate.
     """
     faults = [_fault(value, axis) for value, axis in terms]
     found = [fault for fault in faults if fault is not None]
@@ -165,7 +165,7 @@ def _fault(value: Value, axis: int) -> NotAligned | None:
 
 
 def rows_meet(why: str) -> RowsMeetError:
-    """The error for a model whose likelihood of one row rests on other rows; ``why`` is the operation and its line."""
+    """The error for a model whose likelihood of a row depends on other rows; ``why`` is the operation and its line."""
     if why.endswith(NUMBER_AS_CUT):
         return NumberMeetsError(
             f"{why} is used for more than to look up that row (pass the numbers 0 to N - 1 as an argument, which is "

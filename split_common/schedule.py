@@ -49,13 +49,18 @@ from split_common.values import name_of, shown
 
 HALF = Fraction(1, 2)
 ZERO = Fraction(0)
-MAX_CHECKED_SUBSETS = 1000  # for which a schedule of the user's own is built, and so checked, with the kernel
+MAX_CHECKED_SUBSETS = 1000  # subsets up to which a user's own schedule is built, and so checked, with the kernel
 
 Kicks = dict[int, Fraction]
 
 
 class Reversal(enum.Enum):
-    """Condition by which a step reversed in time is proposed with the same probability."""
+    """Condition by which a step reversed in time is proposed with the same probability.
+
+    Example:
+        >>> Reversal("palindromic")
+        <Reversal.PALINDROMIC: 'palindromic'>
+    """
 
     PALINDROMIC = "palindromic"
     RANDOM_ORDER = "order drawn with its reverse"
@@ -65,7 +70,7 @@ class Row(NamedTuple):
     """One kick by a subset, then one drift.
 
     Attributes:
-        subset: which subset's gradient, counted from 0; a position in the drawn order where an order is drawn.
+        subset: number of the subset, counted from 0; a position in the drawn order where an order is drawn.
         kick: weight of the kick, a fraction of the step size.
         drift: weight of the drift that follows, a fraction of the step size; 0 for none.
     """
@@ -377,8 +382,8 @@ class ChosenSchedule:
         num_subsets: M; or how it is to be chosen, before there are rows.
 
     Raises:
-        ValueError: as of :func:`check_schedule` and :func:`build_schedule`; for a schedule of so many subsets where
-            their number is to be chosen.
+        ValueError: for whatever :func:`check_schedule` and :func:`build_schedule` refuse; for a schedule of a given
+            number of subsets where that number is to be chosen.
 
     Example:
         >>> ChosenSchedule("naive", num_subsets=4).rows.grads_per_step
@@ -411,12 +416,12 @@ class ChosenSchedule:
         return build_schedule(self.choice, self.num_subsets)
 
     def for_subsets(self, num_subsets: int) -> ChosenSchedule:
-        """The same of a number of subsets that was chosen."""
+        """The same choice for a number of subsets that was chosen."""
         return self if self.num_subsets == num_subsets else ChosenSchedule(self.choice, num_subsets)
 
     @property
     def details(self) -> list[str]:
-        """What the repr of a kernel says of it."""
+        """The parts of a kernel's repr that describe the schedule."""
         if callable(self.choice):
             return [f"schedule={name_of(self.choice)}"]
         if isinstance(self.choice, str):

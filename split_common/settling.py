@@ -25,15 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LEAST_WINDOW = 40  # iterations of the last window, of which half are over when it is first looked at
-# Factors from where on it is trouble, by NumPyro's SymmetricSplitHMC on targets of benchmarks/arrival.py, four chains
-# each. Where chains had arrived before the window that made the metric, it was off by 1.1 to 2.7 (warm-up of 300, or of
-# 150 on the easier ones); where they arrived within it by up to 11 (`wide_scales` after 300: good draws, longer
-# trajectories); where they had not arrived at the end, the worst chain's by hundreds and more (`narrow`).
-# Step sizes of the first moved by up to 1.3, lengths by up to 1.4; of the last by up to 2.9 and 1.4. A threshold acts
-# through the number of doublings, and where all trajectories are short anyway, any will do: it may wander.
+LEAST_WINDOW = 40  # least iterations of a last window in whose middle values are noted
+# Factors above which a value counts as not settled, by runs on the targets of benchmarks/arrival. The limit for a
+# threshold is wide: it acts through the number of doublings, and where all trajectories are short, any will do.
 METRIC_LIMIT, VALUE_LIMIT, THRESHOLD_LIMIT = 30.0, 2.0, 10.0
-PREFIX = "settled_"  # of the attributes that carry the numbers in ArviZ's format
+PREFIX = "settled_"  # prefix of the attributes that carry the numbers in ArviZ's format
 
 
 class Settled(NamedTuple):
@@ -140,7 +136,7 @@ def put_settled(statistics: Any, settled: Settled) -> None:
 
 
 def get_settled(statistics: Any) -> Settled:
-    """Read these numbers; each field has an entry for each chain, or is empty where the run has none."""
+    """Read the numbers of :func:`put_settled`; each field has an entry for each chain, or is empty."""
     found = {name: np.atleast_1d(statistics.attrs.get(PREFIX + name, [])) for name in Settled._fields}
     return Settled(**{name: values[~np.isnan(values.astype(float))] for name, values in found.items()})
 

@@ -1,4 +1,4 @@
-"""What a chain may start from: parameters at which its energy is finite, or the state of an earlier run."""
+"""Rules for the start of a chain: parameters at which its energy is finite, or the state of an earlier run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NoFiniteStartError(ValueError):
 
 
 def made_nan(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartError | None:
-    """The error for data that make a log-density NaN, with their place; None where no number of them is NaN."""
+    """The error for data that make a log-density NaN, with the place of a NaN; None where the data have none."""
     for name, x in arrays:
         if np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
             where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
@@ -55,7 +55,7 @@ def check_finite_start(energy: Any, z: Mapping[str, Any]) -> None:
     """Raise unless the potential energy of every chain is finite at its initial parameters.
 
     Args:
-        energy: of one chain, a scalar, or of several, shape (chains,).
+        energy: energy of one chain, a scalar, or of several, shape (chains,).
         z: the initial parameters by site, unconstrained; with a leading axis of chains where there are several.
     """
     energy = np.asarray(energy)
@@ -81,7 +81,7 @@ def check_state_form(kernel: str, expected: Mapping[str, Any], given: Mapping[st
     Args:
         kernel: name of the kernel.
         expected: shape and type of each array, by its place in the state.
-        given: those of the state.
+        given: shape and type of each array of the given state.
     """
     for place in sorted({*expected, *given}):
         if expected.get(place) != given.get(place):

@@ -10,7 +10,7 @@ U = -log p(z, y) with the likelihood of n rows, drawn afresh, scaled by N/n, or 
 which in v is that of Chen, Fox and Guestrin, eq. 15, with mass matrix 1/G: v ← (1-α)v - ηG∇Ũ(z) + N(0, 2(α-β̂)ηTG).
 In r nothing depends on η or G, so both may change between steps without disturbing the momentum.
 
-Where each iteration draws r afresh, its first kick is half a kick, with no friction. Then r belongs to the time of z,
+Where each iteration draws a new r, its first kick is half a kick, with no friction. Then r belongs to the time of z,
 as in leapfrog, and L = 1 is stochastic-gradient Langevin dynamics,
 
 .. math:: z \leftarrow z - \tfrac{\eta}{2} G\,\nabla\tilde U(z) + \mathcal N(0, \eta T G),
@@ -51,7 +51,7 @@ from split_common.values import finite_number, is_name, real_array, shown
 
 STATISTICS = (*health.STATISTICS, "rows_touched")
 RMSPROP = "rmsprop"
-RMS_DECAY, RMS_FLOOR = 0.99, 1e-5  # of Li et al. (2016): how fast V forgets, and what keeps 1/sqrt(V) finite
+RMS_DECAY, RMS_FLOOR = 0.99, 1e-5  # as in Li et al. (2016): how fast V forgets, and what keeps 1/sqrt(V) finite
 
 StepSizes = Callable[[Any], Any]
 
@@ -60,9 +60,9 @@ class Kick(NamedTuple):
     """One change of the momentum, r ← (1 - friction) r - weight sqrt(ηG) ∇Ũ(z) + noise ξ.
 
     Attributes:
-        weight: of the gradient.
-        friction: what part of the momentum is lost.
-        noise: standard deviation of what is added.
+        weight: weight of the gradient.
+        friction: share of the momentum that is lost.
+        noise: standard deviation of the noise that is added.
     """
 
     weight: Any
@@ -77,7 +77,7 @@ class Dynamics(NamedTuple):
         batch_size: n, rows of a gradient; None for all of them.
         num_steps: L.
         temperature: T.
-        draws_momentum: whether each iteration draws its momentum afresh.
+        draws_momentum: whether each iteration draws a new momentum.
         friction: α.
         noise_estimate: β̂.
         has_kinetic_energy: whether the momentum counts in the energy.
@@ -148,7 +148,7 @@ class Dynamics(NamedTuple):
         return [first] + (self.num_steps - 1) * [Kick(1.0, self.friction, noise)]
 
     def cost(self, num_rows: int, num_subsets: int, num_shards: int = 1) -> tuple[int, int]:
-        """Gradients of an iteration, of a minibatch or a subset each; and rows read for them, as many of each shard."""
+        """Gradients of an iteration, each of a minibatch or a subset; and rows read for them, as many of each shard."""
         if self.batch_size is None:
             grads, rows = num_subsets, num_rows
         else:
@@ -164,8 +164,8 @@ def polynomial_decay(a: float, b: float, gamma: float) -> StepSizes:
 
     Args:
         a: scale, above 0.
-        b: how many iterations the decay waits, above 0.
-        gamma: from just above 0.5 up to 1.
+        b: number of iterations before the decay sets in, above 0.
+        gamma: exponent of the decay, above 0.5 and at most 1.
 
     Returns:
         A function of the iteration number, which may be traced.
@@ -198,9 +198,9 @@ def adapts(preconditioner: Any) -> bool:
 
 
 def rms_update(mean_square: Any, grad: Any, t: Any) -> Any:
-    """A mean of squared gradients that forgets, after the gradient number ``t`` (from 0).
+    """Exponentially weighted mean of squared gradients, after the gradient number ``t`` (from 0).
 
-    It is that of RMSprop divided by the weight it has so far, as Adam's is, so it starts at the first square.
+    It is RMSprop's mean divided by the sum of its weights so far, as in Adam, so it starts at the first square.
     """
     weight = (1 - RMS_DECAY) / (1 - RMS_DECAY ** (t + 1))
     return mean_square + weight * (grad**2 - mean_square)

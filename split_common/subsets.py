@@ -14,7 +14,7 @@ from split_common.values import shown, whole_number
 
 SUBSET_ORDERS = ("sequential", "shuffled")
 SHUFFLE_SEED = 0
-MOST_COLUMNS = 256  # of an array, whose extreme values are looked for
+MOST_COLUMNS = 256  # columns of an array whose extreme values are looked for
 
 
 class SubsetLayout:
@@ -81,13 +81,13 @@ def extreme_rows(
     num_rows: int,
     known: np.ndarray = np.zeros(0, int),  # noqa: B008
 ) -> np.ndarray:
-    """Rows to look at in place of all: those with the smallest and the largest value of each column, and random ones.
+    """A sample of rows: those with the smallest and the largest value of each column, and random ones.
 
     Args:
         columns: arrays of data, with the rows along axis 0.
-        size: how many rows, at most as many as there are.
-        num_rows: how many there are.
-        known: numbers of other such rows, of data that are not in memory.
+        size: number of rows to take, at most ``num_rows``.
+        num_rows: number of all rows.
+        known: numbers of further rows with extreme values, from data that are not in memory.
 
     Returns:
         Row numbers in order, shape (size,).

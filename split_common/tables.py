@@ -1,11 +1,11 @@
-"""pandas objects in a model that is run on some of their rows.
+"""Stand-ins for pandas objects in a model that is run on some of their rows.
 
 Whatever a model asks of a Series or a DataFrame (a method, an accessor, arithmetic with numbers and with other columns)
 pandas answers on all rows: so a statistic, a coding of text, a number of groups is that of all the data, as in the
 model on its own. Only where a column becomes an array (``.values``, ``.to_numpy()``, a function of the framework) are
 rows cut, by position; an index is never aligned with anything.
 
-pandas is not imported here: where a user's argument is of it, the user has imported it.
+pandas is not imported here: where a user's argument is a pandas object, the user has imported it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NUMBERS = "biufc"  # kinds of NumPy's types
-ITSELF = ("itself",)  # what the one column of a Series is called, which no column of a DataFrame can be
+NUMBERS = "biufc"  # kinds of NumPy types that hold numbers
+ITSELF = ("itself",)  # name of the only column of a Series
 
 
 class Operations(NamedTuple):
@@ -31,7 +31,7 @@ class Operations(NamedTuple):
         take: some rows of an array of the framework, by their numbers.
         stack: columns side by side, shape (n, number of columns).
         kind: the class of its arrays.
-        dtype: from a type of NumPy's to that of an array which holds such numbers.
+        dtype: from a NumPy type to that of the framework's array which holds such numbers.
     """
 
     array: Callable[[np.ndarray], Any]
@@ -58,7 +58,7 @@ def is_frame(value: Any) -> bool:
 def numbers_of(column: Any) -> np.ndarray | None:
     """A column of pandas as numbers, by position; None where it holds text, dates or objects, or lacks an entry.
 
-    Of categories that are no numbers, their codes; of a missing entry among floating-point numbers, NaN.
+    Categories that are no numbers become their codes; a missing entry among floating-point numbers becomes NaN.
 
     Example:
         >>> import pandas
@@ -79,11 +79,11 @@ def numbers_of(column: Any) -> np.ndarray | None:
 class Table:
     """How to put a Series or a DataFrame together from the numbers of its rows and its columns of numbers.
 
-    Two of the same object are equal. The object is not kept alive.
+    Two tables of the same object are equal. The object is not kept alive.
 
     Args:
         whole: a Series or a DataFrame.
-        operations: of the framework.
+        operations: operations of the framework.
         is_plain: whether a model gets the columns of a DataFrame as arrays, without pandas' methods.
     """
 
@@ -111,7 +111,7 @@ class Table:
         return RowsOf(whole, cut, dict(zip(self._columns, columns, strict=True)))
 
     def path(self, name: Any) -> str:
-        """A column's place, in a message."""
+        """The place of a column, as messages show it."""
         return "" if name == ITSELF else f"[{name!r}]"
 
     def __eq__(self, other: object) -> bool:
@@ -126,12 +126,12 @@ class Table:
 
 
 class Cut(NamedTuple):
-    """Which rows a model is run on.
+    """The rows that a model is run on.
 
     Attributes:
-        num_rows: of all the data.
-        rows: their numbers, an array of the framework.
-        operations: of the framework.
+        num_rows: number of rows of all the data.
+        rows: numbers of the rows that the model is run on, an array of the framework.
+        operations: operations of the framework.
         is_plain: whether a column of a DataFrame is an array.
     """
 
@@ -141,7 +141,7 @@ class Cut(NamedTuple):
     is_plain: bool
 
     def of(self, numbers: np.ndarray) -> Any:
-        """Numbers of all rows as an array of these; other numbers whole."""
+        """Numbers as an array of the framework: cut to these rows where they have an entry for each row."""
         array = self.operations.array(np.ascontiguousarray(numbers))
         return self.operations.take(array, self.rows) if self.covers(numbers) else array
 
@@ -152,12 +152,12 @@ class Cut(NamedTuple):
 
 
 class RowsOf:
-    """Some rows of a pandas object, or of what it answers: pandas works on all rows, and arrays are cut.
+    """Stand-in for a pandas object, or for a result of one: pandas works on all rows, and arrays are cut to some.
 
     Args:
         whole: a pandas object with all rows, or a method or an accessor of one.
-        cut: which rows.
-        known: columns that are at hand as arrays, cut.
+        cut: the rows that the model is run on.
+        known: columns that are known as arrays, cut to these rows.
     """
 
     def __init__(self, whole: Any, cut: Cut, known: dict[Any, Any] | None = None):
@@ -177,7 +177,7 @@ class RowsOf:
         return self.to_numpy()
 
     def to_numpy(self, dtype: Any = None, **options: Any) -> Any:
-        """The rows as an array of the framework; pandas' arguments."""
+        """The rows as an array of the framework; the arguments are those of pandas."""
         if dtype is not None or options:
             return self._cut.of(self._whole.to_numpy(dtype=dtype, **options))
         if ITSELF in self._known:
@@ -210,7 +210,7 @@ class RowsOf:
         return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Answer of a method."""
+        """The result of a method, as a stand-in."""
         args, kwargs = tuple(map(_whole_of, args)), {name: _whole_of(x) for name, x in kwargs.items()}
         return self._answer(self._whole(*args, **kwargs))
 
@@ -239,7 +239,7 @@ class RowsOf:
         return self._cut.of(numbers)
 
     def _rows(self, item: Any) -> Any:
-        """The rows that an array of the framework names, of a column or of an indexer by position."""
+        """The rows that an array of the framework selects by position, from a column or from ``.iloc``."""
         if not is_series(self._whole) and not is_frame(self._whole):
             return self._answer(self._whole.obj).to_numpy()[item]  # .iloc
         index = getattr(self._whole, "index", None)
@@ -251,7 +251,7 @@ class RowsOf:
         return self.to_numpy()[item]
 
     def _answer(self, found: Any) -> Any:
-        """Stand-in for something that pandas answers."""
+        """A result of pandas, as a stand-in or an array of these rows where it has an entry for each row."""
         if isinstance(found, np.ndarray):
             return self._cut.of(found) if self._cut.covers(found) and found.dtype.kind in NUMBERS else found
         if is_series(found) or is_frame(found):
@@ -270,7 +270,7 @@ class RowsOf:
 
 
 def described(value: Any) -> str:
-    """A pandas object in a message."""
+    """A description of a pandas object, for messages."""
     if is_frame(value):
         return f"a DataFrame with columns {list(value.columns)}"
     name = getattr(value, "name", None)

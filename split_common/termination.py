@@ -2,8 +2,8 @@
 
 A rule looks at two halves of a run of successive states and at the whole, and says whether to stop. It must be a
 function of the run alone and say the same of the run in reverse: then every state of a trajectory would have built the
-same trajectory with the same probability, on which the invariance of the target rests (``trajectories/doubling.py`` of
-either package).
+same trajectory with the same probability, on which the invariance of the target depends (``trajectories/doubling.py``
+of either package).
 
 * U-turn: the ends move towards each other. With ρ the sum of the momenta of the run, stop when pᵀM⁻¹ρ ≤ 0 at
   either end; checked again for the first half with one more state, and for the second half with one more, which
@@ -45,15 +45,15 @@ from split_common.health import DRAWS_BEFORE_WARNING
 from split_common.schedule import Schedule
 from split_common.values import shown
 
-MAX_TREE_DEPTH = 30  # the 2^d states of a tree likewise
-CRITERIA = ("per_length", "mean", "boundary")  # of exhaustion
+MAX_TREE_DEPTH = 30  # so that the 2^d states of a tree can be counted in 32 bits
+CRITERIA = ("per_length", "mean", "boundary")  # forms of the rule of exhaustion
 # Adaptation of XHMC's threshold. A draw says less of 1 - ρ, with ρ the correlation of successive draws, than of an
 # acceptance, so its dual averaging is ten times slower than that of the step size.
 FIRST_THRESHOLD = 0.1  # in units of the criterion
-TARGET_CHANGE = 0.5  # 1 - ρ that it is adapted to
-THRESHOLD_GAMMA = 0.5  # of dual averaging
-DRAWS_BEFORE_THRESHOLD = 6  # draws of a window before it moves
-SMALLEST_CHANGE = 1e-6  # 1 - ρ that is not told from 0
+TARGET_CHANGE = 0.5  # value of 1 - ρ that the threshold is adapted to
+THRESHOLD_GAMMA = 0.5  # the parameter gamma of its dual averaging
+DRAWS_BEFORE_THRESHOLD = 6  # draws of a window before the threshold moves
+SMALLEST_CHANGE = 1e-6  # smallest value of 1 - ρ that is distinguished from 0
 TREE_STATISTICS = ("tree_depth", "reached_max_treedepth", "virial_average")
 
 
@@ -70,7 +70,7 @@ class Span(Protocol):
         ...
 
     def reversed(self) -> Any:
-        """Span of the same states, visited the other way."""
+        """Span of the same states in reverse order."""
         ...
 
 
@@ -78,10 +78,10 @@ class Rule(NamedTuple):
     """When a trajectory that doubles stops.
 
     Attributes:
-        span: what it remembers of a run of successive states, and no more: under JAX, every array that a loop carries
-            costs a small model as much as arithmetic does.
+        span: its summary of a run of successive states, which holds nothing else: under JAX, every array that a loop
+            carries costs a small model as much as arithmetic does.
         holds: whether to stop, from the spans of a run's two halves and of the whole.
-        takes_gradients: whether it asks for the whole gradient at every state.
+        takes_gradients: whether it needs the whole gradient at every state.
     """
 
     span: type[Span]
@@ -90,7 +90,7 @@ class Rule(NamedTuple):
 
 
 class Criterion(Protocol):
-    """Protocol of what ends trajectories: a rule, which may depend on what the state keeps from warm-up."""
+    """Protocol of what ends trajectories: a rule, which may depend on values that the state keeps from warm-up."""
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -126,19 +126,19 @@ class FixedRule:
     statistics = ()
 
     def first_fields(self, z: Any) -> dict[str, Any]:
-        """The state has no fields of its own."""
+        """An empty dict: the criterion adds no fields to the state."""
         return {}
 
     def rule(self, state: Any) -> Rule:
-        """The rule."""
+        """The fixed rule."""
         return self.fixed
 
     def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
-        """The state as it is."""
+        """The state ``moved``, unchanged."""
         return moved
 
     def learned(self, state: Any) -> dict[str, Any]:
-        """Nothing is learned."""
+        """An empty dict: warm-up learns no values."""
         return {}
 
 

@@ -47,7 +47,7 @@ class Trajectory(Protocol):
         """One iteration at the state's step size and metric, which it does not change.
 
         Args:
-            state: where the chain is.
+            state: state of the chain.
             integrator: the schedule on the target's potential, with the state's metric.
             num_warmup: number of warm-up iterations.
 

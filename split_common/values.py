@@ -31,7 +31,7 @@ def shown(value: Any) -> str:
     """
     try:
         short = _Shortener().repr(value)
-        if "..." in short:  # shortened, or near enough
+        if "..." in short:  # it was shortened, or holds three dots itself
             return short
         text = repr(value)  # in its own order, which sets and dicts lose when they are shortened
         return text if len(text) <= 4 * MAX_SHOWN else short
@@ -104,11 +104,11 @@ def describe_kernel(kernel: object, model: Any, num_subsets: int | str, plate: s
     """The repr of a kernel, in one line.
 
     Args:
-        kernel: whose class it names.
-        model: a function, or what stands for one.
+        kernel: the kernel.
+        model: a function, or an object in place of one.
         num_subsets: M, or "auto" before it is chosen.
-        plate: what was asked for.
-        details: what only some kernels have.
+        plate: the kernel's argument ``plate``.
+        details: parts that only some kernels have.
     """
     parts = [f"model={name_of(model)}", f"num_subsets={shown(num_subsets)}", f"plate={shown(plate)}", *details]
     return f"{type(kernel).__name__}({', '.join(parts)})"

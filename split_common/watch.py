@@ -1,7 +1,7 @@
-"""Looks into a run that is written to a store: ``python -m split_common.watch PATH``.
+"""Shows how a run that is written to a store stands: ``python -m split_common.watch PATH``.
 
-How far the chains are costs next to nothing to read. A look at what they have drawn takes longer
-(:mod:`split_common.runs.findings`), and so the next one is taken after :data:`REST` times as long as the last one took.
+The progress of the chains costs almost nothing to read. A look at their draws takes longer
+(:mod:`split_common.runs.findings`), so the next look is taken after :data:`REST` times as long as the last one took.
 Nothing is written, and nothing that is read is executed.
 """
 
@@ -31,15 +31,16 @@ def snapshot(store: str | os.PathLike[str]) -> Any:
     """How a run stands now, as one screen.
 
     Args:
-        store: path of a run's store, or an address that fsspec knows; of a run that goes on as of one that has ended.
+        store: path of a run's store, or an address that fsspec knows; the run may be in progress or have ended.
 
     Returns:
-        What ``rich.print`` shows, and a notebook's cell that ends with it: how far each chain is, when it will be done,
-        divergences, acceptance, step size and gradients, trouble, the coordinates that are known worst, and traces.
+        An object that ``rich.print`` shows, as does a notebook's cell that ends with it: how far each chain is, when it
+        will be done, divergences, acceptance, step size and gradients, trouble, the coordinates that are known worst,
+        and traces.
 
     Raises:
         TypeError: for something that is no path.
-        StoreError: for a path of nothing, or of something else.
+        StoreError: where there is nothing at the path, or no store.
 
     Example:
         >>> snapshot("nothing.zarr")
@@ -57,7 +58,7 @@ def snapshot(store: str | os.PathLike[str]) -> Any:
 def watch(store: str | os.PathLike[str], *, refresh: float = 2.0) -> None:
     """Show how a run stands, again and again, until it ends or Ctrl-C is pressed; in a terminal or a notebook's cell.
 
-    Of a run whose process has died it goes on, since the run may be taken up again.
+    It also goes on for a run whose process has died, since the run may be resumed.
 
     Args:
         store: path of a run's store, or an address that fsspec knows.
@@ -65,8 +66,8 @@ def watch(store: str | os.PathLike[str], *, refresh: float = 2.0) -> None:
 
     Raises:
         TypeError: for something that is no path.
-        ValueError: for a time out of range; as :class:`~split_common.errors.StoreError` for a path of nothing, or of
-            something else.
+        ValueError: for a time out of range; as :class:`~split_common.errors.StoreError` where there is nothing at the
+            path, or no store.
 
     Example:
         >>> watch("nothing.zarr", refresh=5.0)
@@ -79,7 +80,7 @@ def watch(store: str | os.PathLike[str], *, refresh: float = 2.0) -> None:
     findings, looked_at, next_look = NOTHING, None, 0.0
     with contextlib.suppress(KeyboardInterrupt), display() as show:
         while True:
-            held = is_held(path)  # first: what the last process wrote is there once it holds the store no more
+            held = is_held(path)  # asked first: a process that has let go of the store has written all it had
             found = checked_progress(path)
             life = life_of(found, held, findings.warmup_seconds)
             show(Screen(path, found, life, findings))
@@ -98,10 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Watch a run from a command line.
 
     Args:
-        arguments: of the command; None for those of the process.
+        arguments: arguments of the command; None for those of the process.
 
     Raises:
-        SystemExit: with code 2 and one line, for arguments that are wrong and for a path of no store.
+        SystemExit: with code 2 and a message of one line, for wrong arguments and for a path without a store.
 
     Example:
         >>> main(["--help"])

@@ -1,4 +1,7 @@
-"""Where splitting is centred is found in warm-up: at the ends of the host's windows (:mod:`split_common.centering`)."""
+"""The reference of centred splitting, found in warm-up at the ends of the host's windows.
+
+See :mod:`split_common.centering`.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,13 @@ from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP,
 
 
 class CenterState(NamedTuple):
-    """Where a chain's splitting is centred, and what is known of where it should be.
+    """Centring of a chain's splitting, and the mean position from which warm-up finds the reference.
 
     Attributes:
-        center: of the next trajectory.
-        mean: of the position, over windows of warm-up; None where the reference is given.
-        left: squared differences of the forces at a draw, without centring, of first and of second order, shape (3,).
+        center: reference and correction terms of the next trajectory.
+        mean: mean of the position over windows of warm-up; None where the reference is given.
+        left: squared differences between the subsets' gradients at a draw, shape (3,): without centring, and left by
+            centring of first and of second order.
     """
 
     center: Center
@@ -33,13 +37,13 @@ class CenterState(NamedTuple):
     left: jax.Array
 
     def longest_step(self, learns_length: bool) -> jax.Array:
-        """Upper limit of the step size, of trajectories whose lengths are learned, or of others."""
+        """Upper limit of the step size; it differs for trajectories whose lengths are learned."""
         longest = LONGEST_CENTRED_LENGTH if learns_length else LONGEST_CENTRED_STEP
         return jnp.where(self.center.order > 0, longest, jnp.inf)
 
 
 def first_center(settings: CenterSettings, potential: SplitPotential, z: Position, sites: Sequence[str]) -> CenterState:
-    """Before warm-up: about the given reference, or nowhere yet."""
+    """Centring before warm-up: about the given reference, or none yet."""
     sites = tuple(sites)
     keeps = settings.keeps_second_order(sum(z[name].size for name in sites))
     unknown = jnp.full((3,), jnp.nan)
@@ -50,13 +54,13 @@ def first_center(settings: CenterSettings, potential: SplitPotential, z: Positio
 
 
 def moved_to_data(state: CenterState, potential: SplitPotential) -> CenterState:
-    """Centred about the same reference, of the same order, on other data.
+    """Centring on other data, about the same reference and of the same order.
 
-    Nothing of it depends on where the chain is, so that an outer kernel may ask for it in each iteration.
+    It does not depend on the position of the chain, so an outer kernel may call this in every iteration.
 
     Args:
-        state: where splitting was centred.
-        potential: of the other data.
+        state: centring so far.
+        potential: potential of the other data.
     """
     center = state.center
     found = Center.at(potential, center.reference, center.sites, center.curvatures is not None)
@@ -73,20 +77,20 @@ def recentred(
     z: Position,
     num_warmup: int,
 ) -> tuple[CenterState, jax.Array]:
-    """After iteration ``i``, which ended at ``z``: at the end of a window of the metric, centred about its mean.
+    """Centring after iteration ``i``: at the end of a window of the metric, about the mean position of the window.
 
     Args:
-        state: where splitting was centred.
-        settings: what is asked for.
-        potential: of the target.
-        velocity: the inverse mass matrix times a momentum.
-        coordinates: from a position to what the mass matrix is of.
-        i: the iteration.
-        z: where it ended.
+        state: centring so far.
+        settings: whether and how splitting is centred.
+        potential: potential of the target.
+        velocity: function from a momentum to its velocity, the inverse mass matrix times the momentum.
+        coordinates: function from a position to the entries that the mass matrix adapts to.
+        i: the iteration, counted from 0.
+        z: position at its end.
         num_warmup: number of warm-up iterations.
 
     Returns:
-        The state, and the gradients that it took, each of a subset.
+        The centring, and the number of subset gradients that were evaluated for it.
     """
     none, ends = jnp.zeros((), jnp.result_type(int)), [w.end for w in build_adaptation_schedule(num_warmup)]
     if state.mean is None or len(ends) < 3:
@@ -97,7 +101,7 @@ def recentred(
     def move() -> tuple[CenterState, jax.Array]:
         is_last, kept = i == ends[-2], state.center.curvatures
         curvatures, size = None, 0
-        if kept is not None:  # many gradients, so only once
+        if kept is not None:  # takes many gradients, so only at the end of the last window of the metric
             size = kept.shape[1]
             curvatures = lax.cond(
                 is_last, lambda: subset_curvatures(potential, mean.adapted, sites), lambda: jnp.zeros_like(kept)
@@ -115,7 +119,7 @@ def recentred(
 
 
 def differences_left(center: Center, potential: SplitPotential, velocity: Velocity, z: Position) -> jax.Array:
-    """Squared differences of the forces at ``z``: without centring, of first and of second order, shape (3,)."""
+    """Squared differences of the subsets' gradients at ``z``: without centring, and left by either order, (3,)."""
     differences = grad_differences(potential, z, center.sites)
     first = jax.tree.map(jnp.subtract, differences, center.grads)
     offset, unravel = ravel_pytree(center.offset(z))
@@ -134,7 +138,7 @@ def differences_left(center: Center, potential: SplitPotential, velocity: Veloci
 
 
 def choose_order(left: jax.Array, allowed: int | None, is_last: jax.Array) -> jax.Array:
-    """As :func:`split_common.centering.choose_order`; before the last window a second order is not known yet."""
+    """The order as by :func:`split_common.centering.choose_order`; before the last window, the second is not known."""
     candidates = jnp.where(jnp.isfinite(left), left, jnp.inf)
     if allowed == 1:
         candidates = candidates.at[2].set(jnp.inf)
@@ -145,7 +149,7 @@ def choose_order(left: jax.Array, allowed: int | None, is_last: jax.Array) -> ja
 
 
 def _of_order(center: Center, order: jax.Array) -> Center:
-    """A center with the terms of its order alone."""
+    """A center with only the correction terms of the given order."""
     kept = center._replace(
         grads=where(order > 0, center.grads, zeros(center.grads)), order=order.astype(center.order.dtype)
     )

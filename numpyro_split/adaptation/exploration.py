@@ -1,4 +1,7 @@
-"""Warm-up by trees, and the length of trajectories that is learned from them (:mod:`split_common.exploration`)."""
+"""Iterations of warm-up that move by trees, and the length of trajectories learned from them.
+
+See :mod:`split_common.exploration`.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from split_common.exploration import MAX_EXPLORATION_DEPTH, Exploration
 
 
 def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, move: Callable[[Any], Any]) -> Any:
-    """One iteration: a tree, from which lengths are learned, while warm-up explores; otherwise ``move``.
+    """One iteration: a tree while warm-up explores, ``move`` afterwards; late trees give the length of trajectories.
 
     Args:
-        state: where the chain is, with a field ``trajectory_length``.
-        integrator: the schedule on the target's potential, with the state's metric.
+        state: current state of the chain, with a field ``trajectory_length``.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
         exploration: which iterations move by trees.
-        move: one iteration of the kernel's own.
+        move: function from a state to the next one, by the kernel's own trajectories.
     """
     if not exploration.num_trees:
         return move(state)
@@ -39,7 +42,7 @@ def explored(state: Any, integrator: IntegratorBase, exploration: Exploration, m
 
 
 def explore(state: Any, integrator: IntegratorBase) -> Any:
-    """One iteration whose trajectory doubles until it turns back, at the state's step size and metric."""
+    """One iteration whose trajectory doubles until it makes a U-turn, at the state's step size and metric."""
     rng_key, key_momentum, key_tree = random.split(state.rng_key, 3)
     opening_grad = state.opening_grad
     if opening_grad is None:

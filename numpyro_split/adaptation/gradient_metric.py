@@ -1,4 +1,4 @@
-"""The metric from draws and gradients over the host's windows, and the normal approximation that drifts follow.
+"""The metric from draws and gradients of the host's windows, and the normal approximation that drifts follow.
 
 See :mod:`split_common.gradient_metric` and :mod:`split_common.harmonic`.
 """
@@ -26,14 +26,15 @@ _START, _FEED = _welford[:2]
 
 
 class GradientWindow(NamedTuple):
-    """What a window of warm-up has seen, in the place of the host's estimator, each with its mean, sums and count.
+    """Moments of the draws and gradients of a window of warm-up; takes the place of the host's estimator.
 
     Attributes:
-        draws: of the draws.
-        grads: of the gradients of the potential there.
-        products: sum over the coordinates of their joint deviations.
-        variances: of the draws of the window that the metric is from, shape (D,).
-        reference: z*, from the same window, shape (D,); 0 where it is not finite, and before there was one.
+        draws: mean, sum of products of deviations, and count of the draws.
+        grads: the same for the gradients of the potential at the draws.
+        products: sum over the coordinates of the products of deviations of draws and gradients.
+        variances: variances of the draws of the window that the metric was made from, shape (D,); NaN before there was
+            one.
+        reference: z* from the same window, shape (D,); 0 if it is not finite, and before there was a window.
         is_normal: whether the posterior was nearly normal in that window.
     """
 
@@ -46,12 +47,12 @@ class GradientWindow(NamedTuple):
 
     @classmethod
     def start(cls, size: int) -> GradientWindow:
-        """Before warm-up."""
+        """The window before warm-up."""
         unknown = jnp.full(size, jnp.nan)
         return cls(_START(size), _START(size), jnp.zeros(()), unknown, jnp.zeros(size), jnp.array(False))
 
     def fed(self, x: Position, grad: Position | None) -> GradientWindow:
-        """With one more draw, and, where it is known, the gradient there."""
+        """The window with one more draw, and with the gradient there, if it is known."""
         draws = _FEED(flatten(x, x), self.draws)
         if grad is None:
             return self._replace(draws=draws)
@@ -60,7 +61,7 @@ class GradientWindow(NamedTuple):
         return self._replace(draws=draws, grads=_FEED(flat, self.grads), products=products)
 
     def fit(self, inverse_mass_matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        """Mean of the squared frequencies in a metric, and mean of their inverses (:mod:`split_common.exploration`)."""
         squared, inverse, cross = self._moments(inverse_mass_matrix)
         return squared / cross, inverse / cross
 
@@ -73,30 +74,30 @@ class GradientWindow(NamedTuple):
 
     @property
     def covariances(self) -> tuple[jax.Array, jax.Array]:
-        """Of the draws and of the gradients, shape (D, D) each."""
+        """Covariances of the draws and of the gradients, shape (D, D) each."""
         draws, grads = (squares / (num - 1) for _, squares, num in (self.draws, self.grads))
         return draws, grads
 
     def ended(self, inverse_mass_matrix: jax.Array) -> GradientWindow:
-        """The window that follows, with what this one, from which the metric was made, says of the posterior."""
+        """The next, empty window, with variances and normal approximation of this one, which gave the metric."""
         (mean, _, num), size = self.draws, len(self.variances)
         left = share_left(*self._moments(inverse_mass_matrix))
         reference = mean - inverse_mass_matrix @ self.grads[0]
         is_normal = is_nearly_normal(left, num, size) & jnp.all(jnp.isfinite(reference))
         return GradientWindow.start(size)._replace(
             variances=jnp.diagonal(self.covariances[0]),
-            reference=jnp.where(jnp.isfinite(reference), reference, 0.0),  # NaN times 0 would not be off
+            reference=jnp.where(jnp.isfinite(reference), reference, 0.0),  # because NaN times 0 would be NaN
             is_normal=is_normal,
         )
 
     def drift(self, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift:
-        """Drifts about the reference, where the posterior was nearly normal, else straight ones."""
+        """Harmonic drifts about the reference if the posterior was nearly normal, otherwise straight drifts."""
         _, unravel = ravel_pytree(like)
         return HarmonicDrift(kinetic, unravel(self.reference.astype(jnp.result_type(*like.values()))), self.is_normal)
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], jax.Array]:
-    """The inverse mass matrix to start from, whatever its form, as one dense block; None for the identity."""
+    """First inverse mass matrix, given in any form or as None for the identity, as one dense block."""
     sites = tuple(sorted(x))
     identity = jnp.identity(sum(u.size for u in x.values()))
     if inverse_mass_matrix is None:
@@ -112,14 +113,14 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
 def with_window(
     state: HMCAdaptState, x: Position, grad: Position, is_in_window: jax.Array | bool, ends_window: jax.Array
 ) -> HMCAdaptState:
-    """The host's adaptation state after a draw: the window fed, and at its end the metric made anew.
+    """The host's adaptation state after a draw: the draw is added to the window, whose end gives a new metric.
 
     Args:
-        state: before.
+        state: adaptation state before the draw.
         x: the draw, in the coordinates of the metric.
-        grad: gradient of the potential there, a dict like ``x``.
-        is_in_window: whether a window that the metric is made from is under way.
-        ends_window: whether it ends here.
+        grad: gradient of the potential at the draw, a dict like ``x``.
+        is_in_window: whether the draw is in a window that a metric is made from.
+        ends_window: whether such a window ends with the draw.
     """
 
     def fed() -> HMCAdaptState:
@@ -130,7 +131,7 @@ def with_window(
         (sites,) = state.inverse_mass_matrix
         found = metric_of_window(*window.covariances, num_draws=window.draws[2], xp=jnp)
         with_roots = EuclideanKinetic.of_inverse({sites: found})
-        # rounding may leave a finite matrix that has no root
+        # a finite matrix may be without a Cholesky root because of rounding
         is_usable = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(with_roots)]))
         kinetic = where(is_usable, with_roots, EuclideanKinetic.adapted(state))
         return state._replace(

@@ -1,7 +1,7 @@
-"""Warnings of a run's first draws, from sums in the state: divergences and slowly explored energies.
+"""Warnings after the first draws of a run, from sums in the state: divergences and slowly explored energies.
 
-The host does not tell a kernel when a run ends, so a warning comes once, after the first draws; the kernel's ``report``
-says everything.
+The host does not tell a kernel when a run ends, so there is one warning after the first draws; the kernel's ``report``
+describes the whole run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Health(NamedTuple):
         return cls(jnp.zeros((), jnp.result_type(int)), zero, zero, zero, zero)
 
     def with_draw(self, number: jax.Array, energy: jax.Array, diverging: jax.Array) -> Health:
-        """With one more draw, the number of which is counted from 1 after warm-up; below 1 nothing is counted."""
+        """The sums with one more draw; its number counts from 1 after warm-up, and numbers below 1 are ignored."""
         distance = energy - self.mean
         mean = self.mean + distance / jnp.maximum(number, 1)
         change = jnp.where(number > 1, energy - self.last, 0.0)
@@ -61,13 +61,13 @@ class Health(NamedTuple):
 
 
 def warn_if_in_trouble(state: Any, num_warmup: int) -> None:
-    """Warn once, of all chains together, where the first draws diverged or their energies were explored slowly."""
+    """Warn once, for all chains together, if the first draws diverged or explored their energies slowly."""
     num_diverging, bfmi = jnp.sum(state.health.num_diverging), jnp.min(state.health.bfmi)
     is_time = jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING
     warns = is_time & ((num_diverging > 0) | (bfmi < LEAST_BFMI))
 
     def warn(warns: Any, num_diverging: Any, bfmi: Any) -> None:
-        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        # vectorised chains that do not share their iteration count evaluate both branches, so check again
         if warns:
             warn_of_first_draws(num_diverging, bfmi)
 

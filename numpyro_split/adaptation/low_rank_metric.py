@@ -1,4 +1,4 @@
-"""The metric of low rank from draws and gradients over the host's windows (:mod:`split_common.low_rank_metric`)."""
+"""The metric of low rank from draws and gradients of the host's windows (:mod:`split_common.low_rank_metric`)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from split_common.low_rank_metric import (
 
 
 class LowRankWindow(NamedTuple):
-    """The last draws of a window of warm-up and the gradients there, in the place of the host's estimator.
+    """The last draws of a window of warm-up and the gradients there; takes the place of the host's estimator.
 
     Attributes:
-        draws: of shape (n, D), the oldest one overwritten by the next.
+        draws: the last draws, shape (n, D); a new draw overwrites the oldest.
         grads: gradients of the potential there, shape (n, D).
-        num: how many draws the window has had.
-        variances: of the draws of the window that the metric is from, shape (D,).
+        num: number of draws of the window so far.
+        variances: variances of the draws of the window that the metric was made from, shape (D,); NaN before there was
+            one.
     """
 
     draws: jax.Array
@@ -40,33 +41,33 @@ class LowRankWindow(NamedTuple):
 
     @classmethod
     def start(cls, size: int, longest: int) -> LowRankWindow:
-        """Before warm-up, of so many parameters, for windows of at most so many iterations."""
+        """The window before warm-up, for ``size`` parameters and windows of at most ``longest`` iterations."""
         nothing = jnp.zeros((max(2, min(longest, MAX_DRAWS)), size))
         return cls(nothing, nothing, jnp.zeros((), jnp.result_type(int)), jnp.full(size, jnp.nan))
 
     def fed(self, x: Position, grad: Position | None) -> LowRankWindow:
-        """With one more draw, and, where it is known, the gradient there."""
+        """The window with one more draw, and with the gradient there, if it is known."""
         place = self.num % len(self.draws)
         flat = jnp.zeros(()) if grad is None else flatten(grad, x)
         draws, grads = self.draws.at[place].set(flatten(x, x)), self.grads.at[place].set(flat)
         return self._replace(draws=draws, grads=grads, num=self.num + 1)
 
     def renewed(self) -> LowRankWindow:
-        """The next window, once the metric has been made from this one."""
+        """The next window, empty, after the metric has been made from this one."""
         return self._replace(num=jnp.zeros_like(self.num), variances=self.draw_variances)
 
     @property
     def seen(self) -> jax.Array:
-        """1 for each row that is a draw of the window, shape (n,)."""
+        """1 for each row of ``draws`` that holds a draw of the window, 0 for the others, shape (n,)."""
         return (jnp.arange(len(self.draws)) < self.num).astype(self.draws.dtype)
 
     @property
     def draw_variances(self) -> jax.Array:
-        """Of the draws so far, shape (D,)."""
+        """Variances of the draws so far, shape (D,)."""
         return jnp.sum(deviations(self.draws, self.seen) ** 2, 0)
 
     def fit(self, inverse_mass_matrix: LowRank) -> tuple[jax.Array, jax.Array]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        """Mean of the squared frequencies in a metric, and mean of their inverses (:mod:`split_common.exploration`)."""
         draws, grads = (deviations(x, self.seen) for x in (self.draws, self.grads))
         squared, inverse = (
             jnp.sum(grads * inverse_mass_matrix.velocity(grads)),
@@ -77,7 +78,7 @@ class LowRankWindow(NamedTuple):
 
 
 def low_rank_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], LowRank]:
-    """The inverse mass matrix to start from, diagonal or of low rank, as one block; None for the identity."""
+    """First inverse mass matrix, diagonal, of low rank, or None for the identity, as one block of low rank."""
     sites, dtype = tuple(sorted(x)), jnp.result_type(*x.values())
     blocks = inverse_mass_matrix if isinstance(inverse_mass_matrix, Mapping) else {sites: inverse_mass_matrix}
     if has_low_rank(inverse_mass_matrix):
@@ -95,14 +96,14 @@ def low_rank_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...
 def with_low_rank_window(
     state: HMCAdaptState, x: Position, grad: Position, is_in_window: jax.Array | bool, ends_window: jax.Array
 ) -> HMCAdaptState:
-    """The host's adaptation state after a draw: the window fed, and at its end the metric made anew.
+    """The host's adaptation state after a draw: the draw is added to the window, whose end gives a new metric.
 
     Args:
-        state: before.
+        state: adaptation state before the draw.
         x: the draw, in the coordinates of the metric.
-        grad: gradient of the potential there, a dict like ``x``.
-        is_in_window: whether a window that the metric is made from is under way.
-        ends_window: whether it ends here.
+        grad: gradient of the potential at the draw, a dict like ``x``.
+        is_in_window: whether the draw is in a window that a metric is made from.
+        ends_window: whether such a window ends with the draw.
     """
 
     def fed() -> HMCAdaptState:

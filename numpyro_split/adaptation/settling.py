@@ -1,4 +1,7 @@
-"""Values that warm-up settled on, and how far they still moved, in the state (:mod:`split_common.settling`)."""
+"""Values that warm-up settled on, and how much they still changed at its end, noted in the state.
+
+See :mod:`split_common.settling`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from split_common.settling import Settled
 
 
 def not_settled() -> Settled:
-    """Before warm-up."""
+    """The values before warm-up, all unknown."""
     return Settled(*(jnp.full((), value, jnp.result_type(float)) for value in Settled()))
 
 
@@ -25,14 +28,14 @@ def settle(
     adapt_state: HMCAdaptState,
     learned: dict[str, jax.Array] | None = None,
 ) -> Settled:
-    """Update after iteration ``i`` of warm-up; after warm-up everything stays as it is.
+    """The values after iteration ``i``; after warm-up they do not change.
 
     Args:
-        settled: what was known.
+        settled: values so far.
         i: the iteration, counted from 0.
-        adapter: of step size and metric.
-        adapt_state: its state now.
-        learned: what else adapts, by field, as it is now.
+        adapter: adapter of step size and metric.
+        adapt_state: current state of the adapter.
+        learned: current values of what else adapts, by field.
     """
     window, num_over = adapter.last_window, i + 1
     if not window.end:
@@ -52,7 +55,7 @@ def settle(
 
 
 def log_change(value: jax.Array, old: jax.Array) -> jax.Array:
-    """As :func:`split_common.settling.log_change`."""
+    """Absolute log of the ratio of two values, as by :func:`split_common.settling.log_change`."""
     change = jnp.where((value > 0) & (old > 0), jnp.abs(jnp.log(value / old)), jnp.inf)
     return jnp.where(jnp.isnan(old), jnp.nan, change)
 

@@ -1,4 +1,4 @@
-"""What warm-up found, for a later run to start from: mass matrix, step size and centring."""
+"""Mass matrix, step size and reference of centring that a run found in warm-up, for a later run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
         chain: number of the chain, from 0.
 
     Returns:
-        A dict of unconstrained values by site, those that are not centred among them.
+        A dict of unconstrained values of all sites, also of sites that are not centred.
 
     Raises:
         ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
@@ -78,7 +78,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
 
 
 def _last_state(mcmc: Any, field: str, what: str) -> Any:
-    """The last state of a run, in which there is a field."""
+    """The last state of a run; it must have the field."""
     state = getattr(mcmc, "last_state", None)
     if getattr(state, field, None) is None:
         raise ValueError(f"mcmc must have been run, with a kernel that {what}, got {type(mcmc).__name__} without that")
@@ -86,7 +86,7 @@ def _last_state(mcmc: Any, field: str, what: str) -> Any:
 
 
 def _of_chain(state: Any, field: str, chain: int) -> Any:
-    """A field of the state, of one of its chains."""
+    """A field of the state of one chain."""
     found, is_batch = getattr(state, field), jnp.ndim(state.i) > 0
     place = check_chain(chain, len(state.i) if is_batch else 1)
     return jax.tree.map(lambda x: x[place], found) if is_batch else found

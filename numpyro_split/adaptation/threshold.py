@@ -1,4 +1,7 @@
-"""Adaptation of XHMC's threshold to where the slowest draws correlate by half (:mod:`split_common.termination`)."""
+"""Adaptation of XHMC's threshold until draws of the slowest coordinates have correlation ½.
+
+See :mod:`split_common.termination`.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ class Draws(NamedTuple):
     """Sums over the draws of a window, coordinate by coordinate.
 
     Attributes:
-        count: how many.
-        mean: shape (D,).
-        squares: sum of squares about the mean, shape (D,).
+        count: number of draws.
+        mean: mean of the draws, shape (D,).
+        squares: sum of squared deviations from the mean, shape (D,).
         changes: sum of squared changes from draw to draw, shape (D,).
     """
 
@@ -43,19 +46,19 @@ class Draws(NamedTuple):
 
     @classmethod
     def none(cls, z: jax.Array) -> Draws:
-        """No draws yet of a position like ``z``."""
+        """Sums over no draws, for positions like ``z``."""
         nothing = jnp.zeros_like(z)
         return cls(jnp.zeros((), z.dtype), nothing, nothing, nothing)
 
     def add(self, old: jax.Array, new: jax.Array) -> Draws:
-        """One more draw, ``new`` after ``old``."""
+        """The sums with one more draw, ``new``, which came after ``old``."""
         count = self.count + 1
         mean = self.mean + (new - self.mean) / count
         squares = self.squares + (new - self.mean) * (new - mean)
         return Draws(count, mean, squares, self.changes + (new - old) ** 2)
 
     def change_of_slowest(self, old: jax.Array, new: jax.Array) -> jax.Array:
-        """(new - old)² over twice the variance, for the slowest coordinates; its mean is 1 - ρ."""
+        """(new - old)² over twice the variance, mostly of the slowest coordinates; its expectation is 1 - ρ."""
         variance = jnp.maximum(self.squares / self.count, jnp.finfo(self.squares.dtype).tiny)
         by_coordinate = self.changes / (2 * variance * self.count)
         weights = jnp.maximum(by_coordinate, SMALLEST_CHANGE) ** -4
@@ -63,12 +66,12 @@ class Draws(NamedTuple):
 
 
 class ThresholdState(NamedTuple):
-    """The threshold, as it adapts.
+    """The threshold, and the state of its adaptation.
 
     Attributes:
-        threshold: of the next trajectory.
-        draws: those of the window; None where the threshold is fixed.
-        averaging: the host's dual averaging of the log of the threshold; None where it is fixed.
+        threshold: threshold of the next trajectory.
+        draws: sums over the draws of the current window; None where the threshold is fixed.
+        averaging: the host's dual averaging of the log of the threshold; None where the threshold is fixed.
     """
 
     threshold: jax.Array
@@ -77,12 +80,12 @@ class ThresholdState(NamedTuple):
 
     @property
     def averages(self) -> dict[str, jax.Array]:
-        """Running averages of dual averaging; empty where nothing adapts."""
+        """Running average of dual averaging, by field; empty if the threshold does not adapt."""
         return {} if self.averaging is None else {"threshold": jnp.exp(self.averaging[1])}
 
 
 class ThresholdAdapter:
-    """Sets the threshold in warm-up.
+    """Adapter that sets the threshold in warm-up.
 
     Args:
         threshold: a fixed threshold, or None to adapt it.
@@ -93,7 +96,7 @@ class ThresholdAdapter:
         self._given, self._num_warmup = threshold, num_warmup
         windows = build_adaptation_schedule(num_warmup) if num_warmup else []
         self._restarts = jnp.array([window.end for window in windows][:-2], int)
-        host_averaging: Any = dual_averaging  # annotated without the state that it takes
+        host_averaging: Any = dual_averaging  # the host's annotation lacks the state that it takes
         self._init, self._update = host_averaging(gamma=THRESHOLD_GAMMA)
 
     def init(self, z: Position) -> ThresholdState:
@@ -106,14 +109,14 @@ class ThresholdAdapter:
     def update(
         self, i: jax.Array, old: Position, new: Position, at_limit: jax.Array, state: ThresholdState
     ) -> ThresholdState:
-        """Adapt after iteration ``i``; after warm-up everything stays as it is.
+        """The threshold after iteration ``i``; after warm-up it does not change.
 
         Args:
-            i: the iteration.
+            i: the iteration, counted from 0.
             old: position before it.
             new: position after it.
-            at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
-            state: the threshold so far.
+            at_limit: whether the depth limit ended the trajectory; a lower threshold would not make it longer.
+            state: threshold and its adaptation so far.
         """
         draws_before = state.draws
         if draws_before is None:
@@ -139,8 +142,8 @@ class Exhaustion:
     """The criterion that a trajectory has filled its energy level (:mod:`numpyro_split.trajectories.termination`).
 
     Attributes:
-        threshold: below which it holds; None for one that adapts in warm-up.
-        form: "per_length", "mean" or "boundary".
+        threshold: value below which the criterion holds; None for one that adapts in warm-up.
+        form: form of the mean of dG/dt that is compared: "per_length", "mean" or "boundary".
     """
 
     threshold: float | None
@@ -162,18 +165,18 @@ class Exhaustion:
         return {"threshold": first.threshold, "threshold_state": first}
 
     def rule(self, state: Any) -> Rule:
-        """The rule at the threshold that the state has."""
+        """The rule at the threshold of the state."""
         threshold = state.threshold_state.threshold
         if self.form == "boundary":
             return boundary_rate(threshold, state.adapt_state.step_size)
         return {"per_length": rate_per_length, "mean": mean_rate}[self.form](threshold)
 
     def updated(self, state: Any, moved: Any, num_warmup: int) -> Any:
-        """The state with the threshold of the last trajectory, and that of the next."""
+        """The state ``moved`` with the threshold of its trajectory, and with the threshold of the next."""
         adapter, old = ThresholdAdapter(self.threshold, num_warmup), state.threshold_state
         adapted = adapter.update(state.i, state.z, moved.z, moved.reached_max_treedepth, old)
         return moved._replace(threshold=old.threshold, threshold_state=adapted)
 
     def learned(self, state: Any) -> dict[str, jax.Array]:
-        """The threshold, where it adapts."""
+        """The running average of the threshold, if it adapts."""
         return state.threshold_state.averages

@@ -1,4 +1,4 @@
-"""The kinetic energy of a constant mass matrix, as NumPyro holds and adapts it: momenta, velocities, energies."""
+"""The kinetic energy of a constant mass matrix, in the form in which NumPyro adapts it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from split_common.low_rank_metric import has_low_rank
 
 
 class EuclideanKinetic(NamedTuple):
-    """K(p) = ½ pᵀM⁻¹p.
+    """The kinetic energy K(p) = ½ pᵀM⁻¹p of a constant mass matrix M.
 
     Attributes:
-        inverse_mass_matrix: M⁻¹, an array over all sites (sorted by name) or a dict from tuples of names, of shape (D,)
-            where it is diagonal.
-        mass_matrix_sqrt: a square root of M, which draws momenta.
-        mass_matrix_sqrt_inv: its inverse, which unscales them.
-        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
+        inverse_mass_matrix: M⁻¹, an array over all sites (sorted by name) or a dict from tuples of site names to
+            blocks; of shape (D,) if diagonal, (D, D) if dense.
+        mass_matrix_sqrt: a square root S of M = S Sᵀ, in the same form, which scales standard normal draws to momenta.
+        mass_matrix_sqrt_inv: the inverse of S, which scales momenta back.
+        held: names of sites that do not move; the matrix does not contain them, and their momenta are 0.
     """
 
     inverse_mass_matrix: Any
@@ -42,12 +42,12 @@ class EuclideanKinetic(NamedTuple):
 
     @classmethod
     def of_inverse(cls, inverse_mass_matrix: Any) -> EuclideanKinetic:
-        """Kinetic energy of an inverse mass matrix, able to draw and to unscale momenta."""
+        """Kinetic energy of an inverse mass matrix, whose square roots are computed here."""
         sqrt, sqrt_inv = (jax.tree.map(f, inverse_mass_matrix) for f in (_sqrt_of_inverse, _inverse_of_sqrt))
         return cls(inverse_mass_matrix, sqrt, sqrt_inv)
 
     def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
-        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        """Diagonal of M⁻¹ by site, given the shapes of the sites that move."""
         given, found = self.inverse_mass_matrix, {}
         for sites, block in (given if isinstance(given, dict) else {tuple(sorted(shapes)): given}).items():
             diagonal = block if block.ndim == 1 else jnp.diagonal(block)
@@ -57,24 +57,24 @@ class EuclideanKinetic(NamedTuple):
         return found
 
     def velocity(self, p: Position) -> Position:
-        """M⁻¹p."""
+        """The velocity M⁻¹p of a momentum."""
         return self._with_held(p, kinetic_grad(self.inverse_mass_matrix, self._moving(p)))
 
     def momentum(self, v: Position) -> Position:
-        """M v, the momentum of a velocity."""
+        """The momentum M v of a velocity."""
         transposed = jax.tree.map(jnp.transpose, self.mass_matrix_sqrt)
         return self._with_held(v, kinetic_grad(self.mass_matrix_sqrt, kinetic_grad(transposed, self._moving(v))))
 
     def unscale(self, z: Position, p: Position) -> Position:
-        """The standard normal that a momentum was made from; the position does not matter."""
+        """S⁻¹p, the standard normal draw that the momentum was made from; the position does not matter."""
         return self._with_held(p, kinetic_grad(self.mass_matrix_sqrt_inv, self._moving(p)))
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
-        """A momentum from N(0, M), like ``z``."""
+        """A momentum drawn from N(0, M), a dict like ``z``."""
         return self._with_held(z, momentum_generator(self._moving(z), self.mass_matrix_sqrt, rng_key))
 
     def energy(self, z: Position, p: Position) -> jax.Array:
-        """K at a point of phase space; the position does not matter."""
+        """The kinetic energy K(p); the position does not matter."""
         return euclidean_kinetic_energy(self.inverse_mass_matrix, self._moving(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
@@ -89,26 +89,26 @@ class EuclideanKinetic(NamedTuple):
 
 
 def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
-    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
+    """The kinetic energy of an inverse mass matrix that is diagonal, dense or of low rank."""
     if has_low_rank(inverse_mass_matrix):
         return LowRankKinetic(inverse_mass_matrix)
     return EuclideanKinetic.of_inverse(inverse_mass_matrix)
 
 
 def adapted_kinetic(state: HMCAdaptState) -> Any:
-    """The kinetic energy of the metric in the host's adaptation state, in which one of low rank needs no roots."""
+    """The kinetic energy of the metric in the host's adaptation state, where one of low rank has no square roots."""
     if has_low_rank(state.inverse_mass_matrix):
         return LowRankKinetic(state.inverse_mass_matrix)
     return EuclideanKinetic.adapted(state)
 
 
 def _inverse_of_sqrt(inverse: jax.Array) -> jax.Array:
-    """The inverse of that square root of the mass matrix."""
+    """The inverse of the square root that :func:`_sqrt_of_inverse` gives."""
     return jnp.sqrt(inverse) if inverse.ndim == 1 else jnp.linalg.cholesky(inverse).T
 
 
 def _sqrt_of_inverse(inverse: jax.Array) -> jax.Array:
-    """A square root of the mass matrix, to draw momenta with."""
+    """A square root S of the mass matrix M = S Sᵀ, from its inverse."""
     if inverse.ndim == 1:
         return 1 / jnp.sqrt(inverse)
     identity = jnp.identity(inverse.shape[0])

@@ -1,19 +1,21 @@
-r"""Weights whose mass follows their precisions: the kinetic energy of S3HMC.
+r"""The kinetic energy of S3HMC: the mass of the weights depends on their precisions.
 
-With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the host's adapted inverse mass matrix of
-everything but the precisions, ū the mean of the precisions while it adapted, and c the masses of the precisions,
+With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the host's adapted inverse mass matrix of all
+sites but the precisions, ū the mean of the precisions in the window that V was adapted in, and c the masses of the
+precisions,
 
 .. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log \rho_i(u)
     + \tfrac12 \sum_l p_{u,l}^2 / c_l , \qquad \tilde p_i = \rho_i(u)\, p_i , \qquad
     \rho_i(u)^{-2} = V_{ii} / s_i(u)^2 + \max(0, 1 - V_{ii} / s_i(\bar u)^2) .
 
-Where V is diagonal the mass of a weight is 1/s_i(u)² + h_i: its prior precision where the chain is, plus what the data
-add, h_i = max(0, 1/V_ii - 1/s_i(ū)²). The first alone, the metric of Cobb et al. (2019), fits weights of which the data
-say nothing; where they say much the weights are narrow however wide their prior is. A dense V keeps its correlations.
+Where V is diagonal the mass of a weight is 1/s_i(u)² + h_i: its prior precision at the current state, plus the
+contribution of the data, h_i = max(0, 1/V_ii - 1/s_i(ū)²). The first term alone, the metric of Cobb et al. (2019), fits
+weights about which the data are uninformative; where the data are informative, the posterior of a weight is narrow
+however wide its prior is. A dense V keeps its correlations.
 
 Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/ρ, p_u ~ N(0, c): the second term is its
-normalising constant, ½ log|G|, which depends on the position and so must be there (once). V and ū stay as they are
-after warm-up. With a the exponent of the group, ∂ log ρ_i/∂u = a φ_i, where φ_i = ρ_i² V_ii/s_i(u)² is the share of the
+normalising constant, ½ log|G|, which depends on the position and so must be included (once). V and ū are fixed after
+warm-up. With a the exponent of the group, ∂ log ρ_i/∂u = a φ_i, where φ_i = ρ_i² V_ii/s_i(u)² is the share of the
 prior in the mass.
 """
 
@@ -42,12 +44,12 @@ from split_common.hierarchy import Group, Rows, Scales, find_concentrations, fin
 
 
 class Hierarchy:
-    """The groups of a model, as functions of a position.
+    """The groups of a model: which precisions scale which weights, and the scales as functions of a position.
 
     Args:
         groups: weights and observations, each with the precision that scales them.
-        masses: mass of each precision.
-        concentrations: α of each precision whose prior, of constant α, is conjugate.
+        masses: mass of each precision, by site.
+        concentrations: α of each precision whose prior is conjugate with a constant α, by site.
         needs_data: whether the likelihood of the rows depends on a precision.
         shapes: shape of every latent site.
     """
@@ -67,7 +69,7 @@ class Hierarchy:
 
     @property
     def digest(self) -> str:
-        """Digest of all of it, in hexadecimal."""
+        """Digest of the groups, masses, concentrations and shapes, in hexadecimal."""
         digest = Digest().add(str(self.needs_data), str(sorted(self.shapes.items())))
         for group in self.groups:
             digest.add(group.weights, group.precision, str(group.exponent), str(group.observed))
@@ -95,7 +97,7 @@ class Hierarchy:
         }
 
     def without_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        """The entries of every other site."""
+        """The entries of all sites but the precisions."""
         return {name: u for name, u in x.items() if not self.is_precision(name)}
 
     def of_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Hierarchy:
         return {name: x[name] for name in self.masses}
 
     def sum_by_element(self, x: Position) -> Position:
-        """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
+        """For each precision, the sum of a ``x`` over the weights it scales, with a the exponent of their group."""
         totals: Position = {}
         for group in self._weights:
             size, shape = self.masses[group.precision].size, self.masses[group.precision].shape
@@ -113,14 +115,14 @@ class Hierarchy:
 
 
 class HierarchicalKinetic(NamedTuple):
-    """The kinetic energy of weights whose mass follows their precisions.
+    """The kinetic energy K(u, p), in which the mass of the weights depends on their precisions.
 
     Attributes:
-        hierarchy: the groups.
-        adapted: kinetic energy of everything but the precisions, whose inverse mass matrix is V.
+        hierarchy: the groups of the model.
+        adapted: kinetic energy of all sites but the precisions, with inverse mass matrix V.
         log_variances: log V_ii of the weights, by site.
-        log_data_shares: log max(0, 1 - V_ii/s_i(ū)²), likewise.
-        scales: ρ of the weights, while the precisions stand still; None where they move.
+        log_data_shares: log max(0, 1 - V_ii/s_i(ū)²) of the weights, by site.
+        scales: ρ of the weights by site, while the precisions are fixed; None while they move.
     """
 
     hierarchy: Hierarchy
@@ -131,7 +133,7 @@ class HierarchicalKinetic(NamedTuple):
 
     @classmethod
     def adapted_at(cls, hierarchy: Hierarchy, adapted: EuclideanKinetic, precisions: Position) -> HierarchicalKinetic:
-        """Kinetic energy of a mass matrix that was adapted at given precisions, a dict of values."""
+        """Kinetic energy of a mass matrix that was adapted at mean precisions ū, a dict of values by site."""
         variances, log_variances, log_data_shares = adapted.variances(hierarchy.shapes), {}, {}
         for name, log_scale in hierarchy.log_scales(precisions).items():
             log_variances[name] = jnp.log(variances[name])
@@ -139,7 +141,7 @@ class HierarchicalKinetic(NamedTuple):
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
     def constant(self) -> Any:
-        """Kinetic energy of V and c, with masses of weights that do not follow the precisions."""
+        """Kinetic energy of V and c alone, in which the masses of weights do not depend on the precisions."""
         sites, adapted = tuple(sorted(self.hierarchy.shapes)), self.adapted
         if isinstance(adapted, LowRankKinetic):
             some = next(iter(adapted.inverse_mass_matrix.values())).scales
@@ -158,7 +160,7 @@ class HierarchicalKinetic(NamedTuple):
         )
 
     def at(self, z: Position) -> HierarchicalKinetic:
-        """The kinetic energy while the precisions stay as they are."""
+        """The kinetic energy with the precisions fixed at those of ``z``."""
         return self._replace(scales=self.mass_scales(z))
 
     def mass_scales(self, z: Position) -> Position:
@@ -173,11 +175,11 @@ class HierarchicalKinetic(NamedTuple):
         }
 
     def scaled(self, z: Position, p: Position) -> Position:
-        """p̃: of weights ρ times their momenta, of every other latent but the precisions its momentum."""
+        """p̃: the momenta of all sites but the precisions, those of weights times ρ."""
         return _times(self.hierarchy.without_precisions(p), self.mass_scales(z))
 
     def velocity(self, p: Position) -> Position:
-        """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
+        """The velocity G⁻¹p while the precisions are fixed; their velocity is 0."""
         if self.scales is None:
             raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
         speed = self.adapted.velocity(_times(self.hierarchy.without_precisions(p), self.scales))
@@ -185,11 +187,11 @@ class HierarchicalKinetic(NamedTuple):
         return {name: speed[name] if name in speed else jnp.zeros_like(u) for name, u in p.items()}
 
     def precision_velocity(self, p: Position) -> Position:
-        """Velocity of the precisions, for any momentum of theirs."""
+        """Velocity of the precisions, from their momenta."""
         return {name: p[name] / like(mass, p[name]) for name, mass in self.hierarchy.masses.items()}
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
-        """Momenta at ``z``."""
+        """Momenta at ``z``, drawn from exp(-K)."""
         key_weights, key_precisions = random.split(rng_key)
         scaled = self.adapted.draw(self.hierarchy.without_precisions(z), key_weights)
         p = _times(scaled, {name: 1 / scale for name, scale in self.mass_scales(z).items()})
@@ -199,21 +201,21 @@ class HierarchicalKinetic(NamedTuple):
         return {name: p[name] for name in z}
 
     def unscale(self, z: Position, p: Position) -> Position:
-        """The standard normal that a momentum at ``z`` was made from."""
+        """The standard normal draw that the momentum at ``z`` was made from."""
         of_precisions = {name: p[name] / like(np.sqrt(mass), p[name]) for name, mass in self.hierarchy.masses.items()}
         return {**self.adapted.unscale(z, self.scaled(z, p)), **of_precisions}
 
     def energy(self, z: Position, p: Position) -> jax.Array:
-        """K, without the constant part of ½ log|G|."""
+        """The kinetic energy K, without the constant part of ½ log|G|."""
         return self.weight_energy(z, p) + self._precision_energy(p) - _total(self.log_mass_scales(z))
 
     def weight_energy(self, z: Position, p: Position) -> jax.Array:
-        """The first term of K: that of the weights and of every other latent but the precisions."""
+        """The first term of K, that of all sites but the precisions."""
         scaled = self.scaled(z, p)
         return self.adapted.energy(scaled, scaled)
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
-        """K at ``new`` minus K at ``old``, each term as a difference."""
+        """K at ``new`` minus K at ``old``, a sum of the differences of each term."""
         of_weights = kinetic_change(self.adapted.velocity, *(self.scaled(state.z, state.p) for state in (new, old)))
         terms = [
             0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / like(mass, new.p[name])
@@ -224,7 +226,7 @@ class HierarchicalKinetic(NamedTuple):
         return of_weights + compensated_total(terms).value
 
     def coupling_grad(self, z: Position, p: Position) -> Position:
-        """Gradient of K in the precisions: sum of a φ (p̃ (Vp̃) - 1) over the weights of each."""
+        """Gradient of K with respect to the precisions: for each, the sum of a φ (p̃ (Vp̃) - 1) over its weights."""
         scaled = self.scaled(z, p)
         speed = self.adapted.velocity(scaled)
         shares = self.prior_shares(z).items()
@@ -259,7 +261,7 @@ def find_hierarchy(
         args: the model's positional arguments.
         kwargs: its keyword arguments.
         precision_sites: see :func:`split_common.hierarchy.find_groups`.
-        output_precision: likewise.
+        output_precision: see :func:`split_common.hierarchy.find_groups`.
 
     Raises:
         ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
@@ -272,7 +274,7 @@ def find_hierarchy(
 
     def scales_at(position: dict[str, np.ndarray], part: int) -> Scales:
         said = read(jax.tree.map(jnp.asarray, position), part)
-        # in the model's order, which a compiled function does not keep
+        # in the model's order of sites, which a compiled function does not keep
         return Scales(*({s.name: np.asarray(x[s.name]) for s in split.sites if s.name in x} for x in said))
 
     groups = find_groups(scales_at, z, observed, precision_sites, output_precision)
@@ -301,7 +303,7 @@ def _scales(model_trace: Trace) -> Scales:
 
 
 def _likelihood_depends_on(potential: SplitPotential, z: Position, names: tuple[str, ...]) -> bool:
-    """Whether any of these sites has a part in the likelihood, by its expression, which is not evaluated."""
+    """Whether the likelihood depends on any of these sites, by its traced expression, which is not evaluated."""
 
     def log_likelihood(u: Position, m: jax.Array) -> jax.Array:
         return potential.subset_log_likelihood({**z, **u}, m)
@@ -312,7 +314,7 @@ def _likelihood_depends_on(potential: SplitPotential, z: Position, names: tuple[
 
 
 def like(constant: np.ndarray, x: jax.Array) -> jax.Array:
-    """``constant`` in the precision of ``x``."""
+    """``constant`` as an array of the dtype of ``x``."""
     return jnp.asarray(constant, x.dtype)
 
 
@@ -331,7 +333,7 @@ def _by_element(x: jax.Array, group: Group, size: int) -> jax.Array:
 
 
 def _times(x: Position, scales: Position) -> Position:
-    """``x``, the entries of weights times their scales."""
+    """``x`` with the entries of weights multiplied by their scales."""
     return {name: u * scales[name] if name in scales else u for name, u in x.items()}
 
 

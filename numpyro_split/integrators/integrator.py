@@ -1,16 +1,15 @@
-r"""One step of a schedule: kicks by the gradients of subsets, drifts between them.
+r"""The integrator of a schedule: kicks by the gradients of subsets, drifts between them.
 
-The step is the composition of the schedule's rows, so it preserves volume whatever the rows are; what it
-reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
+A step composes the rows of the schedule, so it preserves volume whatever the rows are. For its reverse, and for why the
+target stays invariant, see :mod:`split_common.schedule`.
 
-Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
-weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+Where two steps of a palindromic schedule meet, the kicks that close one step are those that open the next. Their
+weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so the opening kicks cost no new gradient.
 
-Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
-whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), the closing kicks have evaluated the
+whole potential there. Its terms are kept as well (``energies``), so a decision at that point costs no forward pass.
 
-All rows run through one compiled body, the subset being data of a ``lax.scan``: compile time does not grow
-with M.
+All rows run through one compiled body of a ``lax.scan`` whose data are the rows, so compile time does not grow with M.
 """
 
 from __future__ import annotations
@@ -34,15 +33,37 @@ class Potential(Protocol):
     """Protocol of a potential, as integrators use it (see :class:`~numpyro_split.SplitPotential`)."""
 
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
-        """The prior's and subset m's terms of U(z), shape (2,), and the gradient of U_m, for a traced ``m``."""
+        """Two terms of the potential, and the gradient of one subset's potential.
+
+        Args:
+            z: position, a dict of arrays by site.
+            m: index of the subset, a scalar that may be traced.
+
+        Returns:
+            The terms of U(z) of the prior and of subset m, shape (2,), and the gradient of U_m, a dict like ``z``.
+        """
         ...
 
     def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
-        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        """All terms of the potential, and its gradient.
+
+        Args:
+            z: position, a dict of arrays by site.
+
+        Returns:
+            The terms of U(z), shape (M + 1,), and the gradient of their sum, a dict like ``z``.
+        """
         ...
 
     def energies(self, z: Position) -> Compensated:
-        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        """All terms of the potential.
+
+        Args:
+            z: position, a dict of arrays by site.
+
+        Returns:
+            The terms of U(z), shape (M + 1,): the prior's, then each subset's.
+        """
         ...
 
 
@@ -50,28 +71,67 @@ class Kinetic(Protocol):
     """Protocol of a kinetic energy (see :class:`~numpyro_split.integrators.euclidean.EuclideanKinetic`)."""
 
     def velocity(self, p: Position) -> Position:
-        """The gradient of the kinetic energy: of a normal momentum, the inverse mass matrix times it."""
+        """The velocity dz/dt, which is the gradient of the kinetic energy with respect to the momentum.
+
+        Args:
+            p: momentum, a dict of arrays by site.
+
+        Returns:
+            The velocity, a dict like ``p``; M⁻¹p for K = ½ pᵀM⁻¹p.
+        """
         ...
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
-        """A momentum at ``z`` from exp(-kinetic energy)."""
+        """Draw a momentum at ``z`` from the density proportional to exp(-kinetic energy).
+
+        Args:
+            z: position, a dict of arrays by site.
+            rng_key: random key.
+
+        Returns:
+            The momentum, a dict like ``z``.
+        """
         ...
 
     def unscale(self, z: Position, p: Position) -> Position:
-        """The momentum at ``z`` in units of the metric: of a normal one, the standard normal that it was made from."""
+        """The momentum at ``z`` in units of the metric; U-turns are found from it.
+
+        Args:
+            z: position, a dict of arrays by site.
+            p: momentum, a dict like ``z``.
+
+        Returns:
+            M^{-1/2} p for K = ½ pᵀM⁻¹p, standard normal for a drawn p; a dict like ``p``.
+        """
         ...
 
     def energy(self, z: Position, p: Position) -> jax.Array:
-        """The kinetic energy."""
+        """The kinetic energy at a point of phase space.
+
+        Args:
+            z: position, a dict of arrays by site.
+            p: momentum, a dict like ``z``.
+
+        Returns:
+            A scalar.
+        """
         ...
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
-        """The kinetic energy at ``new`` minus that at ``old``."""
+        """The kinetic energy at ``new`` minus that at ``old``, computed without cancellation.
+
+        Args:
+            new: state with position ``z`` and momentum ``p``, at which a trajectory has arrived.
+            old: state from which it started.
+
+        Returns:
+            A scalar.
+        """
         ...
 
 
 def kinetic_change(velocity: Velocity, new: Position, old: Position) -> jax.Array:
-    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    """K(new) - K(old) as ½ (new - old)ᵀ M⁻¹ (new + old), which avoids the cancellation of two large numbers."""
     change = subtract(new, old)
     speed = velocity(jax.tree.map(jnp.add, new, old))
     products = jax.tree.map(lambda d, v: 0.5 * d * v, change, {name: speed[name] for name in change})
@@ -84,19 +144,29 @@ class Harmonic(Protocol):
     def turn(
         self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array | float
     ) -> tuple[Position, Position]:
-        """A kick of that much time against the harmonic force, then a turn of that angle."""
+        """Kick against the harmonic force, then rotate about the reference.
+
+        Args:
+            z: position, a dict of arrays by site.
+            p: momentum, a dict like ``z``.
+            kick: size of the kick p ← p + kick M (z - z*).
+            time: duration of the drift, which is the angle of the rotation.
+
+        Returns:
+            Position and momentum after the drift.
+        """
         ...
 
 
 class IntegratorState(NamedTuple):
-    """A point in phase space, on the way along a trajectory.
+    """A point in phase space along a trajectory, with what is known of the potential there.
 
     Attributes:
         z: position, a dict of unconstrained values.
         p: momentum, a dict like ``z``.
         opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
-        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
+        energies: the terms of U(z), shape (M + 1,); None where the closing kicks of a step do not evaluate them all.
     """
 
     z: Position
@@ -106,12 +176,12 @@ class IntegratorState(NamedTuple):
 
 
 class IntegratorBase(ABC):
-    """What every integrator knows of the points between its steps; which steps, a subclass says.
+    """Base of integrators: what they keep between steps. A subclass defines the step.
 
     Args:
-        schedule: the rows of a step.
-        potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
-        kinetic: whose velocity drifts.
+        schedule: the schedule of a step.
+        potential: the potential, usually a :class:`~numpyro_split.SplitPotential`; its subsets give the kicks.
+        kinetic: the kinetic energy; its velocity gives the drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -128,36 +198,49 @@ class IntegratorBase(ABC):
         """Advance by one step.
 
         Args:
-            state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size, a scalar; negative to go back in time, in the opposite order
-                where one is drawn.
-            order: which subset stands at each place of the schedule, shape (M,).
+            state: where the step starts, from :meth:`start`, :meth:`known` or the last step.
+            step_size: the step size, a scalar; negative to go back in time, for which a schedule with a drawn order
+                also needs the reversed ``order``.
+            order: index of the subset at each place of the schedule, shape (M,).
 
         Returns:
-            Where the step ends, its ``opening_grad`` opening the next.
+            Where the step ends; its ``opening_grad`` opens the next step.
         """
 
     def start(self, z: Position, p: Position, order: jax.Array) -> IntegratorState:
-        """The state that begins a trajectory at a point of which nothing is known.
+        """The state that begins a trajectory at a point where nothing has been evaluated yet.
 
         Args:
-            z: position.
-            p: momentum.
-            order: which subset stands at each place of the schedule, shape (M,).
+            z: position, a dict of unconstrained values.
+            p: momentum, a dict like ``z``.
+            order: index of the subset at each place of the schedule, shape (M,).
+
+        Returns:
+            The state, with the opening gradient and the energies that the schedule keeps.
         """
         energies = self.potential.energies(z) if self._keeps_energies else None
         return IntegratorState(z, p, self.opening_grad_at(z, order), energies)
 
     def known(self, z: Position, p: Position, opening_grad: Position | None, energies: Compensated) -> IntegratorState:
-        """The state that begins a trajectory at a point whose opening gradient and energies are known."""
+        """The state that begins a trajectory at a point whose opening gradient and energies are known.
+
+        Args:
+            z: position, a dict of unconstrained values.
+            p: momentum, a dict like ``z``.
+            opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; or None.
+            energies: the terms of U(z), shape (M + 1,).
+        """
         return IntegratorState(z, p, opening_grad, energies if self._keeps_energies else None)
 
     def opening_grad_at(self, z: Position, order: jax.Array) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
 
         Args:
-            z: position.
-            order: which subset stands at each place of the schedule, shape (M,).
+            z: position, a dict of unconstrained values.
+            order: index of the subset at each place of the schedule, shape (M,).
+
+        Returns:
+            A dict like ``z``, or None.
         """
         if not self.schedule.keeps_opening:
             return None
@@ -170,15 +253,15 @@ class IntegratorBase(ABC):
         return lax.scan(add_kick, zeros(z), rows)[0]
 
     def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
-        """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        """The kept opening gradient, updated for a change of the prior's gradient alone, from ``old`` to ``new``."""
         return None if opening_grad is None else add(opening_grad, subtract(new, old), self._opening_share)
 
     def energies(self, state: IntegratorState) -> Compensated:
-        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        """The terms of U(z), shape (M + 1,): those that were kept, or from a forward pass on all the data."""
         return self.potential.energies(state.z) if state.energies is None else state.energies
 
     def energies_and_grad(self, state: IntegratorState) -> tuple[Compensated, Position]:
-        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or from M more subset gradients."""
         kick = self.schedule.closing_kick
         if not kick or state.energies is None or state.opening_grad is None:
             return self.potential.energies_and_grad(state.z)
@@ -186,13 +269,13 @@ class IntegratorBase(ABC):
 
 
 class Integrator(IntegratorBase):
-    """Runs the steps of one schedule.
+    """Integrator that makes the steps of one schedule.
 
     Args:
-        schedule: the rows of a step.
-        potential: whose subsets kick, usually a :class:`~numpyro_split.SplitPotential`.
-        kinetic: whose velocity drifts.
-        harmonic: drifts along a normal approximation, of which kicks leave out the force; None for straight drifts.
+        schedule: the schedule of a step.
+        potential: the potential, usually a :class:`~numpyro_split.SplitPotential`; its subsets give the kicks.
+        kinetic: the kinetic energy; its velocity gives the drifts.
+        harmonic: drifts along a normal approximation, whose force is taken out of the kicks; None for straight drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -215,12 +298,12 @@ class Integrator(IntegratorBase):
         super().__init__(schedule, potential, kinetic)
         self._harmonic = harmonic
         self._rows = _columns(schedule.evaluated_rows, schedule.closes)
-        if harmonic is not None:  # its force is shared by the subsets: what it kicks rests on the place alone
+        if harmonic is not None:  # every subset removes the same share of the harmonic force, whatever the order
             self._rows["harmonic"] = jnp.array([float(kick) for kick in schedule.kicks_before_drift])
             self._rows["harmonic"] /= schedule.num_subsets
 
     def step(self, state: IntegratorState, step_size: jax.Array, order: jax.Array) -> IntegratorState:
-        """Advance by one step of the schedule; the arguments are those of every integrator's."""
+        """Advance by one step of the schedule; arguments as of :meth:`IntegratorBase.step`."""
         z, p, opening_grad, _ = state
         schedule = self.schedule
         if opening_grad is not None:
@@ -252,23 +335,23 @@ class Integrator(IntegratorBase):
         return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
 
     def _closed(self, z: Position, p: Position, step_size: jax.Array) -> Position:
-        """The momentum without the harmonic force that the closing kicks contain in excess."""
+        """The momentum after a step, with the harmonic force taken out of the closing kicks."""
         if self._harmonic is None or not self.schedule.closing_weight:
             return p
         closed = float(self.schedule.closing_weight) / self.schedule.num_subsets
         return self._harmonic.turn(z, p, step_size * closed, 0.0)[1]
 
     def _drift(self, z: Position, p: Position, kick: jax.Array | float, time: jax.Array) -> tuple[Position, Position]:
-        """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""
+        """A drift of duration ``time``, after the kick that takes the harmonic force out of the subsets' kicks."""
         if self._harmonic is not None:
             return self._harmonic.turn(z, p, kick, time)
         return add(z, self.kinetic.velocity(p), time), p
 
     def _closing_energies(self, by_row: Compensated, order: jax.Array) -> Compensated:
-        """The terms of the potential where a step ends, from those of its rows, shape (rows, 2)."""
+        """The terms of the potential where a step ends, from the terms that its rows evaluated, shape (rows, 2)."""
         closing = range(self.schedule.closes.index(True), self.schedule.grads_per_step)
         places = [self.schedule.evaluated_rows[i].subset for i in closing]
-        if len(places) == 1:  # in the order they have, which XLA would still scatter by
+        if len(places) == 1:  # M = 1: nothing to reorder, but XLA would make a scatter of it
             return jax.tree.map(lambda terms: terms[closing[0]], by_row)
 
         def collect(terms: jax.Array) -> jax.Array:
@@ -281,7 +364,7 @@ class Integrator(IntegratorBase):
 
 
 def _columns(rows: Sequence[Row], closes: Sequence[bool]) -> dict[str, jax.Array]:
-    """The rows as arrays, exact fractions rounded once."""
+    """The rows as arrays, one for each field; exact fractions are rounded to floats."""
     return {
         "subset": jnp.array([row.subset for row in rows]),
         "kick": jnp.array([float(row.kick) for row in rows]),
@@ -297,5 +380,5 @@ def make_steps(
     num_steps: jax.Array | int,
     order: jax.Array,
 ) -> IntegratorState:
-    """State after ``num_steps`` steps, whose number may be traced."""
+    """The state after ``num_steps`` steps; their number may be traced."""
     return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)

@@ -18,11 +18,11 @@ from split_common.low_rank_metric import LowRank
 
 
 class LowRankKinetic(NamedTuple):
-    """K(p) = ½ pᵀM⁻¹p, each block of M⁻¹ of low rank plus diagonal.
+    """The kinetic energy K(p) = ½ pᵀM⁻¹p, in which each block of M⁻¹ is of low rank plus diagonal.
 
     Attributes:
-        inverse_mass_matrix: M⁻¹, from tuples of site names to blocks.
-        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
+        inverse_mass_matrix: M⁻¹, a dict from tuples of site names to blocks.
+        held: names of sites that do not move; the matrix does not contain them, and their momenta are 0.
 
     Example:
         >>> kinetic = LowRankKinetic({("x",): LowRank.of_variances(jnp.array([1.0, 4.0]))})
@@ -34,7 +34,7 @@ class LowRankKinetic(NamedTuple):
     held: tuple[str, ...] = ()
 
     def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
-        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        """Diagonal of M⁻¹ by site, given the shapes of the sites that move."""
         found = {}
         for sites, block in self.inverse_mass_matrix.items():
             ends = np.cumsum([math.prod(shapes[name]) for name in sites])
@@ -43,29 +43,29 @@ class LowRankKinetic(NamedTuple):
         return found
 
     def joined(self, variances: Position) -> LowRankKinetic:
-        """With diagonal blocks for more sites."""
+        """This kinetic energy with a diagonal block for each of more sites."""
         more = {(name,): LowRank.of_variances(jnp.ravel(u)) for name, u in variances.items()}
         return self._replace(inverse_mass_matrix={**self.inverse_mass_matrix, **more})
 
     def velocity(self, p: Position) -> Position:
-        """M⁻¹p."""
+        """The velocity M⁻¹p of a momentum."""
         return self._by_block(LowRank.velocity, p)
 
     def momentum(self, v: Position) -> Position:
-        """M v, the momentum of a velocity."""
+        """The momentum M v of a velocity."""
         return self._by_block(LowRank.momentum, v)
 
     def unscale(self, z: Position, p: Position) -> Position:
-        """The standard normal that a momentum was made from; the position does not matter."""
+        """The standard normal draw that the momentum was made from; the position does not matter."""
         return self._by_block(LowRank.unscale, p)
 
     def draw(self, z: Position, rng_key: jax.Array) -> Position:
-        """A momentum from N(0, M), like ``z``."""
+        """A momentum drawn from N(0, M), a dict like ``z``."""
         keys = iter(random.split(rng_key, len(self.inverse_mass_matrix)))
         return self._by_block(lambda block, u: block.scale(random.normal(next(keys), u.shape, u.dtype)), z)
 
     def energy(self, z: Position, p: Position) -> jax.Array:
-        """K at a point of phase space; the position does not matter."""
+        """The kinetic energy K(p); the position does not matter."""
         return kinetic_change(self.velocity, p, zeros(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:

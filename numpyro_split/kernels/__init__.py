@@ -1,1 +1,1 @@
-"""The kernels: the host's protocol, and each method over it."""
+"""Kernels: the host's protocol, implemented once, and the methods that it runs."""

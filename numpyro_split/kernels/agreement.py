@@ -1,9 +1,9 @@
-"""What processes that share the rows of a run must have in common, compared before it begins.
+"""Comparison, before a run begins, of what processes that share its rows must have in common.
 
-Every process runs the same program on its part of the rows. JAX takes it that whatever a process holds whole, such as a
-random key, is the same in all of them, and does not look. Processes that differ would wait for sums that the others do
-not ask for, or make a chain of several posteriors. So they tell one another digests of what they are about to run, and
-a difference is an error in all of them.
+Every process runs the same program on its part of the rows. JAX assumes, without a check, that whatever each process
+holds whole, such as a random key, is the same in all of them. Processes that differ would wait for sums that the others
+do not compute, or make a chain of several posteriors. So they exchange digests of what they are about to run, and a
+difference raises an error in all of them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from split_common.runs.identity import texts_of
 
 
 def shares_rows(arguments: Arguments) -> bool:
-    """Whether some of a run's rows are with other processes."""
+    """Whether other processes hold some of the rows of a run."""
     return any(map(is_elsewhere, arguments.data))
 
 
 def digest_of_rest(arguments: Arguments) -> str:
-    """Digest of those of a run's arguments that this process holds whole, and of the types of the others."""
+    """Digest of the arguments of a run that this process holds whole, and of the dtypes and shapes of the others."""
     digest = Digest()
     for name, x in arguments.named_arrays():
         digest.add(name, str(x.dtype), str(x.shape))
@@ -40,13 +40,13 @@ def digest_of_rest(arguments: Arguments) -> str:
 
 
 def check_alike(facts: Mapping[str, Any]) -> None:
-    """Raise unless all processes are about to run the same.
+    """Raise unless all processes are about to run the same thing.
 
     Args:
-        facts: by name, values whose texts and numbers must be the same in all of them; as many in each.
+        facts: values by name whose texts and numbers must be the same in all processes; the same names in each.
 
     Raises:
-        RanksError: in every process, naming what differs, and in which of them.
+        RanksError: in every process, naming what differs, and in which processes.
     """
     words = []
     for name, value in facts.items():

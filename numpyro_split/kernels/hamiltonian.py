@@ -1,9 +1,9 @@
-"""The method that follows Hamilton's equations over subsets: schedule, trajectory, adaptation and system, composed.
+"""The method that follows Hamilton's equations over subsets, composed of schedule, trajectory, adaptation and system.
 
-Which gradients make a step is the schedule's to say (:mod:`split_common.schedule`), where a trajectory ends and which
-state is taken the trajectory's (:mod:`numpyro_split.trajectories`), what moves by which kinetic energy the system's
-(:mod:`numpyro_split.kernels.system`). Here they are put together: one iteration moves at a step size and a metric that
-stay as they are, and what adapts does so between iterations.
+The schedule defines which gradients make a step (:mod:`split_common.schedule`); the trajectory, where it ends and which
+of its states is chosen (:mod:`numpyro_split.trajectories`); the system, which sites move, with which kinetic energy
+(:mod:`numpyro_split.kernels.system`). This module composes them: an iteration moves at a fixed step size and metric,
+and adaptation takes place between iterations.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Hamiltonian:
 
     Attributes:
         schedule: kicks and drifts of one step.
-        trajectory: when a trajectory ends, and which of its states is taken.
+        trajectory: when a trajectory ends, and which of its states is chosen.
         adaptation: settings of the adaptation in warm-up.
-        system: what moves, and its kinetic energy.
-        num_warmup: number of warm-up iterations, once it is known.
-        local_sites: sites with an entry for every row, which are not centred, once they are known.
+        system: which sites move, and their kinetic energy.
+        num_warmup: number of warm-up iterations; 0 before it is known.
+        local_sites: latent sites inside the data plate, which are not centred; empty before they are known.
 
     Raises:
         ValueError: for a system that cannot move by the trajectory, or whose drifts cannot be harmonic.
@@ -78,45 +78,45 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The statistics of every kernel, trajectory and system, the order of centring and the form of drifts."""
+        """The statistics of all kernels, trajectory and system, and the order of centring and form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
-        """Those of schedule and system."""
+        """Texts of the schedule and the system."""
         return [*self.schedule.details, *self.system.details]
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Of schedule, system and centring."""
+        """Texts of the schedule, the system and the centring."""
         return self.schedule.layout, *self.system.layout, *self.adaptation.center.layout
 
     @property
     def plan(self) -> str:
-        """The system's."""
+        """What the system found in the model."""
         return self.system.plan
 
     @property
     def shared_fields(self) -> Mapping[str, Any]:
-        """None."""
+        """No field is shared between chains."""
         return {}
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """No number besides that of a subset."""
+        """No batches besides the subsets."""
         return ()
 
     def check_warmup(self, num_warmup: int) -> None:
-        """Every number is allowed."""
+        """Every number of warm-up iterations is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
+        """Raise unless a given mass matrix fits the sites that it is for, and a given center fits all sites."""
         self.adaptation.check_sizes(self.system.coordinates(sizes))
         self.adaptation.center.check_sizes(sizes)
 
     def for_subsets(self, num_subsets: int) -> Hamiltonian:
-        """With the schedule of a number of subsets that was chosen."""
+        """The method with the schedule of this number of subsets."""
         return replace(self, schedule=self.schedule.for_subsets(num_subsets))
 
     def prepare(self, setup: Setup) -> Hamiltonian:
@@ -125,14 +125,14 @@ class Hamiltonian:
         return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup, local_sites=local_sites)
 
     def without_data(self) -> Hamiltonian:
-        """The same: nothing is kept of the data but in the state."""
+        """The method itself: only the state depends on the data."""
         return self
 
     def find_start(self, rng_key: jax.Array) -> None:
-        """None: the host's strategy finds the starting point."""
+        """No start of its own: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
-        """The state of a chain at its starting point, with a step size that was looked for there."""
+        """The state of a chain at its starting point, where a first step size is searched for."""
         key_adapt, key_chain = random.split(rng_key)
         energies = potential.energies(z)
         energy, zero = jnp.sum(energies.value), jnp.zeros((), jnp.result_type(int))
@@ -190,7 +190,7 @@ class Hamiltonian:
         return self._with_quarter_turns(moved, adapter, i)
 
     def _with_quarter_turns(self, moved: ChainState, adapter: Adapter, i: jax.Array) -> ChainState:
-        """The state with lengths of a quarter turn, where warm-up ends and the metric fits well enough."""
+        """The state with lengths of about a quarter turn, at the end of warm-up and if the metric fits well enough."""
         if not adapter.measures_fit:
             return moved
 
@@ -208,7 +208,7 @@ class Hamiltonian:
         return moved._replace(shortest_length=shortest, trajectory_length=longest, settled=settled)
 
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The state with energies and opening gradients of this potential."""
+        """The state with energies, centring and opening gradient of this potential."""
         energies = potential.energies(state.z)
         state = state._replace(energies=energies, potential_energy=jnp.sum(energies.value))
         if state.centering is not None:
@@ -223,12 +223,12 @@ class Hamiltonian:
         return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
     def watch(self, state: ChainState) -> None:
-        """Warn of divergences and slow energies, and of what the trajectory knows."""
+        """Warn of divergences and slowly explored energies, and give the warnings of the trajectory."""
         warn_if_in_trouble(state, self.num_warmup)
         self.trajectory.watch(state, self.num_warmup)
 
     def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
-        """One iteration at the state's step size and metric: by a tree while warm-up explores, else by a trajectory."""
+        """One iteration at the state's step size and metric: a tree while warm-up explores, otherwise a trajectory."""
         state = self.system.before(state, integrator)
 
         def move(state: ChainState) -> ChainState:
@@ -246,7 +246,7 @@ class Hamiltonian:
         return self.system.adapted(state, moved, self.num_warmup) if self.adaptation.adapt_mass_matrix else moved
 
     def _recentred(self, potential: SplitPotential, moved: ChainState) -> ChainState:
-        """The state with its splitting centred anew, where a window of warm-up ends, and what rests on that."""
+        """The state with new centring at the end of a window of warm-up, and the opening gradient for it."""
         settings = self.adaptation.center
         if moved.centering is None or not settings.is_found:
             return moved
@@ -264,7 +264,7 @@ class Hamiltonian:
     def _with_gradient(
         self, potential: SplitPotential, moved: ChainState, is_wanted: jax.Array | bool
     ) -> tuple[ChainState, Position | None]:
-        """The state with the cost of the gradient where it is, and that gradient, zero where it is not wanted."""
+        """The state with the cost of the gradient at its position, and that gradient; zeros if it is not wanted."""
         if is_wanted is False:
             return moved, None
         kick = self.schedule.rows.closing_kick
@@ -275,7 +275,7 @@ class Hamiltonian:
 
     @property
     def _exploration(self) -> Exploration:
-        """Which iterations of warm-up are made by trees."""
+        """Which iterations of warm-up move by trees."""
         if not self.trajectory.explores:
             return Exploration(0, 0)
         ends = [window.end + 1 for window in build_adaptation_schedule(self.num_warmup)]
@@ -298,14 +298,14 @@ class Hamiltonian:
     def _integrator(
         self, potential: SplitPotential, state: ChainState, adapted: EuclideanKinetic, window: GradientWindow | None
     ) -> IntegratorBase:
-        """The schedule on the potential that trajectories follow, with drifts along what a window of warm-up found."""
+        """The integrator of trajectories; its drifts follow the normal approximation of a window, if one is given."""
         followed = _centered(potential, state)
         if window is None:
             return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(adapted, state))
         return Integrator(self.schedule.rows, followed, adapted, window.drift(adapted, state.z))
 
     def _followed(self, state: ChainState) -> GradientWindow | None:
-        """The window of warm-up whose normal approximation drifts may follow; None for straight drifts."""
+        """The window whose normal approximation drifts may follow; None for straight drifts."""
         size = sum(u.size for u in state.z.values())
         if self.adaptation.drift is None or not uses_gradients(self.adaptation.metric, size):
             return None
@@ -313,15 +313,15 @@ class Hamiltonian:
         return state.adapt_state.mm_state
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
-        """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""
+        """The gradient that opens the next trajectory; None where an order of subsets is drawn for it."""
         schedule = self.schedule.rows
         if self.trajectory.draws_order(schedule):
             return None
-        # the opening kicks do not involve the metric, so any will do
+        # the opening kicks do not depend on the metric, so none is given
         integrator = Integrator(schedule, self.system.potential(_centered(potential, state)), EuclideanKinetic(None))
         return integrator.opening_grad_at(state.z, jnp.arange(schedule.num_subsets))
 
 
 def _centered(potential: SplitPotential, state: ChainState) -> FollowedPotential:
-    """The potential that trajectories follow."""
+    """The potential that trajectories follow: that of the target, or the same with centred subsets."""
     return potential if state.centering is None else CenteredPotential(potential, state.centering.center)

@@ -1,9 +1,9 @@
 """NumPyro's protocol of a kernel, implemented once for every method.
 
-A kernel object holds its arguments. What evolves is in the state; what a data set teaches before chains start lies in a
-prepared method that is found by content (:mod:`numpyro_split.kernels.prepared`); the potential is bound to the
-arguments that each call brings. A state carries a digest of the data that it was made with: where it meets others,
-everything in it that rests on the data is computed afresh.
+A kernel object holds its arguments. What evolves is in the state. What is learned from the data before chains start is
+in a prepared method, which is looked up by digests (:mod:`numpyro_split.kernels.prepared`). Each call binds the
+potential to the arguments that it is given. A state carries a digest of the data that it was made with; if it is used
+with other data, everything in it that depends on the data is recomputed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ INIT_TRIES = 100
 
 
 class SplitKernel(MCMCKernel):
-    """Base of every kernel: the host's protocol for a method on a model that is divided.
+    """Base of all kernels: the host's protocol, for a method on a model that is divided.
 
     Args:
         model: NumPyro model, or a :class:`~numpyro_split.SplitPotential`.
@@ -70,7 +70,7 @@ class SplitKernel(MCMCKernel):
         self._runs = PreparedRuns()
 
     def __repr__(self) -> str:
-        """Class, model, number of subsets and plate, and what the method adds."""
+        """Class, model, number of subsets, plate, and the texts of the method."""
         model = self._potential if self._model is None else self._model
         latest = self._runs.latest()
         method = self._method if latest is None else latest.method
@@ -84,7 +84,7 @@ class SplitKernel(MCMCKernel):
 
     @property
     def num_subsets(self) -> int | str:
-        """M; where it is chosen from the data, that of the last run, and "auto" before there is one."""
+        """M; if it is chosen from the data, that of the last run, or "auto" before the first run."""
         given = self._splitting.num_subsets
         return given if isinstance(given, int) else self._runs.num_subsets or AUTO
 
@@ -95,7 +95,7 @@ class SplitKernel(MCMCKernel):
 
     @property
     def default_fields(self) -> tuple[str, ...]:
-        """The draw and every statistic, so that plain ArviZ conversion is complete."""
+        """The draw and all statistics, so that the usual ArviZ conversion is complete."""
         return ("z", *self._method.statistics)
 
     @one_thread_at_a_time
@@ -108,7 +108,7 @@ class SplitKernel(MCMCKernel):
         model_args: tuple[Any, ...] = (),
         model_kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Split and check the model, then start one chain, or a batch of chains for a batch of keys.
+        """Divide and check the model, then start one chain, or a batch of chains for a batch of keys.
 
         Raises:
             ValueError: for faults of the model or the data (see :func:`numpyro_split.split_model`), a mass
@@ -123,7 +123,7 @@ class SplitKernel(MCMCKernel):
         if self._potential is not None and first is None and self._method.given_start is None:
             if (latest := self._runs.latest()) is not None:
                 self._begin(num_warmup, latest.state_like.z, *given)
-            return NoStart()  # a run that goes on from a given state needs none
+            return NoStart()  # a run that continues from a given state needs none
         args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
         self._runs.num_subsets = prepared.num_subsets
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
@@ -142,10 +142,10 @@ class SplitKernel(MCMCKernel):
     @one_thread_at_a_time
     @full_precision
     def sample(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """One iteration, on the data given here; a state left by other data is brought up to date first.
+        """The state after one iteration on the data given here; a state made with other data is refreshed first.
 
-        Where the data are traced, that is looked at when a run goes on from a state (the host gives it a new
-        ``rng_key``) and not at every iteration; a loop of one's own that changes traced data calls :meth:`refresh`.
+        If the data are traced, this is checked only when a run continues from a state (the host gives it a new
+        ``rng_key``), not in every iteration; a loop of your own that changes traced data must call :meth:`refresh`.
         """
         check_is_state(type(self).__name__, state)
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
@@ -162,16 +162,16 @@ class SplitKernel(MCMCKernel):
     @one_thread_at_a_time
     @full_precision
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
-        """Recompute what ``state`` caches of the potential, without moving (for the host's ``Gibbs``)."""
+        """Recompute what ``state`` caches of the potential at the same position (for the host's ``Gibbs``)."""
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
         _, digest = content.compare(state.data_digest)
         return _each_chain(partial(prepared.method.refresh, potential), state)._replace(data_digest=digest)
 
     def report(self, mcmc: Any) -> Report:
-        """Report on a finished run: trouble, and what to do about it; ``print`` it, or take its ``table``.
+        """Report on a finished run: its problems, and what to do about them; ``print`` it, or read its ``table``.
 
         Args:
-            mcmc: the host's ``MCMC``, which has been run with this kernel; or the path of a store.
+            mcmc: the host's ``MCMC`` after a run with this kernel; or the path of a store.
 
         Returns:
             Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
@@ -179,13 +179,13 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             TypeError: for a run of another package's kernel.
-            StoreError: for a path of no store.
+            StoreError: for a path that is not a store.
         """
         if isinstance(mcmc, str | os.PathLike):
             return report_of(mcmc)
         check_reported(getattr(mcmc, "sampler", mcmc), SplitKernel)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what the report says
+            warnings.simplefilter("ignore")  # because the report says the same
             return Report.of(to_inference_data(mcmc), type(mcmc.sampler).__name__)
 
     def wrap_model(self, wrapper: Callable[..., Any]) -> SplitKernel:
@@ -199,7 +199,7 @@ class SplitKernel(MCMCKernel):
 
     @one_thread_at_a_time
     def postprocess_fn(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Callable[[Position], Any]:
-        """Map from a position to constrained values and deterministic sites."""
+        """Function from a position to constrained values and deterministic sites."""
         if self._model is None:
             return identity
         args, kwargs = self._open(model_args, model_kwargs)
@@ -207,7 +207,7 @@ class SplitKernel(MCMCKernel):
         constrain = split.postprocess_fn(args, kwargs)
 
         def postprocess(z: Position) -> Any:
-            # of a state that a run goes on from, the host asks this first
+            # when a run continues from a state, the host calls this before the other methods
             sizes = {name: jnp.size(u) for name, u in z.items()}
             check_sites(
                 f"post_warmup_state must be a state of {type(self).__name__} on this model: it", sizes, split.site_sizes
@@ -220,7 +220,7 @@ class SplitKernel(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple[Any, ...] = (), model_kwargs: dict[str, Any] | None = None
     ) -> Callable[[Position], Any]:
-        """Map from a position to constrained values, without running the model."""
+        """Function from a position to constrained values, which does not run the model."""
         if self._model is None:
             return identity
         args, kwargs = self._open(model_args, model_kwargs)
@@ -232,7 +232,7 @@ class SplitKernel(MCMCKernel):
         return f"{int(state.num_steps)} steps of size {float(state.step_size):.2e}. acc. prob={acceptance:.2f}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arguments; what a data set teaches is found again by the next run."""
+        """The arguments without prepared methods, which the next run finds again."""
         return {**self.__dict__, "_runs": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -248,14 +248,14 @@ class SplitKernel(MCMCKernel):
         init_params: Position | None = None,
         given: Any = (),
     ) -> tuple[Prepared, SplitPotential, Content]:
-        """What is known of these arguments, found where it was not, and the potential that is bound to them.
+        """The prepared method of these arguments, made if it is not stored, and the potential bound to them.
 
         Args:
             num_warmup: number of warm-up iterations.
             args: the model's positional arguments, with JAX arrays.
-            kwargs: its keyword arguments, likewise.
-            init_params: where the first chain starts.
-            given: the arguments as the host has them, where this is the beginning of a run.
+            kwargs: the model's keyword arguments, with JAX arrays.
+            init_params: starting point of the first chain.
+            given: the arguments as the host has them, at the beginning of a run.
         """
         with eagerly():
             arguments = self._arguments(args, kwargs)
@@ -276,7 +276,7 @@ class SplitKernel(MCMCKernel):
     def _look_up(
         self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> tuple[Prepared, SplitPotential, Content]:
-        """As :meth:`_prepare`, for a state; the model is not looked at anew, since every run begins with ``init``."""
+        """As :meth:`_prepare`, for a state; the model is not traced again, because every run begins with ``init``."""
         self._runs.num_chains = jnp.shape(state.i)[0] if jnp.ndim(state.i) else 1
         with eagerly():
             args, kwargs = self._open(model_args, model_kwargs)
@@ -310,7 +310,7 @@ class SplitKernel(MCMCKernel):
         return prepared, self._bind(prepared, args, kwargs), content
 
     def _latest_like(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
-        """What a run with arguments of this form used last."""
+        """The prepared method that the last run with arguments of this form used."""
         program = self._runs.program_of(self._arguments(args, kwargs).signature)
         prepared = None if program is None else self._runs.latest(program)
         return self._prepare(0, args, kwargs)[0] if prepared is None else prepared
@@ -323,7 +323,7 @@ class SplitKernel(MCMCKernel):
         content: Content,
         init_params: Position | None,
     ) -> Prepared:
-        """Divide the model, and let the method learn what it needs to know of model and data."""
+        """Divide the model, and prepare the method for model and data."""
         split = potential = None
         if self._potential is not None:
             potential = self._potential.for_program(content.program)
@@ -338,17 +338,17 @@ class SplitKernel(MCMCKernel):
     def _begin(
         self, num_warmup: int, init_params: Position | None, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, SplitPotential, Content]]:
-        """A run's arguments as JAX arrays, in a form in which the model divides, and the copy that knows them."""
+        """The arguments of a run as JAX arrays, in a form in which the model divides, and what ``_prepare`` gives."""
 
         def prepare(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Any:
             self._runs.form = form
             return args, kwargs, self._prepare(num_warmup, args, kwargs, init_params, (model_args, model_kwargs))
 
-        with eagerly():  # chains in parallel come here traced
+        with eagerly():  # parallel chains are traced here
             return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form, self.num_subsets == 1)
 
     def _check_processes(self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, *given: Any) -> None:
-        """Raise, in all processes, where those that share the rows of a run are about to run different things."""
+        """Raise in all processes that share the rows of a run unless they are about to run the same thing."""
         arguments = self._given(*given)
         if not shares_rows(arguments) or isinstance(rng_key, Tracer):
             return
@@ -375,7 +375,7 @@ class SplitKernel(MCMCKernel):
 
     @property
     def _running_model(self) -> OpenModel:
-        """The user's model, which may be given what it holds as an argument."""
+        """The user's model, which can be given the arrays that it holds as an argument."""
         assert self._model is not None
         return OpenModel(self._model)
 
@@ -383,27 +383,27 @@ class SplitKernel(MCMCKernel):
         try:
             return program_of_model(self._running_model, arguments)
         except Exception:
-            self._divide(args, kwargs, program="")  # says in words what is wrong with model or data
+            self._divide(args, kwargs, program="")  # its error names the fault of model or data
             raise
 
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
-        """How the model divides over these arguments, checked."""
+        """How the model divides over these arguments, after checks."""
         batch_sizes, num_chains = self._method.batch_sizes, self._runs.num_chains
         return self._splitting.find(self._running_model, args, kwargs, program, batch_sizes, num_chains)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """The arguments of a run; of a potential, which is bound to its own, its data."""
+        """The arguments of a run; for a kernel made from a potential, the data of the potential."""
         if self._potential is not None:
             return Arguments(self._potential.data, {})
         return Arguments(args, kwargs, model=self._model)
 
     def _content(self, program: str, arguments: Arguments, shards: Shards | None = None) -> Content:
-        """Digests of all that a state rests on: the program, the data, and how the kernel divides them.
+        """Digests of all that a state depends on: the program, the data, and how the kernel divides them.
 
         Args:
             program: digest of the model.
-            arguments: of a run.
-            shards: in which the rows lie, where arguments that are traced do not say it.
+            arguments: arguments of a run.
+            shards: shards in which the rows lie, if the arguments are traced and do not show them.
         """
         layout = (*self._splitting.layout, type(self).__name__, *self._method.layout)
         if self._splitting.is_chosen:
@@ -414,7 +414,7 @@ class SplitKernel(MCMCKernel):
         return Content.of(program, arguments.data, *layout, *([] if shards is None else [shards.text]))
 
     def _bind(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitPotential:
-        """The potential of the arguments."""
+        """The potential of these arguments."""
         potential = prepared.potential
         if potential is None:
             potential = prepared.known_split.bind(args, kwargs)
@@ -428,7 +428,7 @@ class SplitKernel(MCMCKernel):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Position:
-        """Starting points with a finite density on all rows; the host looks at the rows of one subset only."""
+        """Starting points with a finite density on all rows; the host checks it only on the rows of one subset."""
         if (own := prepared.method.find_start(rng_key)) is not None:
             return own
         split = prepared.known_split
@@ -445,7 +445,7 @@ class SplitKernel(MCMCKernel):
 
 
 def _check_position(prepared: Prepared, z: Position, single: bool) -> None:
-    """Raise unless a position has the model's sites, and what was given for them fits."""
+    """Raise unless a position has the model's sites, and the method's arguments fit them."""
     sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
     if prepared.split is not None:
         check_sites("init_params", sizes, prepared.split.site_sizes)
@@ -453,7 +453,7 @@ def _check_position(prepared: Prepared, z: Position, single: bool) -> None:
 
 
 def _check_state(name: str, prepared: Prepared, state: ChainState) -> None:
-    """Raise unless a state is of the form that a kernel's chains have on this model and data."""
+    """Raise unless a state has the form of the kernel's chains on this model and data."""
     if prepared.state_like is None:
         return
     without = dict.fromkeys(prepared.method.free_fields)
@@ -468,30 +468,30 @@ def _check_state(name: str, prepared: Prepared, state: ChainState) -> None:
 
 
 def _shared_by_chains(method: Method, state: ChainState) -> ChainState:
-    """A tree prefix of the state: which parts are alike in all chains that are vectorised."""
+    """A tree prefix of the state: True for the parts that vectorised chains share."""
     return type(state)(*(field == "i" for field in state._fields))._replace(**method.shared_fields)
 
 
 def _refreshed(method: Method, potential: SplitPotential, state: ChainState) -> ChainState:
-    """A state that was left by other data, brought up to date, with a warning."""
+    """A state that was made with other data, refreshed for these, with a warning."""
     call_back(warn_of_other_data)
     return _each_chain(lambda s: method.shorten_step(potential, method.refresh(potential, s)), state)
 
 
 def _shapes(state: Any, single: bool) -> Any:
-    """Shapes and types of one chain's state."""
+    """Shapes and dtypes of the state of one chain."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[0 if single else 1 :], x.dtype), state)
 
 
 def must_be_known() -> ValueError:
-    """The error for arguments that are traced, where the model is known for these data alone."""
+    """The error for traced arguments of a model that can be prepared only for known data."""
     return ValueError(
         "jit_model_args must be False for a model that reads values of its data with Python, or takes them as they are"
     )
 
 
 def check_at_hand(arguments: Arguments) -> None:
-    """Raise where a compiled program would hold rows that other processes have."""
+    """Raise if a compiled program would hold rows of other processes as constants."""
     for name, x in arguments.named_arrays():
         if is_elsewhere(x):
             raise ValueError(
@@ -501,14 +501,14 @@ def check_at_hand(arguments: Arguments) -> None:
 
 
 class NoStart:
-    """Stands for the state of a chain that has no starting point: an error for whoever looks at it."""
+    """Placeholder for the state of a chain without a starting point; any use of it raises an error."""
 
     def __getattr__(self, name: str) -> Any:
         raise ValueError("init_params must be given for a kernel made from a SplitPotential, got None")
 
 
 def check_start(potential_energy: jax.Array, z: Position) -> None:
-    """Raise unless every chain starts at a finite potential energy; of chains in parallel, when they start."""
+    """Raise unless all chains start at a finite potential energy; parallel chains are checked when they start."""
     if isinstance(potential_energy, Tracer):
         always_call_back(check_finite_start, potential_energy, z)
     else:
@@ -516,19 +516,19 @@ def check_start(potential_energy: jax.Array, z: Position) -> None:
 
 
 def _each_chain(function: Callable[[Any], Any], state: Any) -> Any:
-    """Apply a function of one chain's state to one chain or to each of a batch."""
+    """Apply a function of the state of one chain to one chain or to each chain of a batch."""
     return jax.vmap(function)(state) if jnp.ndim(state.i) else function(state)
 
 
 def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any, axis: str | None) -> Any:
-    """Apply a map of one chain's state to one chain or to a batch of them.
+    """Apply a transition of one chain to one chain or to a batch of chains.
 
     Args:
-        transition: the map.
-        state: of one chain, or of a batch of them, with a leading axis.
-        shared: a tree prefix of ``state``: True for what is alike in all chains, False for what is not. Of the former
-            only the count ``i`` may change. What it decides is decided once, where of a batch of decisions every
-            branch is evaluated; and matrices are not multiplied chain by chain.
+        transition: function from the state of one chain to the next.
+        state: state of one chain, or of a batch of chains, with a leading axis.
+        shared: tree prefix of ``state``: True for parts that all chains share, False for others. Of the shared parts,
+            the transition may change only the count ``i``. Branches that depend on shared parts are decided once, where
+            a batch would evaluate every branch, and shared matrices are not multiplied chain by chain.
         axis: name of the axis of chains, or None.
     """
     if not jnp.ndim(state.i):
@@ -541,7 +541,7 @@ def _over_chains(transition: Callable[[Any], Any], state: Any, shared: Any, axis
 
 
 def _like_chains(digest: DataDigest, state: Any) -> DataDigest:
-    """A digest for each chain of a state."""
+    """The digest, repeated for each chain of a state."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*jnp.shape(state.i), *x.shape)), digest)
 
 

@@ -1,7 +1,7 @@
-"""What a method is: how one chain starts and moves, as a value that knows nothing of the host's protocol.
+"""The protocol of a method: how one chain starts and moves, independently of the host's protocol.
 
-A method is frozen. Before chains start it is told of the model, the data and the length of warm-up, and gives the
-method that knows them (:meth:`Method.prepare`), which is again a frozen value. What evolves is in the state alone.
+A method is a frozen value. Before chains start, :meth:`Method.prepare` is given the model, the data and the length of
+warm-up, and returns a new method that knows them. Only the state evolves.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from numpyro_split.splitting.model_split import ModelSplit
 
 
 class Setup(NamedTuple):
-    """What a method is told before chains start.
+    """The model, data and length of warm-up of a run, which a method is given before chains start.
 
     Attributes:
         num_warmup: number of warm-up iterations.
-        potential: bound to the data.
+        potential: potential, bound to the data.
         split: how the model divides; None for a kernel made from a potential.
         args: the model's positional arguments, with JAX arrays.
-        kwargs: its keyword arguments, likewise.
-        init_params: where the first chain starts; None where that is not given.
+        kwargs: the model's keyword arguments, with JAX arrays.
+        init_params: starting point of the first chain; None if it is not given.
     """
 
     num_warmup: int
@@ -38,92 +38,109 @@ class Setup(NamedTuple):
 
 
 class Method(Protocol):
-    """Protocol of a method, for one chain; every function of a state is pure."""
+    """Protocol of a method, for one chain; functions of a state are pure."""
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of the fields of the state that are kept with the draws."""
+        """Names of the fields of the state that are stored with the draws."""
         ...
 
     @property
     def details(self) -> list[str]:
-        """Its part of the repr of a kernel."""
+        """Texts that this method adds to the kernel's repr."""
         ...
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Text of the settings that what a state keeps of the data depends on."""
+        """Settings on which cached energies and gradients depend, as texts; part of the data digest."""
         ...
 
     @property
     def plan(self) -> str:
-        """Text of what it has found of the model; equal for data sets that one compiled program may serve."""
+        """What the method found in the model, as text; data sets with equal text share one compiled program."""
         ...
 
     @property
     def rests_on_data(self) -> bool:
-        """Whether a state keeps anything that other data would change."""
+        """Whether a state holds values that depend on the data, and must be refreshed for other data."""
         ...
 
     @property
     def given_start(self) -> Position | None:
-        """Start of a chain on a potential without ``init_params``; None where there is none."""
+        """Starting point of a chain on a potential without ``init_params``; None if ``init_params`` are needed."""
         ...
 
     @property
     def shared_fields(self) -> Mapping[str, Any]:
-        """Fields of the state that vectorised chains share: True, or a tree prefix of the field."""
+        """Fields of the state that vectorised chains share, by name: True, or a tree prefix of the field."""
         ...
 
     @property
     def free_fields(self) -> tuple[str, ...]:
-        """Fields of the state whose shape may differ from data to data."""
+        """Names of the fields of the state whose shape may depend on the data."""
         ...
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Numbers of rows that are evaluated at a time besides a subset's; the model is asked about each."""
+        """Numbers of rows that are evaluated together besides those of a subset; the model is checked for each."""
         ...
 
     def check_warmup(self, num_warmup: int) -> None:
-        """Raise unless a run may have so many warm-up iterations."""
+        """Raise unless a run may have this number of warm-up iterations."""
         ...
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless what was given for sites, such as a mass matrix, fits sites of these sizes."""
+        """Raise unless arguments that are given by site, such as a mass matrix, fit sites of these sizes."""
         ...
 
     def for_subsets(self, num_subsets: int) -> Method:
-        """This method, for a number of subsets that was chosen."""
+        """The method for this number of subsets."""
         ...
 
     def prepare(self, setup: Setup) -> Method:
-        """The method that knows model, data and length of warm-up."""
+        """The method with what it needs to know of model, data and length of warm-up."""
         ...
 
     def without_data(self) -> Method:
-        """This prepared method, for data whose values are not those that it has seen."""
+        """This prepared method, for other data than those that it was prepared with."""
         ...
 
     def find_start(self, rng_key: jax.Array) -> Position | None:
-        """A starting point of the method's own, of a chain for each key; None for the host's strategy."""
+        """Starting point that the method chooses, one for each key; None to use the host's strategy."""
         ...
 
     def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
-        """The state of a chain at its starting point."""
+        """The state of a chain at its starting point.
+
+        Args:
+            potential: potential, bound to the data.
+            z: starting point, a dict of unconstrained values by site.
+            rng_key: random key of the chain.
+
+        Returns:
+            The state before the first iteration.
+        """
         ...
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration."""
+        """The state after one iteration.
+
+        Args:
+            potential: potential, bound to the data.
+            state: state of one chain.
+
+        Returns:
+            The next state.
+        """
         ...
 
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The state at the same place, with everything that depends on the data computed afresh."""
+        """The state at the same position, with everything that depends on the data recomputed."""
         ...
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The state with a step size that is not too long for a potential that it was not adapted to."""
+        """The state with a step size that is not too long for this potential, which it was not adapted to."""
         ...
 
     def watch(self, state: ChainState) -> None:
-        """Warn of what the state, of one chain or of a batch, says of the run."""
+        """Warn of problems of the run that the state shows; the state is of one chain or of a batch of chains."""
         ...

@@ -1,10 +1,10 @@
-"""Metropolis-Hastings that reads a few rows an iteration, with a penalty for what it does not know.
+"""Metropolis-Hastings that reads a few rows in each iteration, with a penalty for the noise of the estimates.
 
-Target: the posterior, or the expected posterior of n rows. A transition draws a momentum and a force, runs leapfrog
-steps by it (:mod:`numpyro_split.subsampling.proposals`), estimates the change of energy from a few rows
-(:mod:`numpyro_split.subsampling.estimates`) and decides. That this leaves the target invariant is derived in
-:mod:`split_common.penalty`, for normal noise of known variance; :func:`~numpyro_split.audit` checks a run. No iteration
-reads all rows.
+Target: the posterior, or the expected posterior of n rows. A transition draws a momentum and a force, makes leapfrog
+steps by that force (:mod:`numpyro_split.subsampling.proposals`), estimates the change of energy from a few rows
+(:mod:`numpyro_split.subsampling.estimates`), and accepts or rejects. For the proof that this leaves the target
+invariant, for normal noise of known variance, see :mod:`split_common.penalty`; :func:`~numpyro_split.audit` checks a
+run. No iteration reads all rows.
 
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110; used
@@ -68,7 +68,7 @@ NOTHING_FOUND = Reference(None, None, None)
 
 
 def penalised_change(estimate: Estimate, kinetic_change: jax.Array, corrected: bool) -> jax.Array:
-    """The change of energy that a decision rests on: the estimate, and the penalty for its noise."""
+    """The change of energy that a decision depends on: the estimate plus the penalty for its noise."""
     return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
@@ -80,15 +80,18 @@ def decide(
     corrected: bool,
     rng_key: jax.Array,
 ) -> tuple[IntegratorState, jax.Array, Decision]:
-    """The end of a proposal, its start where it is refused; the estimated energy there, and the decision.
+    """Accept or reject a proposal.
 
     Args:
-        start: where the proposal starts.
-        end: where it ends.
-        estimate: of the change of energy between the two.
+        start: state in which the proposal starts.
+        end: state in which it ends.
+        estimate: estimated change of energy from ``start`` to ``end``.
         kinetic: the kinetic energy.
-        corrected: whether the penalty allows for the variance's being an estimate.
-        rng_key: decides.
+        corrected: whether the penalty accounts for the variance being an estimate.
+        rng_key: random key of the decision.
+
+    Returns:
+        ``end`` if it is accepted, otherwise ``start``; the estimated energy there; and the decision.
     """
     change = penalised_change(estimate, kinetic.change(end, start), corrected)
     decision = metropolis(change, partial(random.uniform, rng_key))
@@ -101,12 +104,12 @@ class Penalty:
     """Metropolis-Hastings with a penalty for noise, a :class:`~numpyro_split.kernels.method.Method`.
 
     Attributes:
-        settings: of the estimates and the proposals.
-        adaptation: of step size and mass matrix.
-        given_start: the reference that was given, constrained values by site; None to look for the mode.
-        num_warmup: number of warm-up iterations, once it is known.
-        reference: where the expansion is, the expansion, and the rows of great influence, once they are found.
-        knows_data: whether that is of the data of the run.
+        settings: settings of estimates and proposals.
+        adaptation: settings of the adaptation of step size and mass matrix.
+        given_start: the reference that was given, constrained values by site; None to search for the mode.
+        num_warmup: number of warm-up iterations; 0 before it is known.
+        reference: reference, expansion and rows of great influence, after they are found.
+        knows_data: whether ``reference`` was found with the data of the run.
     """
 
     settings: PenaltySettings
@@ -121,46 +124,46 @@ class Penalty:
 
     @property
     def details(self) -> list[str]:
-        """Nothing."""
+        """No text besides the kernel's own."""
         return []
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Settings and reference."""
+        """The settings, and a digest of the given reference, as texts."""
         given = digest_of_arrays(np.asarray(x) for x in (self.given_start or {}).values()).key
         return str(self.settings), given
 
     @property
     def rests_on_data(self) -> bool:
-        """Whether there is an expansion, or its metric."""
+        """Whether there is an expansion, or a metric from one."""
         return self._has_laplace_metric or self.settings.control_variate is not None
 
     @property
     def shared_fields(self) -> Mapping[str, Any]:
-        """The expansion, the rows that are always read, and a metric that nothing adapts."""
+        """The expansion, the rows that every iteration reads, and a metric that does not adapt."""
         adapts = self.adaptation.adapt_mass_matrix and not self._has_laplace_metric
         metric = HMCAdaptState(*("mass_matrix" in field and not adapts for field in HMCAdaptState._fields))
         return {"taylor": True, "certainty_rows": True, "adapt_state": metric}
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Rows of an estimate, and of the gradient that moves a proposal."""
+        """Numbers of rows of an estimate, and of the gradient that moves a proposal."""
         batches = self.settings.batches(num_rows)
         sizes = batches.batch_size * batches.num_batches, self.settings.gradient_batch_size
         return [min(size, num_rows) for size in sizes]
 
     def check_warmup(self, num_warmup: int) -> None:
-        """Any number will do."""
+        """Every number of warm-up iterations is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits."""
+        """Raise unless a given mass matrix fits the sites."""
         self.adaptation.check_sizes(sizes)
 
     def for_subsets(self, num_subsets: int) -> Penalty:
-        """The same: no step goes by subsets."""
+        """The method itself: its steps do not depend on the number of subsets."""
         return self
 
     def prepare(self, setup: Setup) -> Penalty:
-        """With reference and expansion found: the only passes over all the data, once for the same data."""
+        """The method with reference and expansion: the only passes over all the data, made once for each data set."""
         split, potential, init_params = setup.split, setup.potential, setup.init_params
         if split is not None:
             check_no_local_latents("PenaltyMH", split.local_sites)
@@ -180,12 +183,12 @@ class Penalty:
         return replace(self, num_warmup=setup.num_warmup, reference=reference)
 
     def without_data(self) -> Penalty:
-        """This, for data that the reference is not of."""
+        """The method for other data than those that the reference was found with."""
         return replace(self, knows_data=False)
 
     def find_start(self, rng_key: jax.Array) -> Position:
-        """A draw from the normal approximation at the reference, or the reference."""
-        assert self.reference.z is not None  # found, since no other start was given
+        """A draw from the normal approximation at the reference; the reference itself if there is none."""
+        assert self.reference.z is not None  # it was found, because no other start was given
         flat, unravel = ravel_pytree(self.reference.z)
         covariance = self.reference.covariance
         root = np.zeros((flat.size, 0)) if covariance is None else np.linalg.cholesky(covariance)
@@ -232,7 +235,7 @@ class Penalty:
         )
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration: a proposal by a few rows, the noisy decision, then step size, metric and noise adapt."""
+        """One iteration: a proposal, a decision from a few rows, then adaptation of step size, metric and batches."""
         rng_key, key_proposal, key_accept = random.split(state.rng_key, 3)
         settings, estimator = self.settings, self._estimator(potential, state.taylor, state.certainty_rows)
         batches = estimator.batches
@@ -273,8 +276,9 @@ class Penalty:
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """The state with the reference, the expansion and the normal approximation of the data given now.
 
-        Of data that are traced no reference can be looked for: they are expanded about that of the state. As many rows
-        are always read as before: the first, where nothing is known of any.
+        For traced data no reference can be searched for, so the expansion is about the reference of the state. The
+        number of rows that every iteration reads does not change; if rows of great influence are unknown, the first
+        rows are read.
         """
         found = self.reference.certainty_rows if self.knows_data else None
         rows = jnp.asarray(as_many(found, state.certainty_rows.shape[0]), jnp.int32)
@@ -294,7 +298,7 @@ class Penalty:
         return state
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The state with a step size that is not too long for this potential; of a normal approximation it is not."""
+        """The state with a step size that is not too long; in a metric from a normal approximation it never is."""
         if self._has_laplace_metric:
             return state
         rng_key, key_adapt = random.split(state.rng_key)
@@ -304,11 +308,11 @@ class Penalty:
         return state._replace(adapt_state=adapt_state, rng_key=rng_key)
 
     def watch(self, state: ChainState) -> None:
-        """Warn of noise that cannot be trusted."""
+        """Warn if the noise is too large, or if single rows of great influence make estimates unreliable."""
         warn_if_noisy(state.i - self.num_warmup, state.num_batches, state.noise)
 
     def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
-        """The reference that was given, or the mode."""
+        """The reference that was given, or else the mode, as unconstrained values."""
         potential, split, init_params = setup.potential, setup.split, setup.init_params
         if self.given_start is not None:
             given = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in self.given_start.items()}
@@ -330,7 +334,7 @@ class Penalty:
 
     @property
     def _has_laplace_metric(self) -> bool:
-        """Whether the mass matrix is that of the expansion, which nothing adapts."""
+        """Whether the mass matrix is that of the normal approximation at the reference, which does not adapt."""
         return self.reference.covariance is not None and self.adaptation.inverse_mass_matrix is None
 
     @property
@@ -344,7 +348,7 @@ class Penalty:
     def _adapter(self, estimator: Estimator, z: Position) -> Adapter:
         settings = self.adaptation
         if self._has_laplace_metric:
-            # in this metric the posterior is about a standard normal: no step size needs to be looked for
+            # in this metric the posterior is about standard normal, so no search for a step size is needed
             settings = settings._replace(dense=True, adapt_mass_matrix=False, find_heuristic_step_size=False)
 
         def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -373,7 +377,7 @@ class Penalty:
 
 
 class PenaltyMH(SplitKernel):
-    """Metropolis-Hastings on the full posterior that reads a few rows an iteration, with a penalty for the noise.
+    """Metropolis-Hastings on the full posterior that reads a few rows in each iteration, with a penalty for the noise.
 
     The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. If the search for a reference
     finds rows of great influence, these form one more batch, which every iteration reads. Noise of variance χ² lowers

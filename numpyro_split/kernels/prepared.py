@@ -1,13 +1,13 @@
-"""What is known of a kernel's method on one model and one data set, kept by content.
+"""Prepared methods: what a kernel's method knows of one model and one data set, stored by digests of both.
 
-A kernel object may serve several runs, in turn or at once, and a run may go on from a state that other data left. So
-nothing that a run learns before it starts (how the model divides, which precision scales which weights, where the
-control variate is expanded) lies on the object that the user made. It lies in a :class:`Prepared`, found by digests of
-the model and of the data.
+A kernel object may serve several runs, in turn or at once, and a run may continue from a state that was made with other
+data. So what a run learns before it starts (how the model divides, which precision scales which weights, where the
+control variate is expanded) is not stored on the kernel object of the user. It is stored in a :class:`Prepared`, which
+is looked up by digests of the model and of the data.
 
-The host calls ``init`` in every run, also where it goes on from a given state, so that these are made from known data.
-``sample`` finds them again while it is traced: by their digest where the data are known, and by the program alone
-where they are traced (``jit_model_args=True``).
+The host calls ``init`` in every run, also if the run continues from a given state, so each :class:`Prepared` is made
+from known data. ``sample`` looks it up again while it is traced: by both digests if the data are known, and by that of
+the model alone if they are traced (``jit_model_args=True``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.containers import Form
 
-MOST_KEPT = 16  # of one kernel
-PLAIN = (int, float, complex, str, bytes, type(None))  # values that do not change
+MOST_KEPT = 16  # entries of each table of one kernel
+PLAIN = (int, float, complex, str, bytes, type(None))  # types of values that cannot change in place
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Prepared:
 
     Attributes:
         split: how the model divides; None for a kernel made from a potential.
-        potential: that potential; None for a kernel made from a model.
+        potential: potential of the kernel; None for a kernel made from a model.
         method: the prepared method.
-        compiled_start: its start of a chain, compiled.
-        state_like: shapes and types of one chain's state; None before one has started.
+        compiled_start: the method's ``start``, compiled.
+        state_like: shapes and dtypes of the state of one chain; None before a chain has started.
     """
 
     split: ModelSplit | None
@@ -51,32 +51,32 @@ class Prepared:
 
     @property
     def known_split(self) -> ModelSplit:
-        """How the model divides, where there is a model."""
+        """How the model divides; the kernel must be made from a model."""
         assert self.split is not None
         return self.split
 
     @property
     def num_subsets(self) -> int:
-        """M."""
+        """M, the number of subsets."""
         return self.known_split.layout.num_subsets if self.potential is None else self.potential.num_subsets
 
     @property
     def plan(self) -> str:
-        """How the model divides and what the method found; equal where one compiled program may serve."""
+        """How the model divides and what the method found, as text; equal texts share one compiled program."""
         return "" if self.split is None else self.split.plan + self.method.plan
 
     def without_data(self) -> Prepared:
-        """The same for data whose values are not those that the method has seen."""
+        """The same, for other data than those that the method was prepared with."""
         return replace(self, method=self.method.without_data())
 
 
 class PreparedRuns:
-    """What is known for the runs of one kernel; may be used by several threads at once.
+    """The prepared methods of the runs of one kernel; may be used by several threads at once.
 
     Attributes:
-        form: in what form the model of the last run takes its arguments; None before there is one.
-        num_chains: how many chains of the last run are evaluated at once.
-        num_subsets: M of the last run; None before there is one.
+        form: form in which the model of the last run takes its arguments; None before the first run.
+        num_chains: number of chains of the last run that are evaluated at once.
+        num_subsets: M of the last run; None before the first run.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class PreparedRuns:
         self._seen: dict[Hashable, tuple[list[Any], str]] = {}
 
     def find(self, content: Content, num_warmup: int) -> Prepared | None:
-        """What is known for known data, or None."""
+        """The prepared method of a model and known data, or None."""
         with self._lock:
             key = (content.program, content.key or "", num_warmup)
             if key in self._prepared:
@@ -97,10 +97,10 @@ class PreparedRuns:
             return self._prepared.get(key)
 
     def find_for_traced(self, program: str, num_warmup: int) -> Prepared | None:
-        """What is known for data of which only the program is known, or None.
+        """The prepared method of a model, given by its digest, and of traced data, or None.
 
         Raises:
-            ValueError: when the program's data sets so far divide in different ways.
+            ValueError: if the model divided the data sets so far in different ways.
         """
         with self._lock:
             found = [x for (p, _, n), x in self._prepared.items() if (p, n) == (program, num_warmup)]
@@ -112,27 +112,27 @@ class PreparedRuns:
         return found[-1] if found else None
 
     def keep(self, content: Content, num_warmup: int, prepared: Prepared) -> None:
-        """Keep it; what was used least recently goes."""
+        """Store a prepared method; the least recently used one is dropped."""
         with self._lock:
             _put(self._prepared, (content.program, content.key or "", num_warmup), prepared)
 
     def latest(self, program: str | None = None) -> Prepared | None:
-        """What was kept last, of one program or of any; None where there is none."""
+        """The prepared method that was stored or used last, of one program or of any; None if there is none."""
         with self._lock:
             found = [x for (p, *_), x in self._prepared.items() if program in (None, p)]
         return found[-1] if found else None
 
     def program_of(self, signature: Hashable) -> str | None:
-        """The program that the last run with arguments like these had."""
+        """Digest of the model in the last run with arguments of this signature, or None."""
         with self._lock:
             return self._programs.get(signature)
 
     def note_run(self, signature: Hashable, leaves: list[Any], content: Content) -> None:
-        """Take note of a run's arguments, before anything of it is compiled.
+        """Record the arguments of a run before anything is compiled for it.
 
-        The host keeps compiled programs by the identity of the arguments, whose values are constants in them. Where
-        the same arguments now have another content (changed in place, or the model reads something else), these
-        programs are dropped.
+        The host stores compiled programs by the identity of the arguments, whose values are constants in them. If the
+        same arguments now have other content (changed in place, or the model reads something else), these programs are
+        dropped.
         """
         given = [x for x in leaves if not isinstance(x, PLAIN)]
         key = (signature, tuple(map(id, given)))
@@ -140,7 +140,7 @@ class PreparedRuns:
             _put(self._programs, signature, content.program)
             if content.key is None:
                 return
-            # an argument that is gone can have left its identity to another one
+            # another argument may have the id of one that was deleted
             self._seen = {k: (xs, d) for k, (xs, d) in self._seen.items() if all(x() is not None for x in xs)}
             changed = key in self._seen and self._seen[key][1] != content.key
             self._seen[key] = (_references(given), content.key)
@@ -156,7 +156,7 @@ def _put(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 
 def _references(values: list[Any]) -> list[Any]:
-    """Weak references that show when values are gone; some objects allow none."""
+    """Weak references, which show when values are deleted; objects that allow none are left out."""
     found = []
     for value in values:
         try:

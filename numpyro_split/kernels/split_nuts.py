@@ -1,15 +1,16 @@
 r"""Hamiltonian Monte Carlo over subsets of the data whose trajectories choose their own length.
 
-Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
-p ~ N(0, M), builds a trajectory by the steps of a schedule (:mod:`split_common.schedule`), forwards and
-backwards in time, and takes one of its states in a way that leaves exp(-H) invariant, whatever rule ends it: why is
-derived in :mod:`numpyro_split.trajectories.doubling`. The rule is a plain function in
+Target: exactly the full posterior, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
+p ~ N(0, M), builds a trajectory by steps of a schedule (:mod:`split_common.schedule`) forwards and backwards in time,
+and chooses one of its states in a way that leaves exp(-H) invariant, whatever rule ends it; this is derived in
+:mod:`numpyro_split.trajectories.doubling`. The rules are plain functions in
 :mod:`numpyro_split.trajectories.termination`.
 
-Each state of a tree is weighed by its energy on all the data. Where a step's closing gradients bring it (one subset,
-the naive schedule) it costs nothing; under the symmetric schedule it is a forward pass on the subsets, which
-``num_grads`` does not count, being no gradient. A criterion that asks for dG/dt asks for the gradient on all the data
-at each state: under the symmetric schedule M more subset gradients a state, which ``num_grads`` counts.
+The weight of each state of a tree needs its energy on all the data. If the closing gradients of a step evaluate it (one
+subset, the naive schedule), it costs nothing. Under the symmetric schedule it costs a forward pass on all subsets,
+which ``num_grads`` does not count because it is no gradient. A criterion that uses dG/dt needs the gradient on all the
+data at each state: under the symmetric schedule this costs M more subset gradients for each state, which ``num_grads``
+counts.
 
 References:
     Hoffman and Gelman (2014), The No-U-Turn Sampler. Betancourt (2016), Identifying the Optimal Integration Time in
@@ -35,18 +36,18 @@ from split_common.termination import FixedRule
 class SplitNUTS(SplitKernel):
     """The No-U-Turn sampler over subsets of the data.
 
-    Trajectories double until they turn back, by the generalised criterion with Stan's checks across subtrees; a state
-    of the trajectory is drawn by its weight, with a bias towards the newest half. With M = 1 the target is that of
-    NumPyro's NUTS, but not the stopping rule: NumPyro makes no checks across subtrees, and leaves half of the momentum
-    at either end out of the sum. A step costs what the schedule costs, and with the symmetric schedule and M > 1 a
-    forward pass on all the data in addition.
+    Trajectories double until they make a U-turn, by the generalised criterion with Stan's checks across subtrees; a
+    state of the trajectory is drawn by its weight, with a bias towards the newest half. With M = 1 the target is that
+    of NumPyro's NUTS, but not the stopping rule: NumPyro makes no checks across subtrees, and leaves half of the
+    momentum at either end out of the sum. A step costs what the schedule costs, and with the symmetric schedule and
+    M > 1 a forward pass on all the data in addition.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that NumPyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            NumPyro's HMC takes is allowed, also one that cannot be divided.
         max_tree_depth: largest number of doublings of a trajectory, from 1 to 30; with 10 a trajectory has up to 1,023
             steps.
         schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
@@ -69,9 +70,9 @@ class SplitNUTS(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: NumPyro's initialisation strategy.

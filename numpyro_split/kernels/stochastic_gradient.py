@@ -1,7 +1,7 @@
-"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, with no accept step.
+"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, without an accept-reject decision.
 
-Target, at no step size exactly: p(z|y)^(1/T). One transition is written for both kernels: its step, and how far off the
-target it is, stand in :mod:`split_common.stochastic_gradient`, with the references.
+Target: p(z|y)^(1/T), only approximately at any step size. Both kernels use one transition. For its step, its bias and
+the references, see :mod:`split_common.stochastic_gradient`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from split_common.stochastic_gradient import (
 
 
 class Point(NamedTuple):
-    """Point of a trajectory.
+    """A point of a trajectory.
 
     Attributes:
         z: position.
-        momentum: r.
-        mean_square: of gradients, or None.
+        momentum: momentum r.
+        mean_square: mean square of gradients divided by N; None where no preconditioner adapts.
         energy: estimate of U before the last step.
-        is_finite: whether every estimate so far was.
+        is_finite: whether all estimates of U so far are finite.
     """
 
     z: Position
@@ -71,16 +71,16 @@ def noisy_steps(
     step_size: Any,
     in_warmup: jax.Array,
 ) -> ChainState:
-    """One iteration: L steps, each with a gradient of its own rows.
+    """One iteration: L steps, each with a gradient from newly drawn rows.
 
     Args:
-        state: where the chain is.
-        potential: bound to the data.
-        dynamics: what the steps are.
+        state: current state of the chain.
+        potential: potential, bound to the data.
+        dynamics: number and form of the steps.
         preconditioner: None, "rmsprop", or a diagonal as :func:`~split_common.stochastic_gradient.site_diagonals`
             takes it.
-        step_size: η.
-        in_warmup: whether this is a warm-up iteration, when a preconditioner may adapt.
+        step_size: step size η.
+        in_warmup: whether this is an iteration of warm-up, in which a preconditioner may adapt.
 
     Returns:
         The next state, with ``i`` and ``step_size`` those of this iteration.
@@ -117,9 +117,9 @@ def noisy_steps(
 def estimate(
     potential: SplitPotential, z: Position, batch_size: int | None, rng_key: jax.Array
 ) -> tuple[jax.Array, Position]:
-    """An unbiased estimate of U(z) and its gradient from rows drawn afresh; U itself, subset by subset, from all.
+    """Unbiased estimates of U(z) and its gradient from newly drawn rows; exact ones for a ``batch_size`` of None.
 
-    Where rows lie in shards, each draws its share (:mod:`numpyro_split.subsampling.rows`).
+    If rows lie in shards, each shard draws its share of the rows (:mod:`numpyro_split.subsampling.rows`).
     """
     if batch_size is None:
         energies, grad = potential.energies_and_grad(z)
@@ -136,7 +136,7 @@ def estimate(
 
 
 def draw_momentum(z: Position, temperature: float, rng_key: jax.Array) -> Position:
-    """A draw from N(0, T I), like ``z``."""
+    """A draw from N(0, T I), a dict like ``z``."""
     keys = random.split(rng_key, len(z))
     return {
         name: temperature**0.5 * random.normal(key, z[name].shape, z[name].dtype)
@@ -145,7 +145,7 @@ def draw_momentum(z: Position, temperature: float, rng_key: jax.Array) -> Positi
 
 
 def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) -> Position:
-    """Diagonal of G, a dict like ``z``."""
+    """The diagonal of G, a dict like ``z``."""
     if mean_square is not None:
         return {name: rms_diagonal(v) for name, v in mean_square.items()}
     given = site_diagonals(preconditioner, {name: u.shape for name, u in z.items()})
@@ -153,7 +153,7 @@ def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) ->
 
 
 def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) -> ChainState:
-    """``state`` at the end of a trajectory, or, where that is not finite, where it was."""
+    """``state`` at the end of a trajectory, or at its start if the end is not finite."""
     moved = jax.tree.leaves((end.z, end.momentum, end.mean_square))
     is_finite = end.is_finite & jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in moved]))
     z, momentum, mean_square = jax.tree.map(
@@ -179,11 +179,11 @@ class StochasticGradient:
     """Steps by noisy gradients without an accept-reject decision, a :class:`~numpyro_split.kernels.method.Method`.
 
     Attributes:
-        name: of the kernel, for messages.
-        dynamics: what the steps are.
-        step_size: η, or a function of the iteration number.
+        name: name of the kernel in messages.
+        dynamics: number and form of the steps.
+        step_size: step size η, or a function of the iteration number.
         preconditioner: None, "rmsprop", or a diagonal.
-        num_warmup: number of warm-up iterations, once it is known.
+        num_warmup: number of warm-up iterations; 0 before it is known.
     """
 
     name: str
@@ -209,47 +209,47 @@ class StochasticGradient:
 
     @property
     def details(self) -> list[str]:
-        """Nothing."""
+        """No text besides the kernel's own."""
         return []
 
     @property
     def shared_fields(self) -> Mapping[str, Any]:
-        """None."""
+        """No field is shared between chains."""
         return {}
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Rows of a gradient."""
+        """Number of rows of a gradient, unless all rows are read."""
         size = check_batch_size(self.dynamics.batch_size, num_rows)
         return [] if size is None else [size]
 
     def check_warmup(self, num_warmup: int) -> None:
-        """Raise for a preconditioner that would adapt in no warm-up."""
+        """Raise if there is no warm-up in which the preconditioner could adapt."""
         check_can_adapt(self.preconditioner, "num_warmup", num_warmup)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given preconditioner fits."""
+        """Raise unless a given preconditioner fits the sites."""
         check_preconditioner_sizes(self.preconditioner, sizes)
 
     def for_subsets(self, num_subsets: int) -> StochasticGradient:
-        """The same: no step goes by subsets."""
+        """The method itself: its steps do not depend on the number of subsets."""
         return self
 
     def prepare(self, setup: Setup) -> StochasticGradient:
-        """With the length of warm-up.
+        """The method with the length of warm-up.
 
         Raises:
-            ValueError: for latent sites with an entry for each row, unless all rows are read.
+            ValueError: for latent sites inside the data plate, unless all rows are read.
         """
         if setup.split is not None and self.dynamics.batch_size is not None:
             check_no_local_latents(self.name, setup.split.local_sites)
         return replace(self, num_warmup=setup.num_warmup)
 
     def without_data(self) -> StochasticGradient:
-        """The same: nothing is kept of the data."""
+        """The method itself: nothing in it depends on the data."""
         return self
 
     def find_start(self, rng_key: jax.Array) -> None:
-        """None: the host's strategy finds the starting point."""
+        """No start of its own: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position, rng_key: jax.Array) -> ChainState:
         """The state of a chain at its starting point."""
@@ -277,21 +277,21 @@ class StochasticGradient:
         )
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration."""
+        """The state after one iteration."""
         step_size, in_warmup = self._step_size_at(state.i), state.i < self.num_warmup
         moved = noisy_steps(state, potential, self.dynamics, self.preconditioner, step_size, in_warmup)
         return moved._replace(i=state.i + 1, step_size=step_size)
 
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The same: nothing is kept of the data."""
+        """The state as it is: it caches nothing that depends on the data."""
         return state
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The same: the step size is given."""
+        """The state as it is: the step size is given."""
         return state
 
     def watch(self, state: ChainState) -> None:
-        """Nothing to warn of: the report says that draws are approximate."""
+        """No warnings: the report says that draws are approximate."""
 
     def _step_size_at(self, i: jax.Array) -> jax.Array:
         return jnp.asarray(step_size_at(self.step_size, i), jnp.result_type(float))
@@ -300,7 +300,7 @@ class StochasticGradient:
 class SGLD(SplitKernel):
     """Approximate: stochastic-gradient Langevin dynamics (Welling and Teh 2011).
 
-    An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` rows drawn afresh. There is no
+    An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` newly drawn rows. There is no
     accept-reject decision, so **at any fixed step size the draws come from another distribution than the posterior**.
     For T = G = 1 the variance of the draws is too large by a relative error of about εN²/(4n) times the variance of a
     row's gradient (minibatch noise) plus εU''/4 (discretisation). Both vanish only as ε → 0, when the chain no longer
@@ -319,7 +319,7 @@ class SGLD(SplitKernel):
         batch_size: n, the number of rows that a gradient reads, at most N; None for all rows.
         step_size: ε, or a function of the iteration number, counted from 0 through warm-up and sampling, such as
             :func:`~split_common.stochastic_gradient.polynomial_decay` makes; optax's schedules are such functions. It
-            has no default, because without accepted and refused proposals nothing shows which step size is good.
+            has no default, because without accepted and rejected proposals nothing shows which step size is good.
         temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; an array over all sites (sorted by name), shape (D,); a
             dict of arrays by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared gradients
@@ -379,7 +379,7 @@ class SGLD(SplitKernel):
 class SGHMC(SplitKernel):
     """Approximate: stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
 
-    A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` rows drawn afresh; an
+    A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` newly drawn rows; an
     iteration has L of them. There is no accept-reject decision, so **at any fixed step size the draws come from another
     distribution than the posterior**. Friction balances the minibatch noise only as η → 0, or where β̂ is right.
 
@@ -401,7 +401,7 @@ class SGHMC(SplitKernel):
         num_steps: L, the number of steps of an iteration.
         resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then a leapfrog
             step, with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size.
-            False carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
+            False keeps v: the recursion of Chen et al., of which every L-th z is a draw.
         temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; an array over all sites (sorted by name), shape (D,); a
             dict of arrays by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared gradients

@@ -1,4 +1,4 @@
-"""Systems: which coordinates move, with which kinetic energy, and the integrator that goes with them.
+"""Systems: which sites move, their kinetic energy, and the integrator that goes with it.
 
 A system is a frozen value. Most models are :class:`Euclidean`: every site moves, with the momentum of a constant mass
 matrix. Systems of hierarchical models find in the model which precision scales which weights (:class:`PrecisionSites`).
@@ -27,35 +27,35 @@ from split_common.values import shown
 
 
 class System(Protocol):
-    """Protocol of a system, as :class:`~numpyro_split.kernels.hamiltonian.Hamiltonian` is composed of one."""
+    """Protocol of a system, a part of :class:`~numpyro_split.kernels.hamiltonian.Hamiltonian`."""
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of the fields of the state that it adds to the statistics."""
+        """Names of the fields of the state that this system adds to the statistics."""
         ...
 
     @property
     def details(self) -> list[str]:
-        """Its part of the repr of a kernel."""
+        """Texts that this system adds to the kernel's repr."""
         ...
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Text of its settings that a state's energies and kept gradients depend on."""
+        """Settings on which cached energies and gradients depend, as texts; part of the data digest."""
         ...
 
     @property
     def plan(self) -> str:
-        """Text of what it has found of the model."""
+        """What the system found in the model, as text."""
         ...
 
     @property
     def has_constant_mass(self) -> bool:
-        """Whether the kinetic energy is that of the adapted mass matrix and nothing else, in every site."""
+        """Whether the kinetic energy is that of the adapted mass matrix alone, for all sites."""
         ...
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
-        """Raise unless the system can move by such trajectories."""
+        """Raise unless the system can move by this kind of trajectory."""
         ...
 
     def find(self, setup: Setup) -> System:
@@ -71,7 +71,7 @@ class System(Protocol):
         ...
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """Its own fields of the state of a chain that starts at ``z``."""
+        """Initial values of the system's own fields of the state, for a chain that starts at ``z``."""
         ...
 
     def potential(self, potential: FollowedPotential) -> Potential:
@@ -79,11 +79,28 @@ class System(Protocol):
         ...
 
     def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> Kinetic:
-        """The kinetic energy at the adapted mass matrix."""
+        """The kinetic energy of an iteration.
+
+        Args:
+            adapted: kinetic energy of the adapted mass matrix.
+            state: current state of the chain.
+
+        Returns:
+            The kinetic energy of all sites.
+        """
         ...
 
     def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: Any) -> IntegratorBase:
-        """The integrator of a schedule."""
+        """The integrator of trajectories.
+
+        Args:
+            schedule: schedule of a step.
+            potential: potential of the target, possibly centred.
+            kinetic: kinetic energy, from :meth:`kinetic`.
+
+        Returns:
+            The integrator.
+        """
         ...
 
     def early_integrator(self, integrator: IntegratorBase) -> IntegratorBase | None:
@@ -91,25 +108,51 @@ class System(Protocol):
         ...
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
-        """A transition before the trajectory that leaves the target invariant."""
+        """Move by a transition of the system's own before the trajectory, which must leave the target invariant.
+
+        Args:
+            state: current state of the chain.
+            integrator: integrator of trajectories, from :meth:`integrator`.
+
+        Returns:
+            The state after the transition.
+        """
         ...
 
     def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
-        """The state after a trajectory that ended with momentum ``p``, with the system's statistics."""
+        """Add the system's statistics to a state.
+
+        Args:
+            state: state after the trajectory.
+            p: momentum of that state, a dict like its ``z``; None after a tree or windows.
+            integrator: integrator of trajectories.
+
+        Returns:
+            The state with the statistics.
+        """
         ...
 
     def adapted(self, state: ChainState, moved: ChainState, num_warmup: int) -> ChainState:
-        """The state ``moved``, which came after ``state``, with what the system adapts besides the mass matrix."""
+        """Adapt what the system adapts besides the mass matrix.
+
+        Args:
+            state: state before the iteration.
+            moved: state after it.
+            num_warmup: number of warm-up iterations.
+
+        Returns:
+            ``moved`` with the adapted fields.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Euclidean:
-    """Every site moves, with the momentum of a constant mass matrix.
+    """The system in which every site moves, with a constant mass matrix.
 
     Attributes:
-        kinetic_energy: function from the kinetic energy of the adapted mass matrix to that of the momenta; None for the
-            same.
+        kinetic_energy: function from the kinetic energy of the adapted mass matrix to the one to use; None to use that
+            of the mass matrix.
     """
 
     kinetic_energy: Callable[[EuclideanKinetic], Kinetic] | None = None
@@ -119,7 +162,7 @@ class Euclidean:
 
     @property
     def details(self) -> list[str]:
-        """Nothing."""
+        """No text besides the kernel's own."""
         return []
 
     @property
@@ -135,7 +178,7 @@ class Euclidean:
         return self
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
-        """All entries."""
+        """All entries: the mass matrix is of all sites."""
         return dict(z)
 
     def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
@@ -143,7 +186,7 @@ class Euclidean:
         return adaptation.inverse_mass_matrix
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """None."""
+        """No fields of its own."""
         return {}
 
     def potential(self, potential: FollowedPotential) -> Potential:
@@ -159,10 +202,10 @@ class Euclidean:
         return Integrator(schedule, potential, kinetic)
 
     def early_integrator(self, integrator: IntegratorBase) -> None:
-        """The same integrator."""
+        """No integrator of its own for early warm-up."""
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
-        """Nothing."""
+        """The state as it is: there is no transition before the trajectory."""
         return state
 
     def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
@@ -179,9 +222,9 @@ class PrecisionSites:
     """Which sites of a model are precisions, and which weights they scale.
 
     Attributes:
-        names: of the precision sites; None for all that are found.
-        output_precision: whether the precision of Normal observations is one of them.
-        hierarchy: what was found; None before.
+        names: names of the precision sites; None for all that are found.
+        output_precision: whether the precision of Normal observations is one of the precision sites.
+        hierarchy: the groups of the model; None before they are found.
     """
 
     names: list[str] | None
@@ -193,8 +236,8 @@ class PrecisionSites:
         """The precision sites that a kernel's arguments ask for.
 
         Raises:
-            TypeError: for a flag that is no bool.
-            ValueError: for a potential instead of a model, and for names that are none.
+            TypeError: for a flag that is not a bool.
+            ValueError: for a potential instead of a model, and for names that are not site names.
         """
         if isinstance(model, SplitPotential):
             raise ValueError(
@@ -205,31 +248,31 @@ class PrecisionSites:
 
     @property
     def found(self) -> Hierarchy:
-        """The groups, once they are found."""
+        """The groups of the model, which must have been found."""
         assert self.hierarchy is not None
         return self.hierarchy
 
     @property
     def details(self) -> list[str]:
-        """The groups, once they are found."""
+        """Text of the groups, or a note that they are found when the kernel runs."""
         if self.hierarchy is None:
             return ["precisions are found when it runs"]
         return [describe_groups(self.hierarchy.groups, self.hierarchy.masses)]
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """What was asked for."""
+        """The settings, as texts."""
         return str(self.names), str(self.output_precision)
 
     @property
     def plan(self) -> str:
-        """Digest of the groups."""
+        """Digest of the groups, as text."""
         return self.found.digest
 
     def find(self, setup: Setup) -> PrecisionSites:
-        """The groups of a model."""
+        """The precision sites with the groups found in the model."""
         split = setup.split
-        assert split is not None  # there is a model
+        assert split is not None  # because the kernel is made from a model
         hierarchy = find_hierarchy(
             split, split.bind(setup.args, setup.kwargs), setup.args, setup.kwargs, self.names, self.output_precision
         )

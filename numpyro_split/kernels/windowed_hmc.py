@@ -1,13 +1,13 @@
 r"""Hamiltonian Monte Carlo over subsets of the data, with windows of acceptance.
 
-Target: the full posterior, exactly, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
-p ~ N(0, M), makes the steps of a schedule (:mod:`split_common.schedule`) from a start somewhere in the
-first window, and takes a state of either window in a way that leaves exp(-H) invariant: why is derived in
+Target: exactly the full posterior, with H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p of *all* the data. A transition draws
+p ~ N(0, M), makes steps of a schedule (:mod:`split_common.schedule`) from a start drawn in the first window, and
+chooses a state of either window in a way that leaves exp(-H) invariant; this is derived in
 :mod:`numpyro_split.trajectories.windows`.
 
-Each state of a window is weighed by its energy on all the data. Where a step's closing gradients bring it (one subset,
-the naive schedule) it costs nothing; under the symmetric schedule it is a forward pass on the subsets, which
-``num_grads`` does not count, being no gradient.
+The weight of each state of a window needs its energy on all the data. If the closing gradients of a step evaluate it
+(one subset, the naive schedule), it costs nothing. Under the symmetric schedule it costs a forward pass on all subsets,
+which ``num_grads`` does not count because it is no gradient.
 
 Reference:
     Neal (1994), An improved acceptance procedure for the hybrid Monte Carlo algorithm. Lau (2018), chapter 2.
@@ -32,19 +32,19 @@ class WindowedHMC(SplitKernel):
     """Hamiltonian Monte Carlo with windows of acceptance (Neal 1994).
 
     A trajectory has ``num_steps`` + 1 states, with the current state among the first W. The last W states are accepted
-    or refused together, so that an energy error that oscillates along the trajectory averages out. W = 1 is plain HMC.
+    or rejected together, so that an energy error that oscillates along the trajectory averages out. W = 1 is plain HMC.
     The statistics ``accept_prob`` and ``diverging`` are over the states of both windows except the current one.
 
     Args:
         model: NumPyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~numpyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``init_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that NumPyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            NumPyro's HMC takes is allowed, also one that cannot be divided.
         num_steps: L, the number of steps of a trajectory.
         window_size: W, the number of states in a window, from 1 to L + 1.
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j).
         schedule: kicks and drifts of one step: "symmetric", "naive", "randomised" or "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one.
         step_size: step size, or the value from which its adaptation starts.
@@ -64,9 +64,9 @@ class WindowedHMC(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: NumPyro's initialisation strategy.

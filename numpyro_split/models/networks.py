@@ -67,7 +67,7 @@ def random_module(name: str, module: Any, prior: Prior | Mapping[str, Prior]) ->
     """
     if not callable(module):
         raise TypeError(f"module must be callable, got {type(module).__name__}")
-    nnx = sys.modules.get("flax.nnx")  # who passes such a module has imported it
+    nnx = sys.modules.get("flax.nnx")  # a user of such a module has imported flax.nnx
     if nnx is not None and isinstance(module, nnx.Module):
         with block():  # the module's own values are no sites of the model
             network = nnx_module(name, module)
@@ -81,7 +81,7 @@ def mlp(
     """A multilayer perceptron for :func:`random_module`; its parameters are zeros until drawn.
 
     Args:
-        widths: of the input, each hidden layer, and the output.
+        widths: widths of the input, of each hidden layer, and of the output.
         activation: "tanh", "relu", or a function of an array, after each layer but the last.
         bias: whether layers have biases.
 
@@ -120,9 +120,9 @@ def cnn(
 
     Args:
         image_shape: (channels, height, width).
-        num_outputs: of the last layer.
-        channels: of each convolution.
-        kernel_size: of every convolution.
+        num_outputs: number of units of the last layer.
+        channels: number of output channels of each convolution.
+        kernel_size: height and width of the kernel of every convolution.
         hidden: widths of the hidden layers.
         activation: "tanh", "relu", or a function of an array.
 

@@ -18,8 +18,8 @@ def normal(name: str, shape: tuple[int, ...], scale: Value = 1.0, *, centered: b
     """W ~ Normal(0, scale²), independent.
 
     Args:
-        name: of the weights' site.
-        shape: of the weights.
+        name: name of the weights' site.
+        shape: shape of the weights.
         scale: standard deviation; a number, or an array that broadcasts to ``shape``.
         centered: whether the weights are the latent site; else ``{name}_raw`` is.
 
@@ -48,8 +48,8 @@ def width_scaled_normal(
     biases it is 1.
 
     Args:
-        name: of the weights' site.
-        shape: of the weights.
+        name: name of the weights' site.
+        shape: shape of the weights.
         scale: standard deviation at fan_in = 1; a number, or an array that broadcasts to ``shape``.
         unit_axis: axis of the units.
         centered: whether the weights are the latent site; else ``{name}_raw`` is.
@@ -89,10 +89,10 @@ def normal_gamma(
     Sites: ``{name}_precision``, a scalar or shape (units,), and ``name`` or ``{name}_raw``.
 
     Args:
-        name: of the weights' site.
-        shape: of the weights.
-        concentration: of the Gamma; a number, or an array that broadcasts to the precision's shape.
-        rate: of the Gamma; likewise.
+        name: name of the weights' site.
+        shape: shape of the weights.
+        concentration: concentration of the Gamma; a number, or an array that broadcasts to the precision's shape.
+        rate: rate of the Gamma; likewise.
         per_unit: one precision for each unit (ARD); else one for all the weights.
         unit_axis: axis of the units.
         centered: whether the weights are the latent site; else ``{name}_raw`` is.
@@ -137,8 +137,8 @@ def horseshoe(
     if centred, else deterministic beside the latent ``..._r1`` and ``..._r2`` of each; and ``name`` or ``{name}_raw``.
 
     Args:
-        name: of the weights' site.
-        shape: of the weights.
+        name: name of the weights' site.
+        shape: shape of the weights.
         global_scale: scale of τ, a number or a scalar array.
         per_unit: one local scale for each unit; else one for each weight.
         unit_axis: axis of the units.
@@ -182,8 +182,8 @@ def regularised_horseshoe(
     Sites: those of :func:`horseshoe`, and ``{name}_slab_variance`` (c²), a scalar, always latent.
 
     Args:
-        name: of the weights' site.
-        shape: of the weights.
+        name: name of the weights' site.
+        shape: shape of the weights.
         global_scale: scale of τ, a number or a scalar array. Piironen and Vehtari advise p₀ σ / ((D - p₀) sqrt(N)) for
             p₀ of D weights expected away from zero, noise of standard deviation σ and N rows.
         slab_scale: scale of the slab.

@@ -22,19 +22,19 @@ from split_common.runs.identity import texts_of
 from split_common.sources.rows import Source
 from split_common.subsets import SubsetLayout
 
-Data = tuple[Any, ...]  # of arrays, of sources that stand for arrays, and of rows that were read from them
+Data = tuple[Any, ...]  # arrays, sources that stand for arrays, and rows that were read from sources
 
-# Of a subset on a CPU, what is evaluated at a time: XLA copies the rows out of the data, which costs a third of a
-# gradient when the copy leaves the cache and little when it does not. All the data at once are not copied.
+# Bytes of rows of a subset that a CPU evaluates at a time: XLA copies these rows out of the data, which costs little
+# only as long as the copy stays in the cache. All the data at once are not copied.
 BLOCK_BYTES = 3 * 2**19
-MIN_BLOCK_ROWS = 256  # fewer would waste a matrix product
+MIN_BLOCK_ROWS = 256  # with fewer rows a matrix product is inefficient
 
 
 class Arguments:
     """A model's arguments, taken apart into arrays and the rest.
 
     Args:
-        args: positional arguments, as :data:`numpyro_split.potential.forms.FORMS` opens them, or of arrays alone.
+        args: positional arguments, opened by :data:`numpyro_split.potential.forms.FORMS`, or arrays only.
         kwargs: keyword arguments.
         row_axes: for the path of each array that holds data rows, the axis they lie along.
         model: where the names of positional arguments are read from; needed for messages only.
@@ -42,9 +42,9 @@ class Arguments:
     Attributes:
         data: the arrays, and sources in place of some, in order.
         axes: for each array, the axis of its rows, or None.
-        filled_sizes: rows of each shard, where shards are filled up; else None.
+        filled_sizes: rows of each shard, where shards are filled up to one length; else None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
-        unseen: by the name of the argument, what holds arrays that are not looked for.
+        unseen: by the argument's name, objects that hold arrays which are not taken out of them.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class Arguments:
 
     @property
     def others(self) -> list[Any]:
-        """What stands among the arguments and is no array; None at the places of these."""
+        """The leaves of the arguments that are not arrays; None in the places of arrays."""
         return self._others
 
     def texts_of_own(self) -> list[str]:
-        """All that is in the arguments which are given as the user has them, as texts."""
+        """The whole content, as texts, of arguments that the model is given unconverted."""
         own = {str(place): x.value for place, x in enumerate(self._others) if isinstance(x, Own)}
         return [part for pair in sorted(texts_of(own, "").items()) for part in pair] if own else []
 
     @property
     def structure(self) -> tuple[Any, ...]:
-        """Places of the arrays among the arguments, and of the rows in the arrays."""
+        """Places of the arrays among the arguments, and the axes of their rows."""
         return self._treedef, tuple(self._is_array), tuple(self.axes)
 
     @property
@@ -91,12 +91,12 @@ class Arguments:
         return self._treedef, tuple((x.shape, x.dtype, is_source(x)) for x in self.data), others
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own.
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is given as the user has it.
 
-        In place of a source a model is given an array of its shape, without values: so this is called where the model
-        is traced, and nothing of what is asked may rest on the source's rows.
+        A source is replaced by an array of its shape without values. So this is called where the model is traced, and
+        no result that is used may depend on the source's rows.
         """
-        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
+        lists = zip(data, self._lists, self.axes, strict=False)  # shared values may follow the arguments' arrays
         arrays = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_array, self._others, strict=True)
         return jax.tree.unflatten(self._treedef, [next(arrays) if here else _as_given(other) for here, other in places])
@@ -106,10 +106,10 @@ class Arguments:
         return tuple(x if axis is None else block.take(x, axis) for x, axis in zip(data, self.axes, strict=True))
 
     def shards(self, data_axes: Mapping[str, int | None] | None = None) -> Shards | None:
-        """How the rows lie on several devices; None where no array is cut, or they are traced.
+        """How the rows lie on several devices; None where no array is cut along a mesh, or the arrays are traced.
 
         Args:
-            data_axes: by the name of an argument, the axis of its rows, where that is not known of these arguments.
+            data_axes: by argument name, the axis of its rows, where these arguments do not know it yet.
 
         Raises:
             ValueError: for arguments that are not cut alike, and along their rows.
@@ -122,7 +122,7 @@ class Arguments:
     def few_rows(self, shards: Shards, size: int) -> Arguments:
         """Arguments with a few rows of each shard, about ``size`` in all, in arrays on one device of this process.
 
-        They are not as many as another array has entries along its first axis, so that their number tells them.
+        Their number differs from the length of every other array's first axis, so that arrays with rows are recognised.
         """
         others = {x.shape[0] for x, axis in zip(self.data, self.axes, strict=True) if axis is None and x.ndim}
         share = min(*shards.sizes, math.ceil(size / shards.num))
@@ -160,7 +160,7 @@ class Arguments:
         return {name: x for name, x in self.named_arrays() if is_source(x)}
 
     def in_trace(self, model: Callable[..., Any]) -> Callable[..., Any]:
-        """The model without arguments, which are put together where it is run."""
+        """The model as a function without arguments, which builds them when it is called."""
 
         def run() -> Any:
             args, kwargs = self.build(self.data)
@@ -181,7 +181,7 @@ class Arguments:
         return list(dict.fromkeys(names))
 
     def axes_by_name(self, row_axes: Mapping[str, int]) -> dict[str, int]:
-        """The axis of the rows in each array that holds any, by the name that messages have for it."""
+        """The axis of the rows in each array that holds any, by the array's name in messages."""
         paths = zip(self._paths, self.named_arrays(), strict=True)
         return {name: row_axes[key] for path, (name, _) in paths if (key := jax.tree_util.keystr(path)) in row_axes}
 
@@ -210,7 +210,7 @@ class Arguments:
 
 
 def _as_given(leaf: Any) -> Any:
-    """What a model is given in the place of a leaf that is no array."""
+    """The value that a model is given for a leaf that is not an array."""
     return leaf.copy(jax.tree.map) if isinstance(leaf, Own) else leaf
 
 
@@ -226,7 +226,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def is_rows(leaf: Any) -> bool:
-    """Whether opened arguments hold rows here that are no array: shards that are filled up, or a source."""
+    """Whether a leaf of opened arguments holds rows without being an array: filled-up shards, or a source."""
     return is_filled(leaf) or is_source(leaf)
 
 
@@ -238,7 +238,7 @@ def as_array(leaf: Any) -> Any:
 
 
 def filled_sizes(arrays: list[Any]) -> tuple[int, ...] | None:
-    """Rows of each shard, where leaves of opened arguments are shards that are filled up; else None.
+    """Rows of each shard, where leaves of opened arguments are filled-up shards; else None.
 
     Raises:
         ValueError: where they are not filled up alike.

@@ -16,7 +16,7 @@ from numpyro_split.potential.split_potential import SplitPotential
 
 
 class Center(NamedTuple):
-    """What the kicks of the subsets are centred by.
+    """Offsets that are subtracted from the subsets' gradients.
 
     Attributes:
         reference: z*, a dict of all sites: c_m depends on those too that are not centred.
@@ -32,7 +32,7 @@ class Center(NamedTuple):
 
     @classmethod
     def none(cls, z: Position, sites: Sequence[str], num_subsets: int, keeps_second_order: bool) -> Center:
-        """No centring, of the form that centring of some sites has."""
+        """No centring: offsets of 0, in the same structure as those that centre these sites."""
         centred = {name: z[name] for name in sites}
         grads = jax.tree.map(lambda u: jnp.zeros((num_subsets, *u.shape), u.dtype), centred)
         flat, curvatures = ravel_pytree(centred)[0], None
@@ -66,35 +66,35 @@ class Center(NamedTuple):
 
 
 class CenteredPotential:
-    """A potential whose subsets kick by centred gradients; their sum, and every energy, is the potential's.
+    """A potential with centred subset gradients; their sum, and every energy, is that of the given potential.
 
     Args:
         whole: the potential.
-        center: what they are centred by.
+        center: the offsets that are subtracted.
     """
 
     def __init__(self, whole: SplitPotential, center: Center):
         self._whole, self._center = whole, center
 
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
-        """The terms of U(z), as the potential's, and the gradient of U'_m."""
+        """The terms of U(z), which centring does not change, and the gradient of U'_m."""
         energies, grad = self._whole.subset_energies_and_grad(z, m)
         return energies, {**grad, **{name: grad[name] - c for name, c in self._center.grad(z, m).items()}}
 
     def energies_and_grad(self, z: Position) -> tuple[Compensated, Position]:
-        """As the potential's."""
+        """The given potential's energies and gradient, which centring does not change."""
         return self._whole.energies_and_grad(z)
 
     def energies(self, z: Position) -> Compensated:
-        """As the potential's."""
+        """The given potential's energies, which centring does not change."""
         return self._whole.energies(z)
 
     def prior_energy_and_grad(self, z: Position) -> tuple[Compensated, Position]:
-        """As the potential's."""
+        """The prior's energy and gradient, which centring does not change."""
         return self._whole.prior_energy_and_grad(z)
 
 
-FollowedPotential = SplitPotential | CenteredPotential  # what trajectories follow
+FollowedPotential = SplitPotential | CenteredPotential  # a potential that trajectories follow
 
 
 def grad_differences(potential: SplitPotential, z: Position, sites: Sequence[str]) -> Position:

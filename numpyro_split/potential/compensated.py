@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-PARTS, SHORT = 16, 64  # of a sum: how many at a time, and up to what size one by one, each waiting for the last
+PARTS, SHORT = 16, 64  # parts of a sum that are added side by side; length up to which entries are added one by one
 
 
 class Compensated(NamedTuple):
     """Numbers held as high + low, each of any one shape.
 
     Attributes:
-        high: the sums as rounded.
-        low: what rounding lost.
+        high: the rounded sums.
+        low: their rounding errors, which complete them.
     """
 
     high: jax.Array
@@ -54,8 +54,8 @@ def compensated_sum(x: jax.Array) -> Compensated:
     high = jnp.ravel(x)
     low, odd = jnp.zeros_like(high), []
     while high.size > SHORT:
-        # many parts side by side, which vectorises, and one pass per level; unfenced, XLA would redo the level below.
-        # Entries that do not fit the parts wait for the end: padded, a regression's gradient takes half as long again
+        # PARTS parts are added side by side, which vectorises; without the barrier XLA would recompute the level below.
+        # Entries left over from a level are added at the end, as padding would cost more
         even = high.size - high.size % PARTS
         odd.append((high[even:], low[even:]))
         high, low = (part[:even].reshape(PARTS, -1) for part in (high, low))

@@ -1,13 +1,13 @@
-"""Digests of all that a run rests on: the arrays it is given, and the program of its model.
+"""Digests of all that a run depends on: the arrays it is given, and the program of its model.
 
 A model's program is its expression (a jaxpr) with every constant in it. So whatever reaches the log-density counts,
 however it gets there: numbers and flags among the arguments, arrays in closures and globals, attributes of objects.
 What does not reach it has no part in the posterior.
 
 Arrays are digested on the host (:mod:`split_common.digest`); sources in one pass over their rows, after which a source
-is the same as long as size and time of its files are. Where arrays are traced, :func:`traced_digest` has the
-digest in the graph: two sums over all words of 32 bits, each mixed with its place by the finaliser of MurmurHash3, so
-that different data have the same one with probability 2⁻⁶⁴. It is computed in the first iteration of a run alone.
+counts as unchanged as long as size and time of its files are. Where arrays are traced, :func:`traced_digest` computes
+the digest in the graph: two sums over all words of 32 bits, each mixed with its place by the finaliser of MurmurHash3,
+so that different data have the same one with probability 2⁻⁶⁴. It is computed in the first iteration of a run alone.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from split_common.digest import WORDS, Digest, digest_of_arrays
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
 
-KNOWN, NEW, RESUMED = range(3)  # what a state's digest is worth where it meets data
-# calls of Python functions, rules of derivatives among them
+KNOWN, NEW, RESUMED = range(3)  # status of the data digest in a state
+# calls of Python functions in the text of a jaxpr, custom derivative rules included
 OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
-LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants, of each of the two sums
+LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants: multiplier and salt of each sum
 
 
 class Content(NamedTuple):
@@ -48,9 +48,9 @@ class Content(NamedTuple):
 
     Attributes:
         program: digest of the model with its constants, in hexadecimal.
-        rest: whatever else counts, as texts.
+        rest: further content that the digest covers, as texts.
         data: the arrays.
-        words: digest of it all, shape (4,), uint32; None where the arrays are traced.
+        words: digest of all of these, shape (4,), uint32; None where the arrays are traced.
     """
 
     program: str
@@ -63,7 +63,7 @@ class Content(NamedTuple):
         """The content of a program, of the arrays that it is given, and of the rest."""
         if any(isinstance(x, Tracer) for x in data):
             return cls(program, rest, data, None)
-        if any(named_sharding(x) is not None for x in data):  # nobody has all of them
+        if any(named_sharding(x) is not None for x in data):  # they are digested on the devices where they lie
             return cls(program, rest, data, np.asarray(_digest_in_place(data, (program, *rest))))
         return cls(program, rest, data, digest_of_data(data).add(program, *rest).words)
 
@@ -79,12 +79,12 @@ class Content(NamedTuple):
         return DataDigest(jnp.asarray(self.words), jnp.array(NEW, jnp.uint8))
 
     def compare(self, digest: DataDigest) -> tuple[jax.Array, DataDigest]:
-        """Whether a state was left by another content than this, and the digest that it has from now on.
+        """Whether a state was left by content other than this, and the digest that it has from now on.
 
         Args:
             digest: the state's, of one chain or with a leading axis of chains.
         """
-        status = jnp.max(digest.status)  # chains begin and go on together
+        status = jnp.max(digest.status)  # all chains have the same status
         words, known = digest.words, jnp.full_like(digest.status, KNOWN)
         if self.words is not None:
             now = jnp.broadcast_to(self.words, words.shape)
@@ -98,7 +98,7 @@ class Content(NamedTuple):
 
 
 def digest_of_data(data: Data) -> Digest:
-    """The digest of data arrays; of sources, of which all rows were read once."""
+    """The digest of data arrays, and of sources by the survey that read all their rows."""
     digest = digest_of_arrays(numbers_of(x) for x in data if not is_source(x))
     return digest.add(*(x.survey.digest for x in sources_in(data)))
 
@@ -122,7 +122,7 @@ class DataDigest(NamedTuple):
 
 
 def resumable(cls: Any) -> Any:
-    """Have a state say that a run goes on from it: the host then replaces its random key, and nothing else."""
+    """Class decorator: a state becomes RESUMED when only its key is replaced, as the host does when a run goes on."""
     replace = cls._replace
 
     def _replace(self: Any, **fields: Any) -> Any:
@@ -137,15 +137,15 @@ def resumable(cls: Any) -> Any:
 
 @full_precision
 def program_of_model(model: Callable[..., Any], arguments: Arguments, owner: str | None = None) -> str:
-    """Digest of what a model computes from arrays like these, which are not looked at where that can be helped.
+    """Digest of what a model computes from arrays like these; values are read only where the model reads them itself.
 
-    Arguments that the model is given as they are count by all that is in them: a callback hides what it uses.
+    Arguments that the model is given unconverted are digested whole: a callback hides what it uses of them.
 
     Args:
         model: the model.
-        arguments: of a run.
-        owner: stands for the model's Python code where its expression cannot be read; None for the model itself, which
-            is known in this process alone.
+        arguments: the arguments of a run.
+        owner: text that stands for Python code which the jaxpr does not show; None for the model's identity, which is
+            valid in this process only.
     """
     digest = Digest().add(*arguments.texts_of_own())
     owner = owner or str(id(model.__wrapped__ if isinstance(model, OpenModel) else model))
@@ -193,7 +193,7 @@ def program_of_potential(potential: SplitPotential, z: Position, owner: str | No
 
 
 def traced_digest(data: Data, *texts: str) -> jax.Array:
-    """Digest of arrays in the graph, shape (4,), uint32: 64 bits of their content, and 64 of texts."""
+    """Digest of arrays, computed in the graph, shape (4,), uint32: 64 bits of their content, and 64 of texts."""
     sums = [jnp.zeros((), jnp.uint32) for _ in LANES]
     for place, x in enumerate(data):
         for words in _words(x):
@@ -202,7 +202,7 @@ def traced_digest(data: Data, *texts: str) -> jax.Array:
 
 
 def key_of_data(data: Data) -> str:
-    """Digest of arrays in hexadecimal, the same wherever the devices are on which they lie."""
+    """Digest of arrays in hexadecimal, the same wherever the devices are that hold them."""
     if any(named_sharding(x) is not None for x in data):
         return np.asarray(_digest_in_place(data, ())).tobytes().hex()
     return digest_of_data(data).key
@@ -210,7 +210,7 @@ def key_of_data(data: Data) -> str:
 
 @partial(jax.jit, static_argnums=1)
 def _digest_in_place(data: Data, texts: tuple[str, ...]) -> jax.Array:
-    """The digest of arrays that lie on several devices, where they are."""
+    """The digest of arrays on several devices, computed where they lie."""
     return traced_digest(data, *texts)
 
 
@@ -245,14 +245,14 @@ def _words(x: jax.Array) -> list[jax.Array]:
 
 
 def numbers_of(x: Any) -> np.ndarray:
-    """An array on the host; of random keys their numbers."""
+    """An array as a NumPy array; random keys as their key data."""
     is_key = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     return np.asarray(random.key_data(x) if is_key else x)
 
 
 def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
-    """Add an expression; where it holds Python code, which cannot be read, also what it belongs to."""
-    text = ADDRESS.sub("", closed.pretty_print(use_color=False))  # of which a terminal has codes in the text
+    """Add a jaxpr to a digest, and ``owner`` where the jaxpr calls Python code, which its text does not show."""
+    text = ADDRESS.sub("", closed.pretty_print(use_color=False))  # in a terminal the text would hold colour codes
     digest.add(text)
     if any(name in text for name in OPAQUE):
         digest.add(owner)
@@ -262,7 +262,7 @@ def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
 
 
 def _constants(expression: Any) -> Iterator[Any]:
-    """Every constant in an expression and in those inside it, in order, but for numbers that its text shows."""
+    """Every constant in a jaxpr and in those inside it, in order, except scalar literals, which its text shows."""
     yield from getattr(expression, "consts", ())
     for equation in getattr(expression, "jaxpr", expression).eqns:
         for operand in equation.invars:

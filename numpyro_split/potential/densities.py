@@ -38,11 +38,11 @@ class Density(Protocol):
 
     layout: SubsetLayout
     num_blocks: int
-    forward_mode: bool  # whether gradients are taken forwards
-    shards: Shards | None  # how rows lie on several devices, of each of which ``layout`` divides the rows
+    forward_mode: bool  # whether gradients are taken in forward mode
+    shards: Shards | None  # how rows lie on several devices; ``layout`` then divides the rows of each
 
     def for_program(self, program: str) -> Density:
-        """The same density, known to compute what ``program`` is the digest of."""
+        """A copy whose computation is known to have the digest ``program``."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class Density(Protocol):
     ) -> list[jax.Array]:
         """Terms of the log-likelihood of block b of subset m; ``num_blocks`` blocks are a subset.
 
-        Of the rows only the first ``filled`` count, or all of them.
+        Only the first ``filled`` rows count; None for all.
         """
         ...
 
@@ -82,9 +82,9 @@ class ModelDensity:
         layout: rows of each subset.
         mode: how rows are selected, "slice", "index" or "numbered" (:mod:`split_common.selection`).
         arguments: how to put the model's arguments together from data arrays.
-        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
+        local_axes: for each latent inside the data plate, the axis (negative) of the rows in its unconstrained value.
         program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
-        held: what is taken from all rows.
+        held: shared values, computed once on all rows (:mod:`split_common.held`).
     """
 
     forward_mode = False
@@ -102,11 +102,11 @@ class ModelDensity:
     ):
         self.model, self.layout, self.mode, self.program, self.held = model, layout, mode, program, held
         self.num_blocks = arguments.num_blocks(layout) if cuts_data(mode) and not local_axes else 1
-        # without the data: compiled functions outlive them, and must not keep them alive
+        # without the data, which compiled functions outlive and must not keep alive
         self.arguments, self.local_axes = arguments.replace(()), local_axes
 
     def __hash__(self) -> int:
-        """Compiled functions are kept by what a density computes: one bound anew to like data finds them again."""
+        """Equal densities compute the same: one bound anew to similar data finds its compiled functions again."""
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -118,13 +118,13 @@ class ModelDensity:
         return self.program, self.forward_mode, *places, self.shards, self.arguments.structure
 
     def for_program(self, program: str) -> ModelDensity:
-        """The same density, known to compute what ``program`` is the digest of."""
+        """A copy whose computation is known to have the digest ``program``."""
         density = copy.copy(self)
         density.program = program
         return density
 
     def for_layout(self, layout: SubsetLayout, arguments: Arguments) -> ModelDensity:
-        """The density of the same model on other rows."""
+        """The density of the same model on the rows of another layout."""
         sites = [
             (k, (*s[: self.local_axes[k]], layout.num_rows, *s[len(s) + self.local_axes[k] + 1 :]), d)
             if k in self.local_axes
@@ -140,8 +140,8 @@ class ModelDensity:
         """The density of the same model on rows in shards, each of them divided like the others.
 
         Args:
-            shards: how the rows lie.
-            arguments: all of them, of which shapes count.
+            shards: how the rows lie on several devices.
+            arguments: those of all rows, of which only shapes count.
         """
         layout = SubsetLayout(shards.length, self.layout.num_subsets, self.layout.subset_order)
         density = copy.copy(self)
@@ -155,7 +155,7 @@ class ModelDensity:
         return self.model.plate
 
     def row_axes(self, data: Data) -> list[int | None]:
-        """For each data array, and each that is held, the axis of its rows."""
+        """For each data array and each shared value, the axis of its rows, or None."""
         return [*self.arguments.axes, *(value.axis for _, value in self.held.values)]
 
     @full_precision
@@ -185,7 +185,7 @@ class ModelDensity:
         return sum((_sum_to_axis(term, axis, size) for term, axis in by_site), jnp.zeros(size))[:num_rows]
 
     def readable(self, model_trace: dict[str, Any]) -> dict[str, Any]:
-        """The sites of a trace that can be read off: all of them."""
+        """The sites of a trace whose values can be read: all of them."""
         return model_trace
 
     def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -210,13 +210,13 @@ class ModelDensity:
 
         Args:
             z: a position, its latents inside the plate cut to some rows.
-            taken: the data arrays, cut to them where the mode cuts them, and what is held, cut to them.
+            taken: the data arrays, cut to these rows where the mode cuts data, then the shared values, cut likewise.
             indices: what the plate yields, shape (n,).
         """
         if not self.held.values:
             return self._model_terms(z, taken, indices)
         num_held = len(self.held.values)
-        z = {name: jnp.asarray(u, u.dtype) for name, u in z.items()}  # of plain numbers JAX makes other programs
+        z = {name: jnp.asarray(u, u.dtype) for name, u in z.items()}  # plain numbers would give another program
         program, _, axes = self.expression(z, taken[:-num_held], indices)
         if len(program.steps) != self.held.num_steps:
             raise ModelNotSplittableError(
@@ -227,7 +227,7 @@ class ModelDensity:
         return list(zip(program.evaluate(inputs, given), axes, strict=True))
 
     def expression(self, z: Any, taken: Any, indices: Any) -> tuple[FlatProgram, list[int], list[int]]:
-        """The likelihood as a program of a position's sites by name, the data arrays and the plate's indices.
+        """The likelihood as a program whose inputs are the sites by name, the data arrays and the plate's indices.
 
         Args:
             z: a position, or the shapes and types of one.
@@ -250,7 +250,7 @@ class ModelDensity:
         return FlatProgram(jaxpr), [x.ndim for x in jaxpr.out_avals], list(axes)
 
     def hold(self, data: Data) -> Data:
-        """The arguments' arrays, all rows of them, and after them what is held of these."""
+        """The arguments' arrays on all rows, and after them the shared values computed from these."""
         return (*data, *self._hold(data)) if self.held.values else data
 
     @partial(jax.jit, static_argnums=0)
@@ -275,8 +275,8 @@ class ModelDensity:
         return row_terms(self._trace(z, args, {**kwargs, ROWS_KWARG: indices}), self.plate)
 
     def for_outside(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The model's arguments that what lies outside the plate is evaluated on: those of all rows."""
-        if self.shards is not None:  # a prior that looks at rows in shards is refused: zeros will do
+        """The model's arguments for terms outside the plate: those of all rows."""
+        if self.shards is not None:  # a prior that reads rows in shards is refused, so zeros stand for them
             places = zip(data, self.row_axes(data), strict=True)
             data = tuple(x if axis is None else jnp.zeros(x.shape, x.dtype) for x, axis in places)
         return self.arguments.build(data)
@@ -292,7 +292,7 @@ class ModelDensity:
 
 
 def _substituted(z: Position, site: dict[str, Any]) -> Any:
-    """The value of a site at a position, None for one that is no latent site of the host's."""
+    """The value of a site at a position; None for a site that is not latent."""
     is_open = site["type"] == "sample" and not site["is_observed"] and site["value"] is None
     check_names(z, [site["name"]] if is_open else [])
     return unconstrain_reparam(z, site)
@@ -303,7 +303,7 @@ class FunctionDensity:
 
     plate: str | None = None
     forward_mode = False
-    num_blocks = 1  # a sum over rows, which the likelihood may return, can only be of whole subsets
+    num_blocks = 1  # the likelihood may return a sum over rows, so subsets are evaluated whole
 
     program: str | None = None  # digest of what the functions compute, where it is known
 
@@ -314,7 +314,7 @@ class FunctionDensity:
         self._treedef, self.layout, self.shards = treedef, layout, shards
 
     def __hash__(self) -> int:
-        """Compiled functions are kept by what a density computes, or else by the object that it is."""
+        """Densities are equal if they are known to compute the same, or else if they are one object."""
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -326,18 +326,18 @@ class FunctionDensity:
         return (id(self),) if self.program is None else (self.program, *places)
 
     def for_program(self, program: str) -> FunctionDensity:
-        """The same density, known to compute what ``program`` is the digest of."""
+        """A copy whose computation is known to have the digest ``program``."""
         density = copy.copy(self)
         density.program = program
         return density
 
     def row_axes(self, data: Data) -> list[int | None]:
-        """The first, of each array."""
+        """Axis 0 for every array."""
         return [0] * len(data)
 
     @full_precision
     def prior(self, z: Position, data: Data) -> list[jax.Array]:
-        """The prior function."""
+        """The value of the prior function, as the only term."""
         return [jnp.asarray(self._log_prior(z))]
 
     @full_precision
@@ -355,7 +355,7 @@ class FunctionDensity:
             raise ValueError(
                 "log_likelihood must return one value per row where shards of the rows are filled up, got a scalar"
             )
-        # a sum cannot be masked: subsets have one of two sizes, so evaluate with the one or the other
+        # a sum cannot be masked, so the borrowed row is left out: subsets have one of two sizes
         short = RowBlock(block.indices[1:], None if block.start is None else block.start + 1)
         leading = RowBlock(block.indices[:-1], block.start)
         size = jnp.sum(block.valid)
@@ -365,7 +365,7 @@ class FunctionDensity:
 
     @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
-        """The likelihood function row by row."""
+        """The values of the likelihood function, row by row."""
         rows = [RowBlock(indices).take(x, 0) for x in data]
         values = self._of_rows(z, rows)
         return values if values.ndim else jax.vmap(lambda *row: self._of_rows(z, [x[None] for x in row]))(*rows)

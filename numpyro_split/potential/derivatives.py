@@ -1,4 +1,4 @@
-"""Gradients, backwards or forwards: the latter for models with loops that cannot be differentiated backwards."""
+"""Gradients in reverse or forward mode: the latter for models with loops that JAX cannot differentiate in reverse."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import jax
 
 
 def value_and_grad(function: Callable[[Any], Any], forwards: bool, has_aux: bool = False) -> Callable[[Any], Any]:
-    """A scalar function's value (with what it returns besides) and its gradient.
+    """A scalar function's value (with its auxiliary output) and its gradient.
 
     Args:
-        function: of one tree of arrays, a scalar; with ``has_aux`` also something else.
-        forwards: derive forwards, which takes as many passes as there are parameters.
-        has_aux: whether it returns something else.
+        function: from one tree of arrays to a scalar; with ``has_aux`` to a scalar and an auxiliary output.
+        forwards: use forward mode, which takes as many passes as there are parameters.
+        has_aux: whether the function returns an auxiliary output.
 
     Example:
         >>> import jax.numpy as jnp

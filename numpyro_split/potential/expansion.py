@@ -41,7 +41,7 @@ class Taylor(NamedTuple):
         """The expansion about a reference, from all rows, subset by subset.
 
         Args:
-            potential: whose log-likelihood is expanded.
+            potential: the potential whose log-likelihood is expanded.
             reference: z*.
             order: 1 or 2.
             directions: those of the second order, shape (D, r); None for all.
@@ -101,7 +101,7 @@ class Taylor(NamedTuple):
 
 
 def controlled(taylor: Taylor | None, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
-    """Residual of some rows' log-likelihood after a control variate, or none, shape (n,)."""
+    """Log-likelihoods of some rows less their control variate, if there is one, shape (n,)."""
     return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
 
 
@@ -111,7 +111,8 @@ class Reference(NamedTuple):
     Attributes:
         z: the point; None where none was looked for.
         taylor: the expansion of the log-likelihood about it; None for no control variate.
-        covariance: of the target's normal approximation there, shape (D, D); None where it has none, or D is too large.
+        covariance: covariance of the target's normal approximation there, shape (D, D); None where it has none, or D is
+            too large.
         certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
     """
 

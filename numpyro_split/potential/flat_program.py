@@ -18,7 +18,7 @@ class Step(NamedTuple):
     """One operation.
 
     Attributes:
-        equation: of the jaxpr.
+        equation: the equation of the jaxpr.
         inputs: number of each operand.
         outputs: number of each result.
         caller: the equation itself, or the outermost call that it was written out of. It knows the line of the model:
@@ -63,7 +63,7 @@ class FlatProgram:
         self.outputs = self._write_out(inner, constants, self.inputs)
 
     def evaluate(self, inputs: Sequence[Any], given: Mapping[int, Any] | None = None) -> list[Any]:
-        """The results, from arguments and from values that are known already.
+        """The results, computed from arguments and from values that are known already.
 
         Args:
             inputs: the arguments.
@@ -72,7 +72,7 @@ class FlatProgram:
         return self.values(self.outputs, dict(zip(self.inputs, inputs, strict=True)) | dict(given or {}))
 
     def values(self, wanted: Sequence[int], given: Mapping[int, Any]) -> list[Any]:
-        """Some values, from others; what they do not rest on is not computed.
+        """Some values, computed from given ones; operations that they do not depend on are left out.
 
         Args:
             wanted: numbers of the values.
@@ -81,12 +81,12 @@ class FlatProgram:
         known = {**self.constants, **given}
         for step in self.needed(wanted, given):
             results = _carry_out(step.equation, [known[i] for i in step.inputs])
-            # what is given stays: an operation may have it among several results
+            # given values are kept: one may be among several results of an operation
             known.update((i, x) for i, x in zip(step.outputs, results, strict=True) if i not in given)
         return [known[i] for i in wanted]
 
     def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[Step]:
-        """The operations that some values rest on, where others are given."""
+        """The operations that some values depend on, where others are given."""
         given, open_ends, steps = set(given), set(wanted), []
         for step in reversed(self.steps):
             if open_ends.intersection(step.outputs).difference(given):
@@ -135,7 +135,7 @@ def _carry_out(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
     """The results of one operation."""
     primitive = equation.primitive
     params = primitive.get_bind_params(equation.params)
-    functions, params = params if isinstance(params, tuple) else ((), params)  # JAX before 0.10 takes functions apart
+    functions, params = params if isinstance(params, tuple) else ((), params)  # JAX before 0.10 gives a pair
     with equation.ctx.manager:
         found = primitive.bind(*functions, *operands, **params)
     return found if primitive.multiple_results else [found]

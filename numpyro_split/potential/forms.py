@@ -53,7 +53,7 @@ def _is_alike(
     own: tuple[tuple[Any, ...], dict[str, Any]],
     opened: tuple[tuple[Any, ...], dict[str, Any]],
 ) -> bool:
-    """Whether a model does the same with JAX arrays as with those of NumPy, by its operations; no row is evaluated.
+    """Whether a model runs the same operations on JAX arrays as on NumPy arrays; no row is evaluated.
 
     NumPy computes in 64 bits what JAX does in 32, refuses an index for which JAX takes the last entry, and changes in
     place what JAX copies.
@@ -68,7 +68,7 @@ def _is_alike(
         return False
     except IndexError:
         raise
-    except Exception:  # whatever the model does: what it computes is compared, or its own error comes up again
+    except Exception:  # whatever the model raises: its numbers are compared then, or it raises again
         return False
     try:
         return expected == _operations(model, arguments.data, arguments.build)
@@ -79,10 +79,9 @@ def _is_alike(
 def _operations(
     model: Callable[..., Any], data: Data, build: Callable[[Data], tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> list[tuple[Any, ...]]:
-    """What JAX does in a model: each operation, its parameters, the numbers in it, and the types of what it makes.
+    """The operations of a model in JAX: the name, parameters, literal operands and result types of each.
 
-    Without what is looked at before it computes, which is another for arrays of NumPy: whether values are in a support,
-    and whether an index is negative.
+    Checks that differ for NumPy arrays are left out: whether values are in a support, and whether an index is negative.
     """
 
     def run(data: Data) -> list[jax.Array]:
@@ -106,7 +105,7 @@ def _operations(
 
 
 def _is_of_index(equation: Any) -> bool:
-    """Whether an operation finds out whether an index is negative."""
+    """Whether an operation tests if an index is negative."""
     if equation.primitive.name != "lt":
         return False
     index, bound = equation.invars
@@ -114,10 +113,10 @@ def _is_of_index(equation: Any) -> bool:
 
 
 class Place:
-    """A part's place in a container, in a path.
+    """The place of a container's part, as an element of a tree path.
 
     Args:
-        text: what a message shows.
+        text: text that shows it in messages.
     """
 
     def __init__(self, text: str):
@@ -150,7 +149,7 @@ FORMS = Forms(
             dtype=canonicalize_dtype,
         ),
         is_alike=_is_alike,
-        rounding=3e-3,  # of 32 bits, in columns such as years or temperatures that a model standardises
+        rounding=3e-3,  # of float32, in columns such as years or temperatures that a model standardises
         is_array=lambda x: isinstance(x, jax.Array),
         build=_build,
         log_probs=_log_probs,

@@ -1,11 +1,11 @@
-r"""The host's own potential as a density of one subset: for models that do not divide, which M = 1 runs all the same.
+r"""The host's own potential as a density of one subset, for models that do not divide: M = 1 runs them as they are.
 
 .. math:: -U(z) = \log p(z) + \ell(z)
 
 with :math:`\log p` the latent sites, Jacobians included, and :math:`\ell` whatever is observed, factors included: the
 kernels for hierarchical models draw precisions given the first alone. Nothing is cut, so both are on all arguments.
 
-Where the host sums discrete latent sites out ("enumeration"), what follows the first of them in the model may rest on
+Where the host sums discrete latent sites out ("enumeration"), what follows the first of them in the model may depend on
 it, and so may the steps of a scan. Then :math:`\log p` are the latent sites before it, outside scans, and :math:`\ell`
 is the host's potential of the model without these sites' terms: a factor of every summand, which comes out of the sum.
 """
@@ -36,11 +36,11 @@ WITHOUT_KWARG = "_without_terms_of_sites"
 
 def whole_model(model: Callable[..., Any], readings: Readings | None = None) -> RowSelectableModel:
     """The user's model, on all of its arguments, with a reserved keyword for sites whose terms are left out."""
-    return RowSelectableModel(_ModelWithoutTerms(model), "", readings)  # as no plate is called
+    return RowSelectableModel(_ModelWithoutTerms(model), "", readings)  # a name that no plate has
 
 
 class _ModelWithoutTerms:
-    """A model with that keyword; a class at module level, so that kernels pickle."""
+    """A model with the keyword ``WITHOUT_KWARG``; a class at module level, so that kernels pickle."""
 
     def __init__(self, model: Callable[..., Any]):
         self.model = model
@@ -52,14 +52,14 @@ class _ModelWithoutTerms:
 
 
 class _WithoutTerms(Messenger):
-    """Has the log-probabilities of some sites be zero."""
+    """Sets the log-probabilities of some sites to zero."""
 
     def __init__(self, names: frozenset[str]):
         super().__init__(None)
         self.names = names
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        """Mask the site."""
+        """Mask the site if it is one of them."""
         if msg["type"] == "sample" and msg["name"] in self.names:
             msg["fn"] = msg["fn"].mask(False)
 
@@ -78,13 +78,13 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, sites: list[Site], potential_fn: Callable[..., Any] | None) -> Parts:
-        """Density of a model's sites, in its order, from the host's functions of it (``dynamic_args=True``)."""
+        """Parts of a model with these sites, in its order; the function is the host's (``dynamic_args=True``)."""
         names, is_enumerated = [], any(site.discrete for site in sites)
         for site in sites:
             if site.discrete:
                 break
             if not site.observed and not (is_enumerated and site.in_loop):
-                names += [site.name, f"_{site.name}_log_det"]  # as the host calls the Jacobian's factor
+                names += [site.name, f"_{site.name}_log_det"]  # the host's name of the Jacobian's factor
         return cls(frozenset(names), potential_fn if is_enumerated else None)
 
 
@@ -110,7 +110,7 @@ class HostDensity:
         self.arguments = arguments.replace(())
 
     def __hash__(self) -> int:
-        """Compiled functions are kept by what a density computes: one bound anew to like data finds them again."""
+        """Equal densities compute the same: one bound anew to similar data finds its compiled functions again."""
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -122,13 +122,13 @@ class HostDensity:
         return self.program, *places, self.arguments.structure
 
     def for_program(self, program: str) -> HostDensity:
-        """The same density, known to compute what ``program`` is the digest of."""
+        """A copy whose computation is known to have the digest ``program``."""
         density = copy.copy(self)
         density.program = program
         return density
 
     def row_axes(self, data: Data) -> list[int | None]:
-        """None: no array is cut."""
+        """None for every array, as no array is cut."""
         return [None] * len(data)
 
     @full_precision
@@ -144,7 +144,7 @@ class HostDensity:
     def block(
         self, z: Position, data: Data, m: jax.Array, b: jax.Array | int, filled: jax.Array | None = None
     ) -> list[jax.Array]:
-        """All other terms."""
+        """All terms but the prior's."""
         if self.parts.enumerated is None:
             return [log_prob_of(site) for site in self._sites(z, data) if not self._is_prior(site)]
         args, kwargs = self.arguments.build(data)
@@ -153,24 +153,24 @@ class HostDensity:
 
     @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
-        """All other terms, which are those of the one row there is."""
+        """All terms but the prior's, as those of the only row."""
         terms = self.block(z, data, jnp.array(0), 0)
         return jnp.full(indices.shape, sum((jnp.sum(term) for term in terms), jnp.zeros(())))
 
     def for_outside(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The model's arguments."""
+        """The model's arguments, whole."""
         return self.arguments.build(data)
 
     def rows(self, data: Data, block: RowBlock) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The model's arguments."""
+        """The model's arguments, whole: no rows are cut."""
         return self.arguments.build(data)
 
     def hold(self, data: Data) -> Data:
-        """The data as they are."""
+        """The data, unchanged: nothing is held."""
         return data
 
     def readable(self, model_trace: Trace) -> Trace:
-        """The sites of a trace that do not rest on a discrete one."""
+        """The sites of a trace that do not depend on a discrete one."""
         if self.parts.enumerated is None:
             return model_trace
         return {name: site for name, site in model_trace.items() if name in self.parts.prior_sites}

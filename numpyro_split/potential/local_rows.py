@@ -1,7 +1,7 @@
-"""The rows that one evaluation sees: all of them, or those of one shard; read here, where they lie in a source.
+"""The rows that one evaluation sees, all rows or those of one shard; rows that lie in a source are read here.
 
-Of a source the rows of a subset are read once for all that is made of them, its blocks and their gradient among it, and
-outside of what is differentiated (:mod:`numpyro_split.potential.sources`).
+The rows of a subset are read from a source once for all its blocks and their gradient, outside the function that is
+differentiated (:mod:`numpyro_split.potential.sources`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class LocalRows(NamedTuple):
     """All rows, or inside a sum over shards (:mod:`numpyro_split.potential.shards`) those of one.
 
     Attributes:
-        density: of which these are rows.
-        data: its arrays, and sources in place of some, or rows that were read from these.
-        filled: how many rows count, the first ones; None for all.
-        number: of the shard.
+        density: the density that evaluates these rows.
+        data: its arrays, with sources, or rows that were read from sources, in place of some.
+        filled: number of rows that count, the first ones; None for all.
+        number: number of the shard.
     """
 
     density: Density
@@ -43,16 +43,16 @@ class LocalRows(NamedTuple):
 
     @property
     def num_rows(self) -> jax.Array | int:
-        """How many rows there are here."""
+        """Number of rows here that count."""
         return self.density.layout.num_rows if self.filled is None else self.filled
 
     @property
     def length(self) -> int:
-        """Rows of the arrays."""
+        """Rows of the arrays, with those that fill up a shard."""
         return self.density.layout.num_rows
 
     def own_key(self, rng_key: jax.Array) -> jax.Array:
-        """A random key of these rows' own: that of all, or another for each shard."""
+        """A random key for these rows: ``rng_key`` itself, or a different key for each shard."""
         return rng_key if self.density.shards is None else random.fold_in(rng_key, self.number)
 
     def of_subset(self, m: jax.Array) -> LocalRows:
@@ -83,7 +83,7 @@ class LocalRows(NamedTuple):
         return jnp.where(is_here, self.drawn(z, jnp.where(is_here, local, 0)), 0.0)
 
     def here(self, indices: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """From the numbers of rows of a shard among all to those among these, and whether they are of these."""
+        """Numbers of rows in this shard, from their numbers among all rows; and whether they are in this shard."""
         assert self.density.shards is not None
         starts = jnp.cumsum(jnp.asarray((0, *self.density.shards.sizes)))
         local = indices - starts[self.number]

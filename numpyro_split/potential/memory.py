@@ -19,12 +19,12 @@ from numpyro_split.potential.split_potential import SplitPotential
 
 
 def bytes_of_gradient(potential: SplitPotential, z: Position, num_chains: int = 1) -> int:
-    """Bytes that one gradient of a subset takes beside the data and the position.
+    """Bytes that one gradient of a subset takes besides the data and the position.
 
     Args:
         potential: bound to the data.
         z: a position, of which shapes count.
-        num_chains: of how many chains gradients are evaluated at once (``chain_method="vectorized"``).
+        num_chains: number of chains whose gradients are evaluated at once (``chain_method="vectorized"``).
 
     Raises:
         ValueError: where XLA makes no such analysis for the device.

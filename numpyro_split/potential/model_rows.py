@@ -55,7 +55,7 @@ class SelectRows(Messenger):
 
 
 def _without_factor(scale: Any, factor: float) -> Any:
-    """A site's scale divided by a factor; None where only rounding is left of it, as where nothing scales a site."""
+    """A site's scale divided by a factor; None where 1 is left but for rounding, so that nothing else scales it."""
     left = scale / factor
     return None if isinstance(left, float) and abs(left - 1.0) < ROUNDING else left
 
@@ -84,7 +84,7 @@ class RowSelectableModel:
 
 
 class Site(NamedTuple):
-    """Properties of one sample site that splitting rests on."""
+    """Properties of one sample site that splitting depends on."""
 
     name: str
     observed: bool
@@ -92,10 +92,10 @@ class Site(NamedTuple):
     discrete: bool
     plates: dict[str, int]  # name of each enclosing plate -> its dim
     batch_ndim: int
-    shape: tuple[int, ...]  # of its value
+    shape: tuple[int, ...]  # shape of its value
     value: Any
-    in_loop: bool = False  # a step of a scan
-    observation: Observation | None = None  # of an observed site that is no factor
+    in_loop: bool = False  # whether it lies inside a scan
+    observation: Observation | None = None  # for an observed site that is no factor
 
 
 class ModelSites(NamedTuple):
@@ -132,7 +132,7 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     found: list[ModelSites] = []
 
     def run() -> None:
-        # values as the host finds them, so that distributions which cannot be sampled (improper ones) will do
+        # initial values are found as by the host, so that distributions which cannot be sampled (improper ones) work
         started = substitute(seed(model, random.key(0)), substitute_fn=init_to_uniform())
         model_trace = trace(started).get_trace(*args, **kwargs)
         plate_sizes = {k: site["args"][0] for k, site in model_trace.items() if site["type"] == "plate"}

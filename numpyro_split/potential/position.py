@@ -1,4 +1,4 @@
-"""A position: unconstrained values by site, and the arithmetic of such, which momenta and gradients share."""
+"""Positions (unconstrained values by site) and arithmetic on them, which also serves momenta and gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Position = dict[str, jax.Array]
 
 
 def zeros(z: Position) -> Position:
-    """0 in every entry."""
+    """A position of zeros."""
     return jax.tree.map(jnp.zeros_like, z)
 
 
@@ -28,7 +28,7 @@ def subtract(x: Any, y: Any) -> Any:
 
 
 def hold(x: Position, sites: Collection[str]) -> Position:
-    """``x``, 0 in some sites."""
+    """``x`` with zeros in some sites."""
     return {name: jnp.zeros_like(u) if name in sites else u for name, u in x.items()}
 
 

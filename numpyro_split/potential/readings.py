@@ -2,12 +2,12 @@
 
 Traced data have no values that Python could read. Those that the model asks for are found before it is divided: it is
 traced on all rows and stopped where it first reads one; that value is computed from all the data; and so on, with the
-values known so far, until the model runs to its end. From then on each reading is answered by its value, known by its
-place in the code, to the expression, and by how often that place was passed before, by values that are there and by
-traced ones. So the model is the same function of parameters and rows as on all the data, in which what Python read are
-constants; whether it divides is looked at as for any other.
+values known so far, until the model runs to its end. From then on each reading is answered with its value. A reading
+is identified by its place in the code, down to the expression, and by how often that place was passed before, by
+concrete and by traced values. So the model is the same function of parameters and rows as on all the data, with the
+values that Python read as constants; whether it divides is checked as for any other.
 
-A reading that rests on parameters has no one value. The host refuses such a model too.
+A reading that depends on parameters has no fixed value. The host refuses such a model too.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from split_common.readings import must_not_read, reading_advice
 if TYPE_CHECKING:
     from numpyro_split.potential.arguments import Arguments, Data
 
-# what JAX says of a reading
+# errors that JAX raises where Python reads a traced value
 UNREADABLE = (
     ConcretizationTypeError,
     NonConcreteBooleanIndexError,
     TracerArrayConversionError,
     TracerIntegerConversionError,
 )
-MOST = 100  # readings of one model
-# how Python and NumPy ask a value of an array
+MOST = 100  # readings that one model may make
+# methods by which Python and NumPy read the value of an array, and how each value is read
 READERS: dict[str, Callable[..., Any]] = {
     "__array__": lambda x, dtype=None, copy=None: np.array(x, dtype=dtype),
     "__int__": int,
@@ -59,9 +59,9 @@ READERS: dict[str, Callable[..., Any]] = {
     "item": lambda x, *args: x.item(*args),
     "tolist": lambda x: x.tolist(),
 }
-LIBRARIES = ("numpy", "jax", "jaxlib", "numpyro", "contextlib", "functools")  # which read for the model that calls them
-Line = tuple[CodeType, int, tuple[int | None, ...]]  # a function, the line in it, and where the expression stands there
-Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
+LIBRARIES = ("numpy", "jax", "jaxlib", "numpyro", "contextlib", "functools")  # packages that read for a model
+Line = tuple[CodeType, int, tuple[int | None, ...]]  # a code object, its line, the expression's place there
+Place = tuple[Line, Line, int]  # line of the model, line of a library that reads for it, earlier readings there
 
 _active = threading.local()
 
@@ -70,9 +70,9 @@ class Reading(NamedTuple):
     """One value that Python reads.
 
     Attributes:
-        line: where, as ``model.py:12``.
-        value: of all the data.
-        arguments: names of the data that it rests on.
+        line: line of the model that reads, as ``model.py:12``.
+        value: the value that is read from all the data.
+        arguments: names of the data that it depends on.
     """
 
     line: str
@@ -91,7 +91,7 @@ class Readings:
         return bool(self.found)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: code does not pickle, and every run looks anew."""
+        """An empty state: code objects do not pickle, and every run finds its readings anew."""
         return {"found": {}, "_is_complete": True}
 
     @property
@@ -163,14 +163,14 @@ class _Run:
         self._passed: dict[tuple[Line, Line], int] = {}
 
     def pass_by(self, here: tuple[Line, Line]) -> int:
-        """How often a place was passed before it is now."""
+        """Count that a place is passed; how often it was passed before."""
         count = self._passed[here] = self._passed.get(here, -1) + 1
         return count
 
     def check_all_passed(self) -> None:
-        """Raise where a place was passed less often than readings were found there, so that they were mixed up.
+        """Raise where a place was passed less often than readings were found there, so that readings are confused.
 
-        NumPy takes a value that is there without asking.
+        NumPy may read an array that is not traced without calling its methods.
         """
         found: dict[tuple[Line, Line], int] = {}
         for line, reader, count in self._found:
@@ -183,7 +183,7 @@ class _Run:
                 )
 
     def read(self, tracer: Any, reader: Callable[..., Any], here: tuple[Line, Line], *args: Any) -> Any:
-        """The value that is read there."""
+        """The value of a reading at a place, as ``reader`` gives it."""
         count = self.pass_by(here)
         reading = self._found.get((*here, count))
         if reading is not None:
@@ -194,7 +194,7 @@ class _Run:
         raise ReadingError(f"{line}: what Python reads on some rows must be read on all rows too, got another reading")
 
 
-class _Unknown(BaseException):  # no exception that a model would catch
+class _Unknown(BaseException):  # not an Exception, which a model might catch
     """A reading whose value is not known."""
 
     def __init__(self, tracer: Any, place: Place, line: str):
@@ -206,12 +206,12 @@ def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
     """Find the values that a model reads from its data with Python, computed from all rows.
 
     Args:
-        model: the user's, made to run on all rows.
-        arguments: its arguments, known.
+        model: the user's model, which is run on all rows.
+        arguments: its arguments, not traced.
 
     Raises:
-        ReadingError: where a reading rests on parameters, or cannot be answered; with the line. Of rows that are read
-            from a source, for any reading.
+        ReadingError: with the line, where a reading depends on parameters or cannot be answered; for any reading where
+            rows are read from a source.
     """
     if arguments.sources:
         raise ReadingError(must_not_read(list(arguments.sources)))
@@ -230,7 +230,7 @@ def find_readings(model: Callable[..., Any], arguments: Arguments) -> Readings:
 
 
 def _reached(expression: Any, start: list[Any]) -> set[Any]:
-    """The values of an expression that rest on some of them."""
+    """Variables of a jaxpr that depend on the given ones."""
     reached = {x for x in start if not hasattr(x, "val")}
     for equation in expression.eqns:
         if any(not hasattr(x, "val") and x in reached for x in equation.invars):
@@ -240,7 +240,7 @@ def _reached(expression: Any, start: list[Any]) -> set[Any]:
 
 @contextmanager
 def _asking_arrays() -> Iterator[None]:
-    """Have JAX's tracers ask this thread's run where Python reads them, and its arrays tell it."""
+    """Patch JAX: a tracer that Python reads asks this thread's run for the value, an array reports that it is read."""
     own = [(kind, name, vars(kind)[name]) for kind in (Tracer, ArrayImpl) for name in READERS]
     for kind, name, method in own:
         setattr(kind, name, _asking(method, READERS[name]))
@@ -254,7 +254,7 @@ def _asking_arrays() -> Iterator[None]:
 def _asking(own: Any, reader: Callable[..., Any]) -> Callable[..., Any]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
         here, run = _where(), getattr(_active, "run", None)
-        is_asked = reader is not READERS["__index__"] or not self.ndim  # NumPy first asks any array for one index
+        is_asked = reader is not READERS["__index__"] or not self.ndim  # NumPy tries __index__ on any array first
         if run is None or here is None or not is_asked:
             return own.__get__(self, type(self))(*args, **kwargs)
         if not isinstance(self, Tracer):
@@ -266,7 +266,7 @@ def _asking(own: Any, reader: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _where() -> tuple[Line, Line] | None:
-    """The model's line that reads, and the line that it or a library reads at; None where it is not the model."""
+    """The line of the model that reads, and the line in it or in a library that does so; None outside the model."""
     reader = frame = sys._getframe(2)
     while frame.f_back is not None and _package(frame) in LIBRARIES:
         frame = frame.f_back
@@ -275,13 +275,13 @@ def _where() -> tuple[Line, Line] | None:
 
 
 def _line(frame: FrameType) -> Line:
-    # not the instruction itself, of which Python has several for one expression, and takes now one and now another
+    # not the instruction itself: Python has several for one expression, and may run one or another
     return frame.f_code, frame.f_lineno, _expressions(frame.f_code)[frame.f_lasti // 2]
 
 
 @functools.lru_cache(maxsize=1000)
 def _expressions(code: CodeType) -> list[tuple[int | None, ...]]:
-    """Of each instruction, where the expression that it belongs to begins and ends."""
+    """For each instruction, where the expression that it belongs to begins and ends."""
     return list(code.co_positions())
 
 

@@ -34,7 +34,7 @@ class RowBlock(NamedTuple):
         if isinstance(x, TakenRows):
             return x.cut(self.start, self.indices.shape[0])
         if self.start is not None and self.indices.shape[0] == x.shape[axis]:
-            return x  # all of them: XLA would copy a slice that starts where it cannot see
+            return x  # all rows: XLA would copy a slice whose start it does not know
         if self.start is not None:
             return lax.dynamic_slice_in_dim(x, self.start, self.indices.shape[0], axis)
         return jnp.take(x, self.indices, axis=axis)
@@ -69,11 +69,11 @@ def subset_block(
     """Block ``b`` of subset ``m``, which may be traced; the subset is ``num_blocks`` of them.
 
     Args:
-        layout: of the rows.
+        layout: rows of each subset.
         m: number of the subset.
         b: number of the block.
         num_blocks: blocks of a subset.
-        filled: how many rows count, the first ones; None for all. They are divided over the subsets.
+        filled: number of rows that count, the first ones; None for all. These are divided over the subsets.
     """
     size = math.ceil(layout.sizes[0] / num_blocks)
     subset_start, subset_size = jnp.asarray(layout.starts)[m], jnp.asarray(layout.sizes)[m]

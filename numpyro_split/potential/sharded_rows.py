@@ -1,8 +1,8 @@
 """Arrays whose rows lie on several devices, of one process or of several.
 
 JAX cuts an axis into parts of one length. Where the rows do not come out even, parts are filled up with copies of their
-last row, and the array goes about with the number of rows that each part really has (:class:`ShardedRows`): it is no
-array itself, so that nothing can be computed from copies as if they were rows.
+last row, and the array is kept with the number of real rows in each part (:class:`ShardedRows`). That is no array
+itself, so that nothing can be computed from copies as if they were rows.
 """
 
 from __future__ import annotations
@@ -27,19 +27,24 @@ class ShardedRows:
 
     Attributes:
         array: the parts, one after another along axis 0.
-        sizes: how many rows of each part are rows; the others are copies.
+        sizes: number of real rows in each part; the others are copies of its last one.
+
+    Example:
+        >>> import numpy as np
+        >>> ShardedRows(np.array([0.0, 1.0, 2.0, 2.0]), (2, 1)).sizes
+        (2, 1)
     """
 
     array: Any
     sizes: tuple[int, ...]
 
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], tuple[int, ...]]:
-        """The array, and the rest."""
+        """The array as the only child, and the sizes as static data."""
         return ((jax.tree_util.GetAttrKey("array"), self.array),), self.sizes
 
     @classmethod
     def tree_unflatten(cls, sizes: tuple[int, ...], parts: tuple[Any]) -> ShardedRows:
-        """Inverse of flattening."""
+        """Inverse of :meth:`tree_flatten_with_keys`."""
         return cls(parts[0], sizes)
 
 
@@ -122,7 +127,7 @@ def _fault(shapes: dict[str, tuple[int, ...]], num_places: int) -> str:
 
 
 def _agreed_sizes(own: list[int], num_rows: int, num_places: int, fault: str) -> tuple[int, ...]:
-    """How many rows each place has, from what all processes say; raises in all where one has a fault."""
+    """Number of rows at each place, agreed between all processes; raises in all of them where one has a fault."""
     sizes = np.zeros(num_places, np.int32)
     small, extra = divmod(num_rows, max(1, len(own)))
     for i, place in enumerate(own):
@@ -148,7 +153,7 @@ def named_sharding(x: Any) -> NamedSharding | None:
 
 
 def is_elsewhere(x: Any) -> bool:
-    """Whether a part of this is an array's that lies with other processes."""
+    """Whether other processes hold a part of this array."""
     return isinstance(x, jax.Array) and not isinstance(x, Tracer) and not x.is_fully_addressable
 
 

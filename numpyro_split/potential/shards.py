@@ -8,13 +8,13 @@ so a subset is about N/(MP) rows of each shard. That is a division of the rows l
 exact. Each device evaluates its own rows, at the same z, and one all-reduce sums what they found: the gradient, D
 numbers, and the energy. No row moves. The prior is computed by every device and is not summed.
 
-What is summed is the same on all devices bit for bit, and every decision rests on it, or on the random key, which all
+What is summed is the same on all devices bit for bit, and every decision depends on it, or on the random key, which all
 share. So all make the same steps, and none waits for a sum that another does not ask for.
 
 An energy is held as high + low (:mod:`numpyro_split.potential.compensated`), and sums of rounded numbers would depend
 on their order and lose what low holds. So it is sent as two words: a multiple of a step :math:`2^g`, the same on all
 devices, and the rest, of at most half a step. Sums of such multiples are exact, below :math:`2^{g+24}` in float32. The
-step is about :math:`2^{-11}` times the number of rows of a subset in a shard, and at least 32: of up to 65,000 of them,
+step is about :math:`2^{-11}` times the number of rows of a subset in a shard, and at least 32: for up to 65,000 rows
 the rest is known to 1e-6.
 """
 
@@ -46,7 +46,7 @@ class Shards(NamedTuple):
         mesh: the devices, with automatic axes.
         axis: name of the mesh's axis along which the rows lie.
         sizes: rows of each of P shards.
-        length: rows of each shard with those that fill it up.
+        length: rows of each shard, with the copies that fill it up.
     """
 
     mesh: Mesh
@@ -90,12 +90,12 @@ class Shards(NamedTuple):
 
     @property
     def num(self) -> int:
-        """P."""
+        """P, the number of shards."""
         return len(self.sizes)
 
     @property
     def num_rows(self) -> int:
-        """N, without those that fill shards up."""
+        """N, the number of rows, without the copies that fill shards up."""
         return sum(self.sizes)
 
     @property
@@ -105,7 +105,7 @@ class Shards(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What of this a run's numbers depend on, as a text: not which devices, or whose."""
+        """Text of what a run's numbers depend on: the shards' sizes, not which devices hold them."""
         return f"{self.num} shards of {self.length if self.is_even else list(self.sizes)} rows"
 
     def subset_sizes(self, layout: SubsetLayout) -> tuple[int, ...]:
@@ -137,8 +137,8 @@ class Shards(NamedTuple):
                 for all; and the shard's number. It gives a tree of numbers and :class:`Compensated` ones.
             data: the arrays.
             axes: for each of them the axis of its rows, or None.
-            args: what else it is given, the same for all shards.
-            rows_of_part: how many rows an energy is of, for its step.
+            args: further arguments of the function, the same for all shards.
+            rows_of_part: number of rows that an energy sums over, which determines its step.
         """
 
         def on_shard(data: Data, filled: jax.Array, number: jax.Array, args: tuple[Any, ...]) -> Any:
@@ -156,7 +156,7 @@ class Shards(NamedTuple):
         )
 
     def sample(self, data: Data, axes: Sequence[int | None], size: int) -> Data:
-        """The arrays cut to a few rows of each shard, the same in every process, on its own device.
+        """The arrays cut to a few rows of each shard, the same in every process, on a device of its own.
 
         Of each shard those with extreme values are taken, and random ones.
 
@@ -183,7 +183,7 @@ class Shards(NamedTuple):
         return tuple(on_one_device(x if axis is None else next(found)) for x, axis in zip(data, axes, strict=True))
 
     def _extreme_rows(self, data: Data, axes: Sequence[int | None], place: int, size: int) -> np.ndarray:
-        """Numbers of rows of one shard, which this process holds."""
+        """Numbers of the rows to take from one shard, which this process holds."""
         columns = []
         for x, axis in zip(data, axes, strict=True):
             if axis is not None:
@@ -193,7 +193,7 @@ class Shards(NamedTuple):
         return extreme_rows(columns, size, self.sizes[place]).astype(np.int32)
 
     def _mapped(self, function: Callable[..., Any], specs: tuple[Any, ...]) -> Callable[..., Any]:
-        """A function on each shard, whose results are the same on all."""
+        """Map a function over the shards; its results are the same on all of them."""
         mesh, context = self.mesh, jax.sharding.get_abstract_mesh()
         if not context.empty:  # inside another map, such as one over chains
             if self.axis not in context.axis_names or self.axis in context.manual_axes:
@@ -209,16 +209,16 @@ class Shards(NamedTuple):
             in_specs=specs,
             out_specs=PartitionSpec(),
             axis_names={self.axis},
-            check_vma=False,  # a user's model may carry what starts alike on all shards and then is not
+            check_vma=False,  # a loop in a user's model may carry a value that is at first alike on all shards
         )
 
 
 class Words(NamedTuple):
-    """Energies as they are sent, each of two words.
+    """Energies of two words each, in the form in which they are summed over devices.
 
     Attributes:
         steps: multiples of a step.
-        rest: what is left.
+        rest: remainder of the energy.
     """
 
     steps: jax.Array
@@ -240,12 +240,12 @@ def _energy(words: Words) -> Compensated:
 
 
 def on_one_device(x: jax.Array) -> jax.Array:
-    """An array that all devices hold, on one of this process."""
+    """An array that all devices hold, on one device of this process."""
     return x if len(x.sharding.device_set) == 1 else jnp.asarray(np.asarray(x))
 
 
 def _rows_of(name: str, x: jax.Array, axis: int | None, sharding: NamedSharding) -> tuple[str, tuple[int, ...], int]:
-    """The mesh's axis along which an argument's rows lie, how many are at each place along it, and of the first."""
+    """The mesh's axis along which an argument's rows lie, the number of rows at each place, and a shard's length."""
     cut = {place: names for place, names in enumerate(sharding.spec) if names is not None}
     if axis is None or list(cut) != [axis]:
         raise ValueError(

@@ -4,7 +4,7 @@ A source among the data arrays is a tree without leaves: compiled functions know
 identity, and hold none of its rows. Where rows are needed, ``jax.pure_callback`` reads them, all sources at once; since
 a callback has no derivative, rows are read outside what is differentiated, and once for all that is made of them.
 
-Which rows a subset has rests on its number alone. That comes from a scan over constants, of which batches of chains
+Which rows a subset has depends on its number alone. That comes from a scan over constants, of which batches of chains
 have one for all, so vectorised chains share one read.
 """
 
@@ -26,7 +26,7 @@ from split_common.sources.rows import Source
 jax.tree_util.register_pytree_node(Source, lambda source: ((), source), lambda source, _: source)
 
 
-CHAINS = "chains that share reads"  # the axis of chains that are vectorised, where rows are read from sources
+CHAINS = "chains that share reads"  # name of the axis of vectorised chains, where rows are read from sources
 
 
 class TakenRows(NamedTuple):
@@ -34,28 +34,28 @@ class TakenRows(NamedTuple):
 
     Attributes:
         rows: the rows, along axis 0.
-        first: number of the first of them, which the others follow; None where they are those that were asked for.
+        first: number of the first row, where the rows are contiguous; None where they were asked for by number.
     """
 
     rows: jax.Array
     first: jax.Array | None
 
     def cut(self, start: jax.Array | None, size: int) -> jax.Array:
-        """As many rows from row number ``start`` on; all of them where they were asked for by number."""
+        """``size`` rows from row number ``start`` on; all rows where they were asked for by number."""
         if self.first is None or start is None or size == self.rows.shape[0]:
             return self.rows
         return lax.dynamic_slice_in_dim(self.rows, start - self.first, size)
 
 
 def of_first_chain(x: jax.Array) -> jax.Array:
-    """What the first of the chains that share reads has drawn, for all of them; elsewhere a chain's own.
+    """The draw of the first of the chains that share reads, for all of them; elsewhere ``x`` itself.
 
-    So an order of the subsets is one for all chains. A chain's trajectories still have an order drawn without regard to
-    its state; that other chains have the same makes no chain's draws other than they would be by themselves.
+    So all chains visit the subsets in the same order. That order is still drawn independently of each chain's state, so
+    each chain by itself has the same distribution as with an order of its own.
     """
     try:
         return lax.all_gather(x, CHAINS)[0]
-    except NameError:  # of no such axis
+    except NameError:  # there is no such axis
         return x
 
 
@@ -86,21 +86,21 @@ def read_rows(data: tuple[Any, ...], indices: jax.Array) -> tuple[Any, ...]:
 def placeholder(x: Any) -> Any:
     """Zeros of a source's shape, to trace a model with; it must not be evaluated. Anything else is returned as it is.
 
-    What is compiled keeps no operation that its results do not rest on, and those of a model on a placeholder must not.
+    Results must not depend on it: the compiler then drops every operation on it.
     """
     return jnp.broadcast_to(jnp.zeros((), x.dtype), x.shape) if isinstance(x, Source) else x
 
 
 def first_rows(x: Any, most: int = 2048) -> np.ndarray:
-    """An array of the arguments on the host, of a source the first rows, to say in a message what they are like."""
+    """An array of the arguments as a NumPy array, or the first rows of a source, for messages about their values."""
     return x.read(0, min(most, x.shape[0])) if isinstance(x, Source) else np.asarray(x)
 
 
 def source_error(error: Exception) -> Exception:
-    """What a source raised in a callback, which JAX reports as an error of its own with that one's text; or the error.
+    """The error of a source in a callback, read from the text of the error that JAX makes of it; or ``error`` itself.
 
     Args:
-        error: of a compiled program.
+        error: error that a compiled program raised.
     """
     _, found, text = str(error).rpartition(f"{SourceError.__name__}: ")
     return SourceError(text.strip().splitlines()[0]) if found and text.strip() else error
@@ -120,16 +120,16 @@ def _call(
 
 @dataclass(frozen=True)
 class _Window:
-    """Reads a number of rows from a first one on; of batches of first ones each once.
+    """Reads ``size`` rows from a first one on; for a batch of first rows, each distinct one once.
 
-    Equal to another that reads the same, so that the program is the same.
+    Two that read the same are equal, so that compiled programs are found again.
     """
 
     reader: Reader
     size: int
 
     def __call__(self, first: Any) -> list[np.ndarray]:
-        first = np.asarray(first)  # and nothing of JAX's, which would wait for the program that waits for this
+        first = np.asarray(first)  # no JAX array, which would wait for the program that waits for this callback
         if not first.ndim:
             return self.reader.read(int(first), self.size)
         known = {start: self.reader.read(start, self.size) for start in map(int, np.unique(first))}
@@ -139,7 +139,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Scattered:
-    """Reads rows by number; equal to another that reads the same."""
+    """Reads rows by number; two that read the same are equal."""
 
     reader: Reader
 

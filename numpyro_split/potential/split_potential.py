@@ -48,6 +48,10 @@ class SplitPotential:
     position ``z`` is a dict of unconstrained values by site name. Every method is pure, differentiable, and
     may be called inside JAX transformations.
 
+    Args:
+        density: the log-density, which knows how its rows divide; the two functions above make it.
+        data: its data arrays, with sources in place of some.
+
     Attributes:
         num_subsets: M.
         plate: name of the data plate; None for a potential made from functions.
@@ -67,7 +71,7 @@ class SplitPotential:
         3.5
     """
 
-    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which arrays are read from
+    held: Any = None  # the user's data, kept alive as long as the potential: tables in them are referred to weakly
 
     def __init__(self, density: Density, data: Data):
         self._density, self._data = density, data
@@ -131,7 +135,7 @@ class SplitPotential:
 
     @property
     def num_subsets(self) -> int:
-        """M."""
+        """M, the number of subsets."""
         return self._density.layout.num_subsets
 
     @property
@@ -167,7 +171,7 @@ class SplitPotential:
         Args:
             function: ``function(rows, *args)`` of :class:`~numpyro_split.potential.local_rows.LocalRows`, a tree of
                 numbers and compensated ones.
-            *args: what it needs besides; nothing traced may come to it another way.
+            *args: further arguments of the function; traced values must come this way, not from a closure.
         """
         density, shards = self._density, self.shards
         if shards is None:
@@ -184,7 +188,7 @@ class SplitPotential:
 
         def log_likelihood(rows: LocalRows, z: Position) -> jax.Array:
             subset = lambda m: rows.log_likelihood(z, m)  # noqa: E731
-            if self.reads_sources:  # where it is differentiated rows are read again, lest those of all are kept
+            if self.reads_sources:  # a gradient reads rows again, so that not all of them are kept
                 subset = jax.checkpoint(subset)
             return jnp.sum(lax.map(subset, jnp.arange(self.num_subsets)))
 
@@ -220,7 +224,7 @@ class SplitPotential:
 
     @jax.jit
     def subset_energies_and_grad(self, z: Position, m: jax.Array) -> tuple[Compensated, Position]:
-        """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m: one evaluation of all."""
+        """The prior's and subset ``m``'s terms of U(z), shape (2,), and the gradient of U_m, from one evaluation."""
         share = 1.0 / self.num_subsets
         prior, prior_grad = self.prior_energy_and_grad(z)
         likelihood, grad = self.over_rows(LocalRows.energy_and_grad, z, m)
@@ -273,7 +277,7 @@ class SplitPotential:
         Args:
             z: position.
             indices: row numbers, shape (n,).
-            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+            row_weight: weight of each row; None for N/n, which makes the estimate unbiased for rows drawn
                 uniformly.
 
         Returns:
@@ -370,22 +374,22 @@ class SplitPotential:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether some of the rows are read as they are needed."""
+        """Whether some of the rows are read from sources when they are needed."""
         return bool(sources_in(self._data))
 
     @property
     def forward_mode(self) -> bool:
-        """Whether gradients are taken forwards."""
+        """Whether gradients are taken in forward mode."""
         return self._density.forward_mode
 
     def in_forward_mode(self) -> SplitPotential:
-        """The same potential, whose gradients are taken forwards."""
+        """The same potential, with gradients taken in forward mode."""
         density = copy.copy(self._density)
         density.forward_mode = True
         return type(self)(density, self._data)
 
     def for_program(self, program: str) -> SplitPotential:
-        """The same potential; its compiled functions are kept by the program that it computes."""
+        """The same potential; its compiled functions are cached by the digest ``program`` of what it computes."""
         return type(self)(self._density.for_program(program), self._data)
 
     def tree_flatten(self) -> tuple[Data, Density]:

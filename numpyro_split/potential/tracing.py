@@ -1,4 +1,4 @@
-"""How the package runs models: eagerly, also where the host traces the start; and in one thread at a time."""
+"""How the package runs models: eagerly, even where the host traces a chain's start; and in one thread at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, PartitionSpec
 
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, in the text of an expression
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # address of a function in the text of a jaxpr
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # NumPyro keeps its handlers in one stack for the whole process, so two threads that trace a model at once disturb each
-# other; what is compiled runs beside it.
+# other; compiled programs may run meanwhile.
 _HANDLERS = threading.RLock()
 
 
@@ -39,10 +39,10 @@ def one_thread_at_a_time(function: Function) -> Function:
 def eagerly() -> AbstractContextManager[Any]:
     """Context in which operations on concrete values are evaluated eagerly, even while the host traces.
 
-    Only asked of JAX where something is being traced (chains in parallel start so): it compiles every operation on
-    known values for itself, those in functions that are compiled whole included (211 compilations for 122, once).
-    Where chains are divided over one axis of a mesh and rows over another, JAX must forget that too: values that lie
-    on the whole mesh are none of a chain's.
+    Used only where something is being traced, as at the start of parallel chains: JAX then compiles every operation on
+    known values separately, even inside jitted functions.
+    Where chains are divided over one axis of a mesh and rows over another, the mesh is left out of the context too:
+    values that lie on the whole mesh belong to no single chain.
     """
     if not isinstance(jnp.zeros(()), Tracer):
         return nullcontext()
@@ -54,7 +54,7 @@ def eagerly() -> AbstractContextManager[Any]:
 
 
 def undivided_axes() -> set[str]:
-    """Axes of the mesh along which a program that is divided by hand along others is left to JAX."""
+    """Axes of the mesh that are left to JAX in a program that ``shard_map`` divides along other axes."""
     context = jax.sharding.get_abstract_mesh()
     return set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
 
@@ -63,7 +63,7 @@ WARNINGS_VARIABLE = "SPLIT_MCMC_WARNINGS"  # "report" in this environment variab
 
 
 def call_back(function: Callable[..., None], *operands: Any) -> None:
-    """Have a compiled program call a function of Python's, such as a warning, with the values of its operands.
+    """Make a compiled program call a Python function, such as a warning, with the values of its operands.
 
     JAX keeps no program that calls back in its persistent cache, and the chain is the program that takes longest to
     compile. So with ``SPLIT_MCMC_WARNINGS=report`` in the environment nothing is called.
@@ -79,11 +79,11 @@ def call_back(function: Callable[..., None], *operands: Any) -> None:
 
 
 def always_call_back(function: Callable[..., None], *operands: Any) -> None:
-    """As :func:`call_back`, whatever the environment says.
+    """Like :func:`call_back`, whatever the environment says.
 
-    XLA has no calls in a program that is divided over devices in part by hand, as one over chains whose rows lie along
-    another axis of the mesh is. So there it is divided by hand altogether, and each device calls, with one number more,
-    since XLA takes no call without operands for one that is divided.
+    XLA supports no callback in a program that ``shard_map`` divides along some axes of a mesh only, as it divides one
+    over chains whose rows lie along another axis. So there the call is divided along all axes, and each device calls,
+    with one more number, since XLA takes no divided call without operands.
     """
     if not (axes := undivided_axes()):
         jax.debug.callback(function, *operands)

@@ -1,1 +1,1 @@
-"""Runs that are written to disk as they go."""
+"""Runs whose draws are written to disk as they are made."""

@@ -1,7 +1,7 @@
 """Chains that move by compiled programs, some draws at a time.
 
-One program moves chains by any number of draws up to those between two commits, so that neither how often a run is
-stopped nor where leads through another program, whose rounding might differ.
+One program moves chains by any number of draws up to the number between two commits. So a run that is stopped and
+resumed uses the same program as one that is not; another program could round differently.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Program(NamedTuple):
     """Programs of a run.
 
     Attributes:
-        move: from a state, a number of draws and the number of iterations for each, to the state after them and what
-            was collected, in arrays with room for all draws between two commits.
+        move: from a state, a number of draws and the number of iterations for each, to the state after them, and the
+            draws and statistics collected, in arrays with room for all draws between two commits.
         collect: from a state to its draw, a dict by site, and its statistics, a dict by field.
         describe: from the state of one chain to a text.
-        draw_axis: of what is collected.
+        draw_axis: axis of the draws in the collected arrays.
     """
 
     move: Move
@@ -65,8 +65,8 @@ class Program(NamedTuple):
             args: the model's positional arguments.
             kwargs: its keyword arguments.
             plan: how long the run is.
-            extra_fields: of the state, that are kept too.
-            digest: of the data, as the state of one chain has it.
+            extra_fields: additional fields of the state that are kept.
+            digest: digest of the data, as in the state of one chain.
         """
         kernel, is_batch = mcmc.sampler, mcmc.num_chains > 1 and mcmc.chain_method == "vectorized"
         is_mapped = mcmc.num_chains > 1 and mcmc.chain_method not in ("sequential", "vectorized")
@@ -81,7 +81,7 @@ class Program(NamedTuple):
 
         def move(state: Any, data: Any, num: Any, per_draw: Any) -> tuple[Any, Any]:
             given = data or (args, kwargs)
-            if is_mapped:  # of a batch, that its chains have the same data must be seen, or both cases are computed
+            if is_mapped:  # one digest for all chains: with one for each, both branches that it selects would run
                 state = state._replace(data_digest=digest)
 
             def iterate(_: Any, state: Any) -> Any:
@@ -104,9 +104,9 @@ class CompiledChains:
     """Chains that move together.
 
     Args:
-        numbers: of the chains.
-        program: that moves them.
-        state: of one chain, or of a batch with a leading axis.
+        numbers: numbers of the chains.
+        program: the program that moves them.
+        state: state of one chain, or of a batch of chains with a leading axis.
         plan: how long the run is.
         thinning: number of iterations for each draw.
     """
@@ -118,7 +118,7 @@ class CompiledChains:
         self.position, self._seconds = 0, 0.0
 
     def go_on(self, packed: Sequence[Packed]) -> None:
-        """Go on from states of the chains, which are at the same position."""
+        """Continue from stored states of the chains, which are at the same position."""
         states = [unpack_state(x, self._one(0)) for x in packed]
         self.state = jax.tree.map(lambda *x: jnp.stack(x), *states) if self._is_batch else states[0]
         self.position = sum(packed[0].values["counts"])
@@ -128,7 +128,7 @@ class CompiledChains:
         """Shape and type of a draw of one chain, and of its statistics in ArviZ's names.
 
         Raises:
-            ValueError: for a field of the state that is no array.
+            ValueError: for a field of the state that is not an array.
         """
         draw, statistics = jax.eval_shape(self._program.collect, self.state)
         for name, x in statistics.items():
@@ -141,7 +141,7 @@ class CompiledChains:
         return draws, {name: Form(x.shape, x.dtype) for name, x in named.items()}
 
     def advance(self, num: int) -> list[Drawn]:
-        """Move by so many draws, or iterations of warm-up; what each chain drew."""
+        """Move by a number of draws, or of warm-up iterations, and return what each chain drew."""
         start, phase = time.monotonic(), WARMUP if self.position < self._plan.num_warmup else SAMPLING
         try:
             state, kept = self._program.move(self.state, num, self._thinning if phase is SAMPLING else 1)
@@ -163,11 +163,11 @@ class CompiledChains:
         return [pack_state(self._one(i))._replace(values={"seconds": self._seconds}) for i in range(len(self.numbers))]
 
     def found(self) -> list[Found]:
-        """What warm-up of each chain found."""
+        """Step size, metric and center that warm-up of each chain found."""
         return [_found(jax.device_get(self._one(i)._replace(rng_key=None))) for i in range(len(self.numbers))]
 
     def progress(self) -> list[dict[str, Any]]:
-        """Seconds of sampling, and what warm-up settled on."""
+        """Seconds of computation, and the values that warm-up settled on, with their last changes."""
         settled = getattr(self.state, "settled", None)
         columns = [] if settled is None else [np.atleast_1d(np.asarray(x, float)) for x in settled]
         return [
@@ -177,14 +177,14 @@ class CompiledChains:
 
     @property
     def text(self) -> str:
-        """What the host's bar says of one chain; of a batch, of its first."""
+        """The host's text for the progress bar, for one chain, or for the first of a batch."""
         return self._program.describe(self._one(0))
 
     def _one(self, place: int) -> Any:
         return jax.tree.map(lambda x: x[place], self.state) if self._is_batch else self.state
 
     def _of(self, place: int, tree: dict[str, Any]) -> dict[str, np.ndarray]:
-        """One chain's part of what was collected."""
+        """One chain's part of the collected arrays."""
         if not self._is_batch:
             return tree
         axis = 1 - self._program.draw_axis
@@ -192,7 +192,7 @@ class CompiledChains:
 
 
 def _found(state: Any) -> Found:
-    """What warm-up of one chain found."""
+    """Step size, metric and center that warm-up of one chain found."""
     adapted, centering = state.adapt_state, state.centering
     metric = None if adapted is None else adapted.inverse_mass_matrix
     center = None if centering is None else centering.center.reference
@@ -200,7 +200,7 @@ def _found(state: Any) -> Found:
 
 
 def _fields(mcmc: MCMC, extra_fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fields of the state that are kept beside the draw, and sites that are not, in the host's grammar."""
+    """Fields of the state that are kept beside the draw, and sites that are not kept, from the host's field names."""
     sample_field = mcmc.sampler.sample_field
     without = f"~{sample_field}."
     wanted = dict.fromkeys((*mcmc.sampler.default_fields, *extra_fields))
@@ -216,7 +216,7 @@ def _over_chains(mcmc: Any, move: Callable[..., Any], data: Any) -> Move:
     if mcmc.chain_method == "parallel":
         mapped = jax.pmap(move, in_axes=(0, None, None, None))
         return lambda state, num, per_draw: mapped(state, data, num, per_draw)
-    programs: dict[tuple[int, int], Any] = {}  # a map of the user's takes the state alone
+    programs: dict[tuple[int, int], Any] = {}  # a user's chain_method takes functions of the state alone
 
     def move_by(state: Any, num: int, per_draw: int) -> Any:
         pieces = []

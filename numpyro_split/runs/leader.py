@@ -1,4 +1,4 @@
-"""How the first process tells the others what a stored run does (:mod:`split_common.runs.leader`)."""
+"""Broadcast from the first process, which leads a stored run (:mod:`split_common.runs.leader`)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from jax.experimental import multihost_utils
 
-HEAD = 8  # bytes of a length
-PIECE = 256  # bytes that a message is rounded up to, so that few programs are compiled that send one
+HEAD = 8  # bytes that hold the length of a message
+PIECE = 256  # bytes; messages are rounded up to a multiple of it, so that few programs that send them are compiled
 
 
 def broadcast(message: Any) -> Any:
-    """What the first process says, in all processes, each of which calls this.
+    """The first process's message, in all processes, each of which calls this.
 
     Args:
-        message: the first process's; whatever pickle takes. The others' is not looked at.
+        message: any object that can be pickled. The other processes' messages are ignored.
     """
     content = pickle.dumps(message)
     own = len(content).to_bytes(HEAD, "little") + content
@@ -27,7 +27,7 @@ def broadcast(message: Any) -> Any:
 
 
 def _sent(content: bytes, length: int) -> bytes:
-    """So many bytes of the first process, in all of them."""
+    """The first ``length`` bytes of the first process's content, in all processes."""
     words = np.zeros(-(-length // PIECE) * PIECE, np.uint8)
     words[: min(len(content), length)] = np.frombuffer(content[:length], np.uint8)
     return np.asarray(multihost_utils.broadcast_one_to_all(words)).tobytes()[:length]

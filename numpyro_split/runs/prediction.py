@@ -142,7 +142,7 @@ def predict(
         draws: its posterior, in ArviZ's format (``InferenceData``, ``DataTree`` or ``Dataset``), which may be read from
             a store as it is needed.
         *args: the model's positional arguments, without observations, as in ``model(X, y=None)``.
-        rng_key: for the draws of the predictive distribution.
+        rng_key: random key of the draws of the predictive distribution.
         data_axes: for each argument that holds rows, by name, the axis they lie along. None takes every array whose
             axis 0 has as many entries as there are rows.
         into: None for draws in memory; a path, to write them to group ``posterior_predictive`` of a zarr store; or
@@ -204,7 +204,7 @@ class Draw(NamedTuple):
 
     Attributes:
         sites: values of the latent sites.
-        rng_key: for what is drawn given them.
+        rng_key: random key of the sites that are drawn given them.
     """
 
     sites: dict[str, Any]
@@ -212,7 +212,7 @@ class Draw(NamedTuple):
 
 
 class Predicting:
-    """A model with one more argument, which gives it values of its sites.
+    """A model with an additional argument, which gives it values of its sites.
 
     Args:
         model: the user's model, opened.
@@ -220,7 +220,7 @@ class Predicting:
     """
 
     def __init__(self, model: OpenModel, target: Target):
-        self.__wrapped__, self._target = model, target  # whose signature this has
+        self.__wrapped__, self._target = model, target  # __wrapped__ gives this object the model's signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model: at a :class:`Draw`, or on observations by site, with rows first."""
@@ -240,7 +240,7 @@ class _Observing(condition):
         self._target, self._values = target, values
 
     def postprocess_message(self, msg: Any) -> None:
-        """Take note of the rows of the plate, where these are some of those that values are known of."""
+        """Select the observations of the rows that the plate yields, where it does not yield all of them."""
         if msg["type"] == "plate" and msg["name"] == self._target.plate:
             for name, x in self._values.items():
                 if len(x) != len(msg["value"]):
@@ -248,7 +248,7 @@ class _Observing(condition):
 
 
 class Predictor:
-    """What a model predicts, at some draws and some rows of the data that it was given.
+    """Predictions of a model at some draws and some rows of the data that it was given.
 
     Args:
         target: what it predicts.
@@ -270,10 +270,10 @@ class Predictor:
         kwargs: dict[str, Any],
         data_axes: dict[str, int | None] | None,
     ) -> Predictor:
-        """Look at a model with its arguments, which have been opened, and divide it.
+        """Examine a model with its opened arguments, and divide it.
 
         Args:
-            model: the user's.
+            model: the user's model.
             options: the draws, and how many of them and of the rows are evaluated together.
             args: positional arguments of the model.
             kwargs: keyword arguments.
@@ -301,11 +301,11 @@ class Predictor:
     def pieces(
         self, read: Callable[[dict[str, Any]], Any], rng_key: jax.Array, posterior: Posterior
     ) -> Iterator[Piece]:
-        """What is read of the predicted sites, at all draws and rows.
+        """Values read from the predicted sites, at all draws and rows.
 
         Args:
-            read: from a site to arrays.
-            rng_key: for the draws of the predictive distribution.
+            read: function from a site to arrays.
+            rng_key: random key of the draws of the predictive distribution.
             posterior: the draws.
         """
         density, target, size = self._density, self.target, self.grid.rows_per_block
@@ -358,9 +358,9 @@ def _describe(
 
 
 def _compiled_if_possible(run: Callable[[Data], Any], data: Data) -> Any:
-    """The result of a function of the data, compiled, so that nothing is computed that it does not rest on.
+    """The result of a function of the data, compiled, so that nothing it does not depend on is computed.
 
-    A model that reads values of its data with Python is run on them.
+    A model that reads values of its data with Python is run on the data without compilation.
     """
     try:
         return jax.jit(run)(data)
@@ -402,7 +402,7 @@ def _divided(
     draw: dict[str, jax.Array],
     data_axes: dict[str, int | None] | None,
 ) -> ModelSplit:
-    """How a model with observations divides over rows: one that predicts does in the same way."""
+    """How the model divides over rows when it is given observations; without them it divides in the same way."""
     rows = min(options.rows_per_batch, target.num_rows)
     try:
         return ModelSplit.find(
@@ -412,7 +412,7 @@ def _divided(
             num_subsets=num_subsets_for(target.num_rows, rows),
             plate=target.plate,
             data_axes=None if data_axes is None else {**data_axes, GIVEN: 0},
-            subset_order="shuffled",  # as the order does not matter here, none is to be warned of
+            subset_order="shuffled",  # the order does not matter here, so no warning about sorted rows is wanted
             init_strategy=partial(init_to_value, values=draw),
             program=None,
             batch_sizes=lambda num_rows: {rows},
@@ -427,7 +427,7 @@ def _value(site: dict[str, Any]) -> jax.Array:
 
 
 def _moments(site: dict[str, Any]) -> Probabilities | Moments:
-    """What is summed up of a site's distribution."""
+    """Class probabilities of a site's distribution, or else its mean and variance."""
     fn: Any = site["fn"]
     base, shape = fn, fn.shape()
     while isinstance(base, dist.Independent | dist.MaskedDistribution | dist.ExpandedDistribution):

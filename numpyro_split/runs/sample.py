@@ -1,4 +1,4 @@
-"""Runs the host's ``MCMC`` with a store: what is drawn is written as it is drawn, and a run that died goes on."""
+"""Runs the host's ``MCMC`` with a store: draws are written as they are made, and a run that died can be resumed."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def sample(
     init_params: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Run an ``MCMC`` and write what it draws to a store, from which the same call goes on.
+    """Run an ``MCMC`` and write its draws to a store, from which the same call resumes the run.
 
-    Draws, statistics and the whole state of every chain are written every so many draws, in warm-up too. Where the
-    process dies, the same call goes on from what was written last, and comes to the same draws, bit for bit, as if it
-    had never been stopped; with more draws to make (a larger ``num_samples``) it extends a run that has ended. A run on
-    other data, of another model, kernel or key, or by other versions is refused.
+    Draws, statistics and the whole state of every chain are written every ``every`` draws, in warm-up too. If the
+    process dies, the same call resumes from what was written last, and makes the same draws, bit for bit, as if it had
+    never been stopped; with a larger ``num_samples`` it extends a run that has ended. A store of a run on other data,
+    of another model, kernel or key, or by other versions is refused.
 
     A store can be opened by :func:`open_store` while the run goes on, and watched:
     ``python -m split_common.watch PATH``.
@@ -65,31 +65,32 @@ def sample(
             draws.
         rng_key: as for ``mcmc.run``.
         *args: the model's positional arguments.
-        store: path of the store, a folder that this makes; or an address that fsspec knows. Two processes cannot write
-            to one local store; on others that is not looked at.
-        every: how many draws, or iterations of warm-up, are written at a time.
+        store: path of the store, a folder that this function makes; or an address that fsspec knows. Two processes
+            cannot write to one local store; for other stores this is not checked.
+        every: number of draws, or of warm-up iterations, that are written at a time.
         keep: "draws"; or "summaries", where there are too many: mean, standard deviation, effective draws and R-hat
             (:func:`summary_of`), and the statistics.
-        warmup: whether to write what is drawn in warm-up too.
-        stop_when: what ends the run early, such as enough effective draws.
-        stop_on: names of signals that end it early, after the present iteration.
+        warmup: whether to write the draws of warm-up too.
+        stop_when: criterion that ends the run early, such as enough effective draws.
+        stop_on: names of signals that end the run early, after the present iteration.
         load: whether draws and statistics are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them;
-            False for more than memory holds.
+            False where memory cannot hold them.
         extra_fields: as for ``mcmc.run``.
         init_params: as for ``mcmc.run``.
         **kwargs: the model's keyword arguments.
 
     Returns:
-        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at. Where rows lie
-        in several processes, all of which call this, that is in the first one, which alone writes; in the others None.
+        The content of the store, as :func:`open_store` returns it: numbers are read when they are used. Where rows lie
+        in several processes, all of which call this function, only the first process writes, and the others return
+        None.
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
-        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
-            cannot go on from.
-        OSError: where nothing can be written, such as on a full disk; what was written before is whole.
-        RanksError: where processes that share the rows were given other arguments, and where the first has failed, in
-            the others; a ValueError.
+        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store from which
+            this run cannot be resumed.
+        OSError: where nothing can be written, such as on a full disk; what was written before is intact.
+        RanksError: a ValueError, where processes that share the rows were given different arguments; and in the other
+            processes where the first has failed.
 
     Warns:
         UserWarning: where the run was stopped early, and where a store is damaged.
@@ -152,7 +153,7 @@ def sample(
 def _between_processes(
     mcmc: MCMC, plan: Plan, fields: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Broadcast | None:
-    """How the processes that share the rows of a run speak to one another, compared; None where one has them all."""
+    """The broadcast between processes that share a run's rows, after comparing their settings; None without them."""
     if jax.process_count() == 1 or not shares_rows(arguments := mcmc.sampler._given(args, kwargs)):
         return None
     if not traces_arguments(mcmc):
@@ -174,7 +175,7 @@ def _follow(
     speak: Broadcast,
     options: Options,
 ) -> None:
-    """A process that does not write: does as the first one does, until that ends the run."""
+    """Run a process that does not write: it repeats the moves of the first process until that ends the run."""
     begun: list[NumPyroStart] = []
 
     def groups() -> list[Any]:
@@ -191,13 +192,13 @@ class NumPyroStart:
 
     Args:
         mcmc: the run.
-        rng_key: its key, or one for each chain.
-        init_params: where the chains start; None for where the kernel starts them.
+        rng_key: random key of the run, or one for each chain.
+        init_params: positions at the start of the chains; None for those that the kernel finds.
         args: the model's positional arguments.
         kwargs: its keyword arguments.
         plan: how long the run is.
-        extra_fields: of the state, that are kept too.
-        leader: tells other processes how chains move; None where there are none, or one of these leads.
+        extra_fields: additional fields of the state that are kept.
+        leader: tells the other processes how chains move; None without other processes, and in those that follow.
     """
 
     def __init__(
@@ -233,10 +234,10 @@ class NumPyroStart:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Kernel, model, data, key and versions."""
+        """Kernel, model, data, key and versions of the run as texts; a store of another identity is refused."""
         mcmc, kernel = self._mcmc, self._kernel
         prepared, potential, _ = self._known
-        num_subsets = prepared.num_subsets  # a store knows how many, not how they were chosen
+        num_subsets = prepared.num_subsets  # the identity has the number of subsets, not how it was chosen
         arguments, owner = kernel._arguments(*self._opened), code_of(kernel.model or kernel._potential)
         if kernel.model is None:
             model = program_of_potential(potential, self._position(), owner)
@@ -260,14 +261,14 @@ class NumPyroStart:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Package, kernel, and how the model divides."""
+        """Package, kernel, and the verdict on how the model divides."""
         split = self._known[0].split
         verdict = None if split is None else str(split.verdict)
         return {"package": "numpyro_split", "kernel": type(self._kernel).__name__, "split": verdict}
 
     @property
     def state(self) -> Any:
-        """State of all chains, as the host leaves it."""
+        """State of all chains, in the host's form."""
         states = [chains.state for chains in self.groups]
         return states[0] if len(states) == 1 else jax.tree.map(lambda *x: jnp.stack(x), *states)
 
@@ -277,7 +278,7 @@ class NumPyroStart:
         return tuple(name for name in (*self._kernel.default_fields, *self._extra_fields) if name != "z")
 
     def position_of(self, chain: int) -> int:
-        """How many iterations of warm-up and draws of a chain are over."""
+        """Number of warm-up iterations and draws that a chain has made."""
         return next(chains.position for chains in self.groups if chain in chains.numbers)
 
     def forms(self) -> tuple[dict[str, Form], dict[str, Form]]:
@@ -285,7 +286,7 @@ class NumPyroStart:
         return self.groups[0].forms()
 
     def observed(self) -> dict[str, np.ndarray]:
-        """What the model observes, by site, as ArviZ finds it; nothing of rows in shards or in a source."""
+        """Observed values by site, as ArviZ finds them; empty without a model or with rows in shards or in a source."""
         model, split, potential = self._kernel.model, self._known[0].split, self._known[1]
         if model is None or potential.reads_sources or (split is not None and split.shards is not None):
             return {}
@@ -294,7 +295,7 @@ class NumPyroStart:
         return {name: np.asarray(site["value"]) for name, site in observed.items()}
 
     def _first_states(self) -> list[Any]:
-        """The state of each chain that moves alone, or of all that move together, as the host would begin."""
+        """Initial states, as the host makes them: one for each chain moved alone, or one for all moved together."""
         mcmc, key, given = self._mcmc, self._rng_key, self._init_params
         if mcmc.num_chains == 1:
             return [self._init(key, given)]
@@ -310,7 +311,7 @@ class NumPyroStart:
         )
 
     def _one_start(self) -> Any:
-        """Where the first chain starts, if that is given."""
+        """Initial parameters of the first chain, if they are given."""
         return self._init_params if self._mcmc.num_chains == 1 else jax.tree.map(lambda x: x[0], self._init_params)
 
     def _position(self) -> Any:
@@ -331,5 +332,5 @@ def _loaded(store: Any, begun: NumPyroStart, num: int) -> dict[str, Any]:
 
 
 def _on_device(loaded: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What was loaded, as the host has it."""
+    """Loaded draws and statistics as JAX arrays, as the host has them."""
     return jax.tree.map(jnp.asarray, loaded)

@@ -1,4 +1,4 @@
-"""The state of a chain as arrays, and back."""
+"""Conversion of a chain's state to arrays, and back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from split_common.runs.packed import Packed
 
 
 def pack_state(state: Any) -> Packed:
-    """The arrays of a state, by their places in it."""
+    """The arrays of a state, by their paths in it."""
     return Packed({}, {place: np.asarray(_numbers(x)) for place, x in _leaves(state)})
 
 
 def unpack_state(packed: Packed, like: Any) -> Any:
-    """A state of packed arrays.
+    """A state made of packed arrays.
 
     Args:
         packed: made by :func:`pack_state`.
@@ -42,10 +42,10 @@ def unpack_state(packed: Packed, like: Any) -> Any:
 
 
 def on_one_device(state: Any) -> Any:
-    """A state whose arrays are the same on several devices, on one of this process, as a state from a store is.
+    """Move a state that is replicated on several devices to one device of this process, as a state from a store is.
 
-    So a program takes states of one kind alone, and is compiled once, wherever a run begins or goes on. It is called
-    after every piece of a run, so states that lie on one device already are only looked at.
+    So a program always takes states of the same kind and is compiled once, both for new and for resumed runs. This
+    function is called after every piece of a run; a state on one device is returned as it is.
     """
     is_on_one = all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(state) if isinstance(x, jax.Array))
     return state if is_on_one else jax.tree.map(_on_one_device, state)
@@ -59,7 +59,7 @@ def _on_one_device(x: Any) -> Any:
 
 
 def _like(numbers: jax.Array, x: Any) -> jax.Array:
-    """Numbers, as a random key where ``x`` is one."""
+    """An array, made a random key where ``x`` is one."""
     return random.wrap_key_data(numbers, impl=random.key_impl(x)) if _is_key(x) else numbers
 
 
@@ -68,7 +68,7 @@ def _leaves(state: Any) -> list[tuple[str, Any]]:
 
 
 def _numbers(x: Any) -> Any:
-    """An array, or the numbers of a random key."""
+    """An array, or the data of a random key as integers."""
     return random.key_data(x) if _is_key(x) else jnp.asarray(x)
 
 

@@ -1,7 +1,7 @@
 """NumPy arrays that a model reads from outside its arguments, and what JAX makes of them.
 
-Where 64-bit types are off, JAX converts such an array once, and keeps the copy as long as the array lives: a change in
-place is never seen again, by whatever is compiled afterwards. That cannot be followed, so it is an error.
+Where 64-bit types are off, JAX converts such an array once and keeps the copy as long as the array lives: later changes
+in place are not seen, even by programs compiled afterwards. They cannot be tracked, so they are an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.dtypes import canonicalize_dtype
 
-DEPTH = 4  # of functions and containers, one in the other, that are looked into
+DEPTH = 4  # levels of nested functions and containers that are searched
 
 
 def check_captured(model: Callable[..., Any]) -> None:
@@ -23,7 +23,7 @@ def check_captured(model: Callable[..., Any]) -> None:
 
     Args:
         model: a model; its closures, the globals that it names, its object's attributes, and those of the functions of
-            its own module that it calls, are looked at.
+            its own module that it calls, are searched.
 
     Raises:
         ValueError: naming the array.
@@ -41,7 +41,7 @@ def check_captured(model: Callable[..., Any]) -> None:
 def captured_arrays(
     value: Any, module: str | None, name: str = "", depth: int = DEPTH
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The NumPy arrays that a value leads to, each with the name that it is reached by."""
+    """The NumPy arrays that can be reached from a value, each with the name that leads to it."""
     if isinstance(value, np.ndarray):
         yield name, value
     elif depth:

@@ -1,7 +1,7 @@
 """The split of a model into as few subsets as memory allows: the number is chosen before chains start, from the data.
 
-A model is first divided in two, to learn how it divides; of other numbers of subsets only the gradient is compiled,
-which nothing runs. The number that is chosen is then divided and checked like one that was given.
+A model is first divided in two, to learn how it divides; for other numbers of subsets the gradient is only compiled,
+not run. The model is then divided into the chosen number and checked, as for a number that was given.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def find_fitting(
     """The split into the fewest subsets whose gradient fits into a memory.
 
     Args:
-        find: divides the model into so many subsets, and checks that.
+        find: divides the model into a number of subsets, and checks the split.
         auto: the memory, and the fewest subsets.
         args: the model's positional arguments, with JAX arrays.
         kwargs: its keyword arguments, likewise.
-        num_chains: of how many chains gradients are evaluated at once.
+        num_chains: number of chains whose gradients are evaluated at once.
 
     Raises:
         ValueError: for data that are traced, and where no number of subsets makes the gradient fit; as
@@ -58,14 +58,14 @@ def find_fitting(
         )
     refusal = ""
     with warnings.catch_warnings(), eagerly():
-        warnings.simplefilter("ignore")  # given when the chosen number is divided
+        warnings.simplefilter("ignore")  # warnings are given when the model is divided into the chosen number
         try:
             split = find(2)
         except ModelNotSplittableError as error:
             if auto.least > 1:
                 raise
             split, refusal = find(1), first_line(error)
-        except ValueError:  # of one row
+        except ValueError:  # the data have one row
             split = find(1)
         chosen = _chosen(split, auto, args, kwargs, num_chains, refusal)
     found = find(chosen.num_subsets)
@@ -82,7 +82,7 @@ def _chosen(
     num_chains: int,
     refusal: str,
 ) -> ChosenSubsets:
-    """How many subsets; of a model that does not divide, and why is in ``refusal``, one."""
+    """The number of subsets: one where the model does not divide, for the reason in ``refusal``."""
 
     def measure(num_subsets: int) -> int:
         divided = copy.copy(split)
@@ -100,7 +100,7 @@ def _chosen(
 
 
 def _largest_of_processes(taken: int) -> int:
-    """The most that any process needs; all of them divide alike, and compile the same programs to find out."""
+    """The most bytes that any process needs; all of them divide alike, and compile the same programs to find out."""
     words = np.array(divmod(taken, WORD), np.int32)  # in single precision a number of bytes would be rounded
     by_process = np.reshape(multihost_utils.process_allgather(words), (-1, 2)).astype(np.int64)
     return int(np.max(by_process @ np.array([WORD, 1])))

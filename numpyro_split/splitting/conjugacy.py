@@ -63,7 +63,7 @@ def _in_words(site: dict[str, Any], z: Position) -> dict[str, str]:
         fn, under = fn.base_dist, "a mask" if type(fn) is dist.MaskedDistribution else under
     family = FAMILIES.get(type(fn), type(fn).__name__)
     name, is_factor = site["name"], type(fn) is dist.Unit
-    of_support = {f"_{latent}_log_det": latent for latent in z}  # as the host calls the Jacobian
+    of_support = {f"_{latent}_log_det": latent for latent in z}  # the host's names of the Jacobians' factors
     if is_factor and name in of_support:
         return {"site": of_support[name], "kind": SUPPORT, "family": family, "under": under}
     kind = "factor" if is_factor else "observed site" if site["is_observed"] else "site"

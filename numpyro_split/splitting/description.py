@@ -1,4 +1,4 @@
-"""What a model is seen to be before it is divided: its sites, and what it reads with Python."""
+"""Description of a model before it is divided: its sites, and the values that it reads with Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from split_common.errors import ConversionError, ReadingError, line_of_user
 
 
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = ((), {}) if arguments.sources else arguments.build(arguments.data)
     model = arguments.in_trace(model) if arguments.sources else model
     try:
@@ -34,7 +34,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
 
 
 def describe_undivided(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """As :func:`describe`, with what Python reads of the arguments themselves, which are traced in the potential."""
+    """Like :func:`describe`, with readings of the arguments themselves, which are traced in the potential."""
     sites, readings = describe(model, arguments)
     if not readings and not arguments.sources:
         readings = find_readings(model, arguments)
@@ -42,7 +42,7 @@ def describe_undivided(model: Callable[..., Any], arguments: Arguments) -> tuple
 
 
 def readings_behind(failures: Mapping[str, Exception], model: RowSelectableModel, arguments: Arguments) -> Readings:
-    """What a model that divides in no way reads from its data with Python: on a part it may have read other values."""
+    """Readings of a model that no mode divides: on a part of the rows it may have read other values."""
     try:
         return find_readings(model, arguments)
     except ReadingError:

@@ -39,7 +39,7 @@ TRIES = 20
 FAR = (3.0, 10.0, 30.0, 100.0)  # standard deviations of far points
 DESCENT = 100  # steps of the descent
 STEP_SIZE = 0.05
-MEMORY_SHARE = 0.5  # of the free memory, that a value on all rows may take
+MEMORY_SHARE = 0.5  # share of the free memory that an evaluation on all rows may take
 
 Compare = Callable[[Position], tuple[Any, ...]]
 
@@ -53,7 +53,7 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
         density: the split model.
         data: its data arrays, concrete.
         z: a point with a finite density on some rows; points near it are compared.
-        is_proved: whether one point will do.
+        is_proved: whether rows are proved independent, so that one point is enough.
 
     Returns:
         What was compared, in words.
@@ -85,7 +85,7 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
 
 
 def _rows_to_look_at(density: ModelDensity, data: Data) -> np.ndarray:
-    """Row numbers, ascending, those with extreme values among them."""
+    """Numbers of the rows to compare on, ascending; rows with extreme values are among them."""
     of_sources = np.concatenate([np.zeros(0, int), *(x.survey.extremes for x in sources_in(data))])
     arrays = [
         np.moveaxis(np.asarray(x), axis, 0)
@@ -115,7 +115,7 @@ def _has_memory(density: ModelDensity, data: Data, z: Position) -> bool:
     memory = compiled.memory_analysis()
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):  # a system that does not tell
+    except (ValueError, OSError):  # the system does not tell its free memory
         return False
     return memory is not None and memory.temp_size_in_bytes < MEMORY_SHARE * free
 
@@ -123,7 +123,7 @@ def _has_memory(density: ModelDensity, data: Data, z: Position) -> bool:
 def _compare(
     density: ModelDensity, data: Data, z: Position, is_proved: bool, with_grad: bool
 ) -> tuple[list[Position], list[Position]]:
-    """Compare at finite points, found here; the points, and those far away."""
+    """Find points where the potential is finite, and compare there; returns these points, and those far away."""
     host = jax.jit(partial(_host_energy, density))
     is_finite = lambda point: bool(jnp.isfinite(host(point, data)))  # noqa: E731
     far: list[Position] = []
@@ -137,7 +137,7 @@ def _compare(
 
 
 def _far_points(z: Position) -> list[Position]:
-    """Points at random, further and further away, where branches are taken that none takes near a start."""
+    """Random points further and further away, where a model may take branches that it takes nowhere near a start."""
     rng = np.random.default_rng(3)
     return [
         {name: jnp.asarray(scale * rng.standard_normal(u.shape), u.dtype) for name, u in z.items()}
@@ -192,10 +192,10 @@ def _compare_at(
     is_proved: bool,
     with_grad: bool,
 ) -> None:
-    """Compare at some points; in float64, where the model takes it, what is not proved or is off by more than rounding.
+    """Compare at some points; in float64, where the model takes it, without a proof or where float32 differs too much.
 
-    Of a large network in float32 rounding alone may be more than the tolerance. Between far points, where energies are
-    large, rounding is more than any difference that counts: there the potentials are compared, relative to their terms.
+    In a large float32 network rounding alone may exceed the tolerance. Between far points, where energies are large,
+    rounding exceeds any difference that counts: there the potentials are compared, relative to their terms.
     """
     with _on_host(not with_grad):
         if is_proved:
@@ -227,7 +227,7 @@ def _has_finite_grad(numbers: tuple[Any, ...]) -> bool:
 def _numbers_in_float64(
     density: ModelDensity, data: Data, points: list[Position], with_grad: bool
 ) -> list[tuple[Any, ...]] | None:
-    """As :func:`_numbers`; None for a model that fixes a type."""
+    """The results of :func:`_numbers` in float64; None for a model that fixes a type."""
     wide = lambda x: jnp.asarray(np.asarray(x).astype(np.float64) if x.dtype.kind == "f" else x)  # noqa: E731
     try:
         with jax.enable_x64(True):
@@ -237,7 +237,7 @@ def _numbers_in_float64(
 
 
 def _numbers(density: ModelDensity, data: Data, points: list[Position], with_grad: bool) -> list[tuple[Any, ...]]:
-    """At each point what :func:`split_common.exactness.compare_split` compares."""
+    """For each point, the numbers that :func:`split_common.exactness.compare_split` compares."""
     potential, energy = SplitPotential(density, density.hold(data)), partial(_host_energy, density)
     if not with_grad:
         host = jax.jit(energy)
@@ -251,7 +251,7 @@ def _numbers(density: ModelDensity, data: Data, points: list[Position], with_gra
 
 
 def _host_energy(density: ModelDensity, z: Position, data: Data) -> jax.Array:
-    """The host's potential of the untouched model; the data are arguments, lest XLA folds them as constants."""
+    """The host's potential of the untouched model; the data are arguments, which XLA does not fold as constants."""
     args, kwargs = density.arguments.build(data)
     return jnp.asarray(potential_energy(density.model, args, kwargs, z))
 

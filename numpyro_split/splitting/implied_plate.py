@@ -1,7 +1,7 @@
 """A plate where the user wrote none: round the one observed site whose log-probability has an entry for each row.
 
-The plate is only said to be there, by a frame on the site's message. Whether the entries rest on one row each is
-not known from their shape; who divides by such a plate asks for a proof
+The plate is only declared, by a frame on the site's message. Whether the entries depend on one row each is not known
+from their shape; a model is divided by such a plate only with a proof
 (:mod:`numpyro_split.splitting.row_independence`).
 """
 
@@ -25,7 +25,7 @@ class InImpliedPlate:
 
     def __init__(self, model: Callable[..., Any], site: str):
         self.model, self.site, self.plate = model, site, f"rows of {site}"
-        self.__wrapped__ = model  # whose arguments these are
+        self.__wrapped__ = model  # gives this object the model's signature, which names the arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
@@ -34,14 +34,14 @@ class InImpliedPlate:
 
 
 class _Frame(Messenger):
-    """Adds the plate's frame to the site's message, as long as its log-probability is."""
+    """Adds to the site's message a frame of the plate, of the length of the site's log-probability."""
 
     def __init__(self, site: str, plate: str):
         super().__init__(None)
         self.site, self.plate = site, plate
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        """Say that the site lies in the plate."""
+        """Add the frame if the message is the site's."""
         if msg["type"] == "sample" and msg["name"] == self.site and msg["is_observed"]:
             shape = log_prob_of(msg).shape
             msg["cond_indep_stack"] = [*msg["cond_indep_stack"], CondIndepStackFrame(self.plate, -1, shape[0])]

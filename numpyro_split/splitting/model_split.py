@@ -1,6 +1,6 @@
 """How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
 
-The model is asked, not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
+The model is not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
 to the model's own potential is kept: cutting the data arguments ("slice"), telling the plate which row
 numbers to yield ("index", for data in a closure or parameters with an entry per row), and both ("numbered", for models
 that compute with these numbers).
@@ -113,7 +113,7 @@ def split_model(
         data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
             array whose axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
-        init_strategy: where to look for a point to check at.
+        init_strategy: the host's strategy for the point near which the sum is checked.
 
     Returns:
         The potential, bound to these arguments.
@@ -159,7 +159,7 @@ def split_model(
 
 
 class ModelSplit:
-    """How one model, on data of one shape, divides over subsets. Holds no data, but for a few rows of those in shards.
+    """How one model, on data of one shape, divides over subsets. Holds no data except a few rows of each shard.
 
     Attributes:
         layout: rows of each subset.
@@ -196,7 +196,7 @@ class ModelSplit:
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # of the one subset, so that rows must be independent nevertheless
+        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
         self.shards: Shards | None = None
         self.few_rows: Arguments | None = None
 
@@ -220,11 +220,11 @@ class ModelSplit:
     ) -> ModelSplit:
         """Find the split of a model, and check it; the arguments but the last few are those of :func:`split_model`.
 
-        One subset is all of the model, which then need not divide.
+        One subset is the whole model, which then need not divide.
 
         ``program`` is the digest of what the model computes, where it is known; ``batch_sizes`` gives, for N rows, the
         numbers of rows that are evaluated at a time besides a subset's; ``forward_mode`` says whether gradients are
-        taken forwards, and ``num_chains`` of how many chains they are evaluated at once.
+        taken in forward mode; ``num_chains`` is the number of chains whose gradients are evaluated at once.
         """
         options: dict[str, Any] = {"data_axes": data_axes, "subset_order": subset_order, "forward_mode": forward_mode}
         options |= {"init_strategy": init_strategy, "program": program, "batch_sizes": batch_sizes}
@@ -271,7 +271,7 @@ class ModelSplit:
         options["program"] = options["program"] or program_of_model(model, arguments)
         few = arguments.few_rows(shards, max(ROW_BUDGET, num_subsets))
         few_args, few_kwargs = with_arrays((args, kwargs), few)
-        options["num_subsets"] = min(max(2, num_subsets), few.num_rows)  # of one, nothing would be looked at
+        options["num_subsets"] = min(max(2, num_subsets), few.num_rows)  # with one subset nothing would be checked
         split = cls.find(model, few_args, few_kwargs, batch_sizes=lambda num_rows: (), **options)
         split.layout = SubsetLayout(shards.length * shards.num, num_subsets, options["subset_order"])
         split.few_rows, split.shards = few, shards
@@ -342,7 +342,7 @@ class ModelSplit:
         return found
 
     def with_model(self, model: RowSelectableModel) -> ModelSplit:
-        """The same way of dividing another model, not looked at yet."""
+        """The same way of dividing another model, not checked yet."""
         return ModelSplit(
             model, self.layout, self.mode, self._row_axes, self._init_strategy, self.program, self._forward_mode
         )
@@ -357,7 +357,7 @@ class ModelSplit:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
         arguments, sizes = Arguments(args, kwargs, model=model), options.pop("batch_sizes")
-        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # so that one subset needs a proof
 
         def divide(site: str) -> ModelSplit:
             implied = InImpliedPlate(model, site)
@@ -406,7 +406,7 @@ class ModelSplit:
         return self._draw(rng_key, self._density(arguments), arguments.data)
 
     def _at_hand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """A run's arguments; of those in shards, the few rows of them that every process has."""
+        """A run's arguments; where rows lie in shards, the few rows that every process has."""
         return Arguments(args, kwargs, self._row_axes) if self.few_rows is None else self.few_rows
 
     @partial(jax.jit, static_argnums=(0, 2))
@@ -435,7 +435,7 @@ class ModelSplit:
         return 1 if self.few_rows is not None or self._needs_all_rows else self.layout.num_subsets
 
     def part(self, number: int) -> np.ndarray:
-        """Rows of a part: those of a subset; all at hand where a latent or the model needs them, or few are at hand."""
+        """Rows of a part: those of a subset; all where a latent or the model needs them; of shards, the few rows."""
         if self.few_rows is not None:
             return np.arange(self.few_rows.num_rows)
         if self._needs_all_rows:
@@ -451,7 +451,7 @@ class ModelSplit:
     ) -> Callable[[Position, int], Any]:
         """Compile ``read``, a function of the model's trace, as one of a position and a part of the rows.
 
-        What it does not ask for is not computed.
+        Values that it does not use are not computed.
         """
         arguments = self._at_hand(args, kwargs)
         density = self._density(arguments)
@@ -467,7 +467,7 @@ class ModelSplit:
     def prior_sites(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], Trace], Data]:
-        """The sample sites outside the plate, as a function of a position and the data; and these, to trace it with."""
+        """The sample sites outside the plate, as a function of a position and the data; and data to trace it with."""
         arguments = self._at_hand(args, kwargs)
         shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) if is_source(x) else x for x in arguments.data]
         return self._density(arguments).prior_sites, tuple(shapes)
@@ -476,7 +476,7 @@ class ModelSplit:
         """The host's map from a position to constrained values and deterministic sites."""
         assert self._postprocess is not None
         arguments = self._at_hand(args, kwargs)
-        if arguments.sources:  # put together where it is compiled, and left out: nothing that is asked rests on rows
+        if arguments.sources:  # built inside the compiled function, which drops the rows: no result depends on them
             postprocess = arguments.in_trace(self._postprocess)
             return jax.jit(lambda z: postprocess()(z))
         args, kwargs = arguments.build(arguments.data)
@@ -527,14 +527,14 @@ class ModelSplit:
         if arguments.sources:
             check_outside(arguments.sources, self._resting_on(arguments, [is_source(x) for x in arguments.data]))
         if self._held.values:
-            self._learn_sites(arguments)  # supports may rest on what is held: on all rows now
+            self._learn_sites(arguments)  # supports may depend on shared values, now computed on all rows
 
     def _learn_sites(self, arguments: Arguments) -> Position:
         """Sizes, supports and a position of the latent sites."""
         try:
             info = self._initialize(random.key(0), self._density(arguments), arguments.data)
         except (RuntimeError, ValueError) as error:
-            columns = ((name, first_rows(x)) for name, x in arguments.named_arrays())  # copied only where looked at
+            columns = ((name, first_rows(x)) for name, x in arguments.named_arrays())  # copied only for a message
             if "valid initial parameters" in str(error):
                 raise no_finite_start(columns) from error
             if "distribution got invalid" in str(error) and (of_data := made_nan(columns)):
@@ -562,14 +562,14 @@ class ModelSplit:
             self.verdict = self.verdict._replace(compared=compared)
 
     def _resting_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
-        """What rests on data that nobody has all of, but is not the likelihood, in words."""
+        """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere."""
         assert self._postprocess is not None
         return resting_on(self._density(arguments), self._postprocess, self.reference_position, arguments, elsewhere)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
-        """Whether rows are independent of one another, by the model's expression; the first verdict but a proof.
+        """Whether rows are independent of one another, by the model's expression: the first verdict that is no proof.
 
-        And what is held, where it is proved.
+        The proof where all are proved, and with it the shared values.
         """
         largest = self.layout.sizes[0]
         sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}
@@ -584,7 +584,7 @@ class ModelSplit:
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
         """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
         rows = jnp.asarray(self.part(0))
-        if self.mode == NUMBERED:  # whose numbers look up cut rows as well, where that is held
+        if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
             rows = jnp.arange(len(rows))
         args, kwargs = density.rows(data, RowBlock(rows))
         return initialize_model(
@@ -594,7 +594,7 @@ class ModelSplit:
             dynamic_args=True,
             model_args=args,
             model_kwargs=kwargs,
-            validate_grad=False,  # gradients are looked at by the exactness check
+            validate_grad=False,  # gradients are compared by the exactness check
         )
 
 
@@ -602,19 +602,19 @@ def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tupl
     """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
     if isinstance(model, InImpliedPlate):
         return (SLICE,)
-    if has_sources:  # of a source no model is given all rows
+    if has_sources:  # no model is given all rows of a source
         return SLICE, NUMBERED
     return (SLICE, INDEX, NUMBERED) if has_rows else (INDEX,)
 
 
 def _forwards(failures: Mapping[str, Exception]) -> str:
-    """Advice for models that cannot be differentiated backwards."""
+    """Advice for models that cannot be differentiated in reverse mode."""
     is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
     return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
 
 
 def _as_arrays(z: Mapping[str, Any]) -> Position:
-    """A position as floating-point arrays: the host hands on the plain numbers that an init strategy may give."""
+    """A position as floating-point arrays: the host passes on plain numbers that an init strategy may give."""
     return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
 
 

@@ -41,10 +41,10 @@ def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int],
     """Raise unless a split, found on a few rows, is one that shards can have.
 
     Args:
-        split: of the model on a few rows of each shard.
-        shards: of all rows.
+        split: the split of the model on a few rows of each shard.
+        shards: the shards of all rows.
         row_axes: for the path of each array that holds rows, their axis.
-        names: of the arguments that hold them.
+        names: names of the arguments that hold rows.
     """
     if split.mode != SLICE or split._row_axes != row_axes:
         raise ModelNotSplittableError(
@@ -64,7 +64,7 @@ def _how(split: Split) -> str:
 
 
 def check_proved(split: Split, held: Iterable[Any]) -> None:
-    """Raise unless the rows of a model are proved to be independent, with nothing taken from all of them."""
+    """Raise unless the rows of a model are proved to be independent, without shared values."""
     if split.verdict.kind != PROVED:
         raise ModelNotSplittableError(
             f"{IN_SHARDS} be proved to have rows independent of one another (no numbers are compared on all of them), "
@@ -78,7 +78,7 @@ def check_proved(split: Split, held: Iterable[Any]) -> None:
 
 
 def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
-    """Whether the results of a function rest on its inputs, by its expression, which is not evaluated."""
+    """Whether the results of a function depend on its inputs, by its jaxpr, which is not evaluated."""
     expression = jax.make_jaxpr(function)(inputs).jaxpr
     used = dce_jaxpr(expression, [True] * len(expression.outvars))[1]
     return any(used)
@@ -91,14 +91,14 @@ def resting_on(
     arguments: Arguments,
     elsewhere: list[bool],
 ) -> list[str]:
-    """What rests on data that nobody has all of, but is not the likelihood, in words.
+    """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere.
 
     Args:
-        density: of the model.
-        postprocess: from its arguments to what makes the values of its sites from a position.
+        density: the model's density.
+        postprocess: from the model's arguments to the map from a position to the values of its sites.
         z: a position.
-        arguments: of the model.
-        elsewhere: for each array of the data, whether it is such.
+        arguments: the model's arguments.
+        elsewhere: for each data array, whether it holds rows that no process has all of.
     """
     rows = [x for x, is_such in zip(arguments.shapes(), elsewhere, strict=True) if is_such]
 
@@ -121,7 +121,7 @@ def resting_on(
 
 
 def rows_are_read(what: str) -> ModelNotSplittableError:
-    """The error where something besides the likelihood looks at rows."""
+    """The error for a model of which something besides the likelihood reads rows."""
     return ModelNotSplittableError(
         f"{IN_SHARDS} look at them in its data plate alone, got one in which {what} does; compute it outside the model"
     )

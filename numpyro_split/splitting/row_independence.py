@@ -2,7 +2,7 @@
 
 The likelihood of all rows and that of as many as are evaluated at a time are traced, and the two expressions (jaxprs)
 are walked side by side, value by value (:mod:`split_common.row_independence` says what is known of one). A rule says
-what an operation makes of what it is given (:mod:`numpyro_split.splitting.row_rules`). What has no rule is not proved.
+how an operation's results depend on rows (:mod:`numpyro_split.splitting.row_rules`). Without a rule nothing is proved.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from split_common.row_independence import (
 from split_common.selection import cuts_data, yields_numbers
 
 OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
-ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
+ROUNDING = 1e-12  # relative, of numbers: undoing a plate's scale N/n leaves some
 
 
 def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
-    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
+    """The verdict on a model's division into parts of a number of rows, and the shared values that it needs.
 
     Args:
         density: the model, and how its rows are selected.
@@ -105,7 +105,7 @@ class Walk:
     """Two programs, of all rows and of some, walked side by side.
 
     Args:
-        holding: what may be held; None inside loops and functions that are not written out.
+        holding: finds shared values; None inside loops and functions that are not written out.
     """
 
     def __init__(self, holding: Holding | None = None):
@@ -169,7 +169,7 @@ class Walk:
 
     def loop(self, step: Callable[[list[Value]], list[Value]], carried: list[Value]) -> list[Value]:
         """Knowledge of the values that a loop carries, whatever its number of rounds."""
-        for _ in range(2 * len(carried) + 1):  # each is first free, then aligned, then neither
+        for _ in range(2 * len(carried) + 1):  # each value is first free, then aligned, then neither
             after = [_join(a, b) for a, b in zip(carried, step(carried), strict=True)]
             if after == carried:
                 return carried
@@ -273,12 +273,12 @@ def place_of(equation: Any) -> str:
 
 
 def call(parameter: str, walk: Walk, op: Operation) -> list[Value]:
-    """A function."""
+    """A call: the called function is followed."""
     return walk.inside(op.param(parameter), op.part.params[parameter], op.operands)
 
 
 def cond(walk: Walk, op: Operation) -> list[Value]:
-    """One of several functions."""
+    """A conditional: each branch is followed, and what holds for all of them is kept."""
     chosen, *operands = op.operands
     if not isinstance(chosen, Free):
         return [chosen if isinstance(chosen, NotAligned) else NotAligned(False, "a branch")] * op.results
@@ -313,7 +313,7 @@ def scan(walk: Walk, op: Operation) -> list[Value]:
 
 
 def _map_over_rows(walk: Walk, op: Operation) -> list[Value]:
-    """A loop over the rows, which is a map where each round hands on what is carried as it is."""
+    """A loop over the rows, which is a map where each round passes the carried values on unchanged."""
     num_same = op.param("num_consts") + op.param("num_carry")
     inner = op.param("jaxpr").jaxpr
     if inner.outvars[: op.param("num_carry")] != inner.invars[op.param("num_consts") : num_same]:
@@ -329,7 +329,7 @@ def _map_over_rows(walk: Walk, op: Operation) -> list[Value]:
 
 
 def linear_solve(walk: Walk, op: Operation) -> list[Value]:
-    """A solver with derivatives of its own, whose operands are those of four functions and the right sides."""
+    """A linear solver with custom derivatives; its operands are constants of four functions, then the right sides."""
     before, taken = 0, 0
     for name, length in op.param("const_lengths")._asdict().items():
         if name == "solve":
@@ -342,7 +342,7 @@ def linear_solve(walk: Walk, op: Operation) -> list[Value]:
 
 
 def reduce(walk: Walk, op: Operation) -> list[Value]:
-    """A reduction by a function of the user's, of single numbers."""
+    """A reduction by a user's function of scalars."""
     faults: list[Value] = [value for value in op.operands if isinstance(value, NotAligned)]
     if faults:
         return faults[:1] * op.results

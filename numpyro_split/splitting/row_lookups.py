@@ -1,7 +1,7 @@
-"""Rules of row independence of look-ups: entries read from, or put to, where an index says.
+"""Rules of row independence for look-ups: entries read from, or written to, the places that an index names.
 
-A row may be looked up by its own number, and entries of a table that all rows share by what the row says. Where an
-index may name another row, rows meet.
+A row may be looked up by its own number, and entries of a table that all rows share by any value of the row. Where an
+index may name another row, the result combines rows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ def own_axis(index: Value, dimensions: Sequence[int]) -> int | None:
     """The axis along which indices hold the row's own number; None where they do along none.
 
     Args:
-        index: what is known of them.
-        dimensions: the axis that each index is one of.
+        index: what is known of the indices.
+        dimensions: for each index, the axis that it looks up in.
     """
     if isinstance(index, Numbers):
         return dimensions[0] if len(dimensions) == 1 else None
@@ -30,7 +30,7 @@ def gather(op: Operation) -> list[Value]:
     if not op.same("dimension_numbers", "mode"):
         return unknown(op)
     rank = len(op.whole.outvars[0].aval.shape)
-    of_index = [d for d in range(rank) if d not in numbers.offset_dims]  # of the result, for each axis of the index
+    of_index = [d for d in range(rank) if d not in numbers.offset_dims]  # result's axis for each axis of the index
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     of_table = dict(zip([d for d in range(len(op.shape(0))) if d not in gone], numbers.offset_dims, strict=True))
     paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
@@ -40,7 +40,7 @@ def gather(op: Operation) -> list[Value]:
         if isinstance(index, Numbers | OwnRow):
             if table.repeats != {own_axis(index, numbers.start_index_map)}:
                 return met(op, NUMBER_AS_CUT)
-            return [Aligned(of_index[index.axis])]  # of the same entries in all rows, one that the row chooses
+            return [Aligned(of_index[index.axis])]  # the entries are the same for all rows, and each row chooses one
         if not {paired.get(axis) for axis in table.repeats} <= index.axes:
             return unknown(op)
         return moved(op._replace(operands=[index]), lambda axis: of_index[axis])
@@ -59,7 +59,7 @@ def gather(op: Operation) -> list[Value]:
 
 
 def scatter(op: Operation) -> list[Value]:
-    """Entries added or put where an index says: in its own row, in columns that no row has a say in, or rows meet."""
+    """Entries added or written where an index says: in their own row or in columns that no row chooses, or rows mix."""
     target, index, updates = op.operands
     numbers = op.param("dimension_numbers")
     if isinstance(index, Numbers | OwnRow):
@@ -71,7 +71,7 @@ def scatter(op: Operation) -> list[Value]:
         return met(op, NUMBER_AS_CUT)
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(op.shape(0))) if axis not in gone]
-    of_target = dict(zip(numbers.update_window_dims, kept, strict=True))  # for axes of the updates
+    of_target = dict(zip(numbers.update_window_dims, kept, strict=True))  # the target's axis by axis of the updates
     axes = {*target.axes, *(of_target.get(axis, -1) for axis in updates.axes)}
     if not axes:
         return no_rule(op)
@@ -87,12 +87,12 @@ def scatter(op: Operation) -> list[Value]:
 
 
 def _scatter_in_own_row(op: Operation) -> list[Value]:
-    """Entries of a row put into that row."""
+    """Entries of a row written into that row."""
     target, index, updates = op.operands
     numbers = op.param("dimension_numbers")
     axis = own_axis(index, numbers.scatter_dims_to_operand_dims)
     [of_index] = index.axes
-    batch = [d for d in range(len(op.shape(2))) if d not in numbers.update_window_dims]  # for each axis of the index
+    batch = [d for d in range(len(op.shape(2))) if d not in numbers.update_window_dims]  # updates' axis by index axis
     is_own = axis in numbers.inserted_window_dims and target.axes == {axis} and updates.axes == {batch[of_index]}
     are_numbers = any(isinstance(value, Numbers | OwnRow) for value in (target, updates))
     if axis is None or not is_own or are_numbers or not op.same("dimension_numbers", "mode"):

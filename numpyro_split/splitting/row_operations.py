@@ -2,7 +2,7 @@
 
 What may be known of a value is in :mod:`split_common.row_independence`; rules
 (:mod:`numpyro_split.splitting.row_rules`) are made of what is here. Lengths that differ between the two expressions
-need no rule of their own: :meth:`Operation.consistent` holds every answer against the shapes of what is computed.
+need no rule of their own: :meth:`Operation.consistent` checks every answer against the shapes of what is computed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Operation(NamedTuple):
 
     @property
     def results(self) -> int:
-        """How many."""
+        """Number of results."""
         return len(self.whole.outvars)
 
     def shape(self, place: int) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class Operation(NamedTuple):
         return all(e.params[sizes][axis] == e.invars[place].aval.shape[axis] for e in equations)
 
     def consistent(self, value: Value, whole: Any, part: Any) -> Value:
-        """``value``, unless the lengths of its axes in the two expressions tell another story."""
+        """``value`` where it agrees with the lengths of its axes in the two expressions; else a value not aligned."""
         if isinstance(value, NotAligned):
             return value
         shapes = whole.aval.shape, part.aval.shape
@@ -72,12 +72,12 @@ MET = {"reduce_max": "max", "reduce_min": "min", "reduce_sum": "sum", "reduce_pr
 
 
 def met(op: Operation, what: str | None = None) -> list[Value]:
-    """Rows have met."""
+    """Each result combines several rows."""
     return [NotAligned(True, what or f"{MET.get(op.name, op.name)} over the data rows")] * op.results
 
 
 def unknown(op: Operation, what: str | None = None) -> list[Value]:
-    """Nobody knows."""
+    """Each result depends on rows in a way that no rule describes."""
     return [NotAligned(False, what or f"{op.name}, which is not followed here")] * op.results
 
 
@@ -93,7 +93,7 @@ def row_axes(op: Operation) -> set[int]:
 
 
 def repeats(op: Operation) -> frozenset[int]:
-    """The axes along which operands that no row reaches are as long as there are rows."""
+    """The axes along which operands that depend on no row are as long as there are rows."""
     return frozenset(axis for value in op.operands if isinstance(value, Free) for axis in value.axes)
 
 

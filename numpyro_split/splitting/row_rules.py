@@ -1,9 +1,9 @@
 """Rules of row independence: for every primitive that is followed, how its results depend on rows.
 
 A rule is given what is known of an operation's operands, none of which is ``NotAligned``, and answers for each result.
-The rows' axis of an operand may be carried to another place; along it nothing may be done, or rows meet. A ``Free``
-operand as long as there are rows stands for what it repeats, where the result does not depend on how often. What a rule
-cannot follow, it calls unknown.
+The rows' axis of an operand may be moved to another place; an operation along it combines rows. A ``Free`` operand as
+long as there are rows stands for the entry that it repeats, where the result does not depend on how often. Where a rule
+cannot follow an operation, the results are unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAlign
 
 
 def elementwise(op: Operation) -> list[Value]:
-    """Entry by entry."""
+    """Operations entry by entry."""
     axes = row_axes(op)
     if any(isinstance(value, Numbers) for value in op.operands):
         return _of_numbers(op)
@@ -41,7 +41,7 @@ def elementwise(op: Operation) -> list[Value]:
 
 
 def handed_on(op: Operation) -> list[Value]:
-    """Operands as they are."""
+    """Operations that return their operands unchanged."""
     return list(op.operands)
 
 
@@ -60,7 +60,7 @@ def _of_numbers(op: Operation) -> list[Value]:
 
 
 def broadcast(op: Operation) -> list[Value]:
-    """New axes are constant."""
+    """Broadcasting: values are constant along new axes."""
     places = op.param("broadcast_dimensions")
     if not op.same("broadcast_dimensions"):
         return unknown(op)
@@ -77,7 +77,7 @@ def broadcast(op: Operation) -> list[Value]:
 def reshape(op: Operation) -> list[Value]:
     """An axis survives where as many entries stand before it, and it is as long.
 
-    Of one row it may be any of the axes of length 1 that stand there: on all rows it is told from these.
+    On one row it may be any of several axes of length 1: on all rows it differs from these.
     """
 
     def places(equation: Any, axis: int) -> set[int]:
@@ -101,7 +101,7 @@ def transpose(op: Operation) -> list[Value]:
 
 
 def squeeze(op: Operation) -> list[Value]:
-    """Axes of length 1 go."""
+    """Axes of length 1 removed."""
     gone = op.param("dimensions")
     if not op.same():
         return unknown(op)
@@ -109,7 +109,7 @@ def squeeze(op: Operation) -> list[Value]:
 
 
 def reduction(op: Operation) -> list[Value]:
-    """Over some axes."""
+    """A reduction over some axes."""
     gone, value = op.param("axes"), op.operands[0]
     if not op.same():
         return unknown(op)
@@ -151,7 +151,7 @@ def concatenate(op: Operation) -> list[Value]:
 
 
 def rev(op: Operation) -> list[Value]:
-    """The other way round along some axes."""
+    """Entries in reverse order along some axes."""
     value = op.operands[0]
     if isinstance(value, Free):
         return [Free(value.repeats)]
@@ -159,7 +159,7 @@ def rev(op: Operation) -> list[Value]:
 
 
 def window(op: Operation) -> list[Value]:
-    """A part of an array (slice, dynamic_slice), or an array with a rim (pad): whole along the rows, or rows meet."""
+    """A part of an array (slice, dynamic_slice), or a padded array (pad): with all rows, or else rows are mixed."""
     value, parameters = op.operands[0], WINDOWS[op.name]
     if any(other != FREE for other in op.operands[1:]):
         return unknown(op, f"{op.name} at places that rest on rows")
@@ -210,7 +210,7 @@ def dynamic_update_slice(op: Operation) -> list[Value]:
 
 
 def iota(op: Operation) -> list[Value]:
-    """Numbers along one axis."""
+    """The numbers 0, 1, 2, ... along one axis."""
     dimension, shapes = op.param("dimension"), [e.outvars[0].aval.shape for e in (op.whole, op.part)]
     longer = frozenset(d for d in range(len(shapes[0])) if shapes[0][d] != shapes[1][d])
     if dimension not in longer:
@@ -266,7 +266,7 @@ def pooling(op: Operation) -> list[Value]:
 
 
 def fourier(op: Operation) -> list[Value]:
-    """A transform along the last axes."""
+    """A Fourier transform along the last axes."""
     rank, lengths = len(op.shape(0)), op.param("fft_lengths")
     if not op.same() or isinstance(op.operands[0], Numbers):
         return unknown(op)
@@ -297,7 +297,7 @@ VECTORS = {"householder_product": (2, 1), "lu_pivots_to_permutation": (1,), "tri
 
 
 def unstack(op: Operation) -> list[Value]:
-    """Entries along one axis, which goes."""
+    """Entries along one axis, which is removed."""
     gone = op.param("axis")
     if not op.same():
         return met(op, f"{op.name} over the data rows") if row_axes(op) else unknown(op)
@@ -305,7 +305,7 @@ def unstack(op: Operation) -> list[Value]:
 
 
 def general_reduction(op: Operation) -> list[Value]:
-    """Over some axes, of several arrays and a start for each, by a function of single numbers."""
+    """A reduction of several arrays over some axes, with a start for each, by a function of scalars."""
     starts, gone = op.operands[op.results :], op.param("dimensions")
     is_followed = op.same("dimensions") and all(start == FREE for start in starts)
     if not is_followed or any(isinstance(value, Numbers | OwnRow) for value in op.operands):
@@ -321,7 +321,7 @@ def general_reduction(op: Operation) -> list[Value]:
 
 SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 TAKES_INDICES = ("gather", *SCATTERS)
-"""Operations that take the number of a row beside other indices."""
+# Operations that take the number of a row beside other indices.
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(

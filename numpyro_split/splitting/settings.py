@@ -1,4 +1,4 @@
-"""How a kernel divides its model: the arguments for it, checked."""
+"""The arguments of a kernel that say how its model is divided, checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from split_common.subsets import SUBSET_ORDERS
 
 @dataclass(frozen=True)
 class Splitting:
-    """How a model is divided over subsets of the rows, before there are any.
+    """How a model is to be divided over subsets of the rows, before there are data.
 
     Attributes:
         num_subsets: M, or how it is to be chosen.
@@ -29,7 +29,7 @@ class Splitting:
             length N.
         subset_order: "sequential" or "shuffled".
         init_strategy: the host's initialisation strategy.
-        forward_mode: whether derivatives are taken forwards.
+        forward_mode: whether derivatives are taken in forward mode.
     """
 
     num_subsets: int | AutoSubsets = 1
@@ -75,7 +75,7 @@ class Splitting:
 
     @property
     def layout(self) -> tuple[str, ...]:
-        """Text of all that decides which rows are in which subset, but for how many chains there are."""
+        """Texts of all settings that decide which rows are in which subset, except the number of chains."""
         return str(self.num_subsets), self.subset_order, str(self.plate), str(self.data_axes)
 
     @property
@@ -90,7 +90,7 @@ class Splitting:
         return [f"memory={text_of_bytes(auto.memory)!r}"] if isinstance(auto, AutoSubsets) else []
 
     def for_subsets(self, num_subsets: int) -> Splitting:
-        """The same for a number of subsets that was chosen."""
+        """A copy with a number of subsets that was chosen."""
         return replace(self, num_subsets=num_subsets)
 
     def find(
@@ -109,8 +109,8 @@ class Splitting:
             args: its positional arguments, with JAX arrays.
             kwargs: its keyword arguments, likewise.
             program: digest of what it computes.
-            batch_sizes: from the number of rows to how many are evaluated at a time besides a subset's.
-            num_chains: of how many chains gradients are evaluated at once.
+            batch_sizes: function from the number of rows to further numbers of rows that are evaluated at a time.
+            num_chains: number of chains whose gradients are evaluated at once.
         """
         return ModelSplit.find(
             model,

@@ -1,1 +1,1 @@
-"""Rows drawn at random: estimates of a change of energy, the noise that they have, the proposals that go with them."""
+"""Rows drawn at random: estimates of a change of energy, their noise, and the proposals that use them."""

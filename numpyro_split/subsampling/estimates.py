@@ -1,6 +1,6 @@
 """Estimating a change of energy from batches of rows, with its variance.
 
-Formulae are in :mod:`split_common.penalty`, and in :mod:`split_common.certainty` those of single rows' influence.
+Formulae are in :mod:`split_common.penalty`; those of single rows' influence are in :mod:`split_common.certainty`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from split_common.penalty import Batches, RowSampling
 
 
 class Estimate(NamedTuple):
-    """A change of energy, known with noise.
+    """A noisy estimate of a change of energy.
 
     Attributes:
         change: U(new) - U(old), an unbiased estimate.
         chi2: estimate of its variance.
-        num_batches: K that both rest on.
+        num_batches: K, the number of batches behind both.
         energies: estimates of U(old) and U(new), shape (2,).
         tail_error: estimate of how far single rows may put the log-density off.
     """
@@ -43,11 +43,11 @@ class Sums(NamedTuple):
     """Sums over the rows that are read.
 
     Attributes:
-        changes: weighted changes of the log-likelihood by batch, 0 for those not used, shape (groups, K).
-        values: weighted terms at both points, of all batches, shape (2,).
-        tail: error by single rows, a scalar.
+        changes: weighted changes of the log-likelihood by batch, 0 for unused batches, shape (groups, K).
+        values: sums of the weighted terms of all batches at both points, shape (2,).
+        tail: estimate of the error caused by single rows, a scalar.
         certain_change: change of the rows that are always read.
-        certain: their terms at both points, shape (2,).
+        certain: sums of their terms at both points, shape (2,).
     """
 
     changes: jax.Array
@@ -58,11 +58,11 @@ class Sums(NamedTuple):
 
 
 class DrawnFrom(NamedTuple):
-    """Rows that are drawn from.
+    """The rows among which batches are drawn.
 
     Attributes:
-        num_rows: how many there are.
-        row_at: from places among them to their numbers among all, or all of a shard.
+        num_rows: number of these rows.
+        row_at: from places among them to their numbers among all rows, or among those of a shard.
     """
 
     num_rows: Any
@@ -73,8 +73,8 @@ class Estimator:
     """Estimates changes of the target's energy -log p(z) - s Σ_i ℓ_i(z) from batches of rows.
 
     Args:
-        potential: whose rows are read.
-        batches: how many of all rows.
+        potential: the potential whose rows are read.
+        batches: how rows are drawn.
         target: "posterior" (s = 1) or "expected" (s = n/N).
         taylor: the control variate, or None.
         certainty_rows: numbers of the rows that are always read, ascending, shape (C,).
@@ -98,8 +98,8 @@ class Estimator:
         Args:
             new: a position.
             old: another.
-            num_groups: how many times as many batches as the least number.
-            rng_key: draws the rows.
+            num_groups: number of batches, as a multiple of the least number.
+            rng_key: random key of the rows.
         """
         points = jax.tree.map(lambda a, b: jnp.stack([a, b]), old, new)
         num_batches = num_groups * self.batches.num_batches
@@ -119,7 +119,7 @@ class Estimator:
             change += sums.certain_change
             known += sums.certain
         energies, chi2 = -known - sums.values / num_batches, self.batches.chi2(between, num_batches)
-        # a proposal whose energy is infinite is refused, and told of as a divergence: no fault of single rows
+        # a proposal of infinite energy is rejected and counted as a divergence, so it says nothing about single rows
         tail = jnp.where(jnp.isfinite(sums.tail), sums.tail * self.batches.unread(num_batches), 0.0)
         return Estimate(-change - mean, chi2, num_batches, energies, tail)
 
@@ -132,7 +132,7 @@ class Estimator:
         taylor: Taylor | None,
         certainty_rows: jax.Array,
     ) -> Sums:
-        """What is summed over rows, or over those of a shard."""
+        """The sums over all rows, or over those of a shard."""
         drawn = self._drawn_from(rows, certainty_rows)
         groups, num_batches = self._draw(drawn, rows.own_key(rng_key)), self.batches.num_batches
         row_weight = self._likelihood_power * drawn.num_rows / self.batches.share  # s(N - C)/n, or of a shard
@@ -166,7 +166,7 @@ class Estimator:
         if not self.batches.num_certain:
             return DrawnFrom(rows.num_rows, lambda places: places)
         if self.batches.num_shards == 1:
-            # place j among the rows that are drawn is row j + (how many of the others come before it)
+            # place j among the rows that are drawn is row j + (number of always-read rows before it)
             skipped = certainty_rows - jnp.arange(self.batches.num_certain)
             return DrawnFrom(
                 self.batches.num_drawn, lambda places: places + jnp.searchsorted(skipped, places, side="right")
@@ -186,7 +186,7 @@ class Estimator:
         return lambda group: drawn.row_at(places(group))
 
     def _draw_places(self, num_drawn: Any, rng_key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """As :meth:`_draw`, of places among the rows that are drawn."""
+        """Like :meth:`_draw`, but gives places among the rows that are not always read."""
         batches = self.batches
         size = batches.share * batches.num_batches
         if batches.sampling is RowSampling.INDEPENDENT_ROWS:

@@ -1,4 +1,4 @@
-"""How noisy estimates have been: where the number of batches adapts, and where too much noise is noticed."""
+"""Running statistics of the noise of estimates, by which the number of batches adapts and warnings are given."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoiseState(NamedTuple):
     Attributes:
         num_groups: the number of batches, as a multiple of the least.
         mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
-        count: its iterations.
+        count: number of iterations in that mean.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
         mean_tail_error: mean over the draws so far of how far single rows may put the log-density off.
@@ -37,17 +37,17 @@ class NoiseState(NamedTuple):
 
     @classmethod
     def start(cls) -> NoiseState:
-        """Nothing seen yet, and the least number of batches."""
+        """Empty statistics and the least number of batches."""
         zero, none = jnp.zeros(()), jnp.zeros((), jnp.result_type(int))
         return cls(none + 1, zero, none, zero, zero, zero)
 
 
 class NoiseAdapter:
-    """Counts noise, and in warm-up sets the number of batches by it; it stays as it is while sampling.
+    """Updates the statistics of the noise, and in warm-up the number of batches, which is fixed while sampling.
 
     Args:
         target_noise: χ² to aim at; None leaves the number of batches.
-        batches: of the estimates.
+        batches: batches of the estimates.
         num_warmup: number of warm-up iterations.
     """
 
@@ -75,21 +75,21 @@ class NoiseAdapter:
 
 
 def warn_if_noisy(num_draws: jax.Array, num_batches: jax.Array, noise: NoiseState) -> None:
-    """Warn once, of all chains together, where the first draws rest on noise that cannot be trusted.
+    """Warn once for all chains together if their first draws depend on noise that cannot be trusted.
 
-    That is much of it in many draws, or noise of single rows.
+    Noise cannot be trusted where it is large in many draws, or where single rows cause it.
 
     Args:
-        num_draws: since warm-up, as every argument of one chain or with a leading axis of chains.
-        num_batches: K.
-        noise: what is remembered of the noise.
+        num_draws: number of draws since warm-up; like every argument, of one chain or with a leading axis of chains.
+        num_batches: K, the number of batches.
+        noise: running statistics of the noise.
     """
     kept = (noise.share_above, noise.mean_chi2, num_batches, noise.mean_tail_error)
     share, chi2, num_batches, tail = (jnp.mean(x) for x in kept)
     warns = (jnp.max(num_draws) == DRAWS_BEFORE_WARNING) & ((share > WARN_ABOVE_SHARE) | (tail > LARGEST_TAIL_ERROR))
 
     def warn(warns: Any, share: Any, chi2: Any, num_batches: Any, tail: Any) -> None:
-        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        # if num_draws differs between chains in a batch, both branches are evaluated: this one checks again
         if warns and share > WARN_ABOVE_SHARE:
             warn_of_noise(share, chi2, num_batches)
         elif warns:

@@ -1,9 +1,9 @@
 """Proposals of a Metropolis-Hastings step that read no row, or a few: leapfrog steps by a force drawn beforehand.
 
-A map made of kicks by any function of the position and drifts preserves volume and is undone by itself after a flip
-of the momentum. So of a force drawn without regard to the state, and kept for the whole trajectory, the ratio of
-proposal densities is that of the momenta's: acceptance needs their kinetic energies and nothing of the force. No
-force is a random walk, one step a Langevin proposal, several a Hamiltonian one.
+A map made of drifts and of kicks by any function of the position preserves volume, and with a flip of the momentum it
+is its own inverse. So if the force is drawn independently of the state and kept for the whole trajectory, the ratio of
+proposal densities is that of the momenta: acceptance needs their kinetic energies and nothing of the force. A proposal
+without a force is a random walk, one with a single step a Langevin proposal, one with several steps a Hamiltonian one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAPFROG = naive(1)
 
 
 class Force:
-    """Gradient-only potential: its energies are zeros, which the integrator carries and nothing reads."""
+    """Potential with a gradient alone: its energies are zeros, which the integrator carries but nothing uses."""
 
     def __init__(self, gradient: Gradient):
         self._gradient = gradient
@@ -78,7 +78,7 @@ def draw_force(
 def _force_over_shards(
     size: int, likelihood_power: float, potential: SplitPotential, taylor: Taylor | None, rng_key: jax.Array
 ) -> Force:
-    """The force of a minibatch of which each shard draws its share."""
+    """The force of a minibatch from which each shard draws its share of rows."""
 
     def of_rows(rows: LocalRows, z: Position, taylor: Taylor | None, rng_key: jax.Array) -> Position:
         drawn = draw_from_shard(rows, size, rng_key)
@@ -109,8 +109,8 @@ def propose(
 ) -> tuple[IntegratorState, IntegratorState]:
     """Start of a proposal, with a momentum drawn now, and its end.
 
-    The step of a Hamiltonian proposal is a random fraction of ``step_size``, lest trajectories return to where they
-    start.
+    The step of a Hamiltonian proposal is a random fraction of ``step_size``, so that trajectories do not return to
+    their start.
     """
     key_momentum, key_length = random.split(rng_key)
     step_size = step_size * draw_length(settings.shortest_step, 1.0, key_length)

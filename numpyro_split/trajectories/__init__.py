@@ -1,1 +1,1 @@
-"""Trajectories: where each ends, and which of its states is taken."""
+"""Trajectories: where each ends, and which of its states is the next state of the chain."""

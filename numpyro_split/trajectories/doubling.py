@@ -1,20 +1,21 @@
-r"""A trajectory that doubles until a rule says that it has gone far enough: a tree of states.
+r"""Trajectories that double until a rule stops them: binary trees of states.
 
-It grows by a run of its own length, forwards or backwards with equal probability, until a rule
-(:mod:`numpyro_split.trajectories.termination`) holds of the whole, or of any part that the doubling of its halves went
-through, in which case the new run is refused whole. Every state of the final trajectory would have built it with the
-same probability, 2 to the power of minus its depth, because every other order of doublings goes through the same parts
-and would have been stopped by the same rule. It takes steps that preserve volume and are undone by a step back in time
-(every schedule, given the order of its subsets; :mod:`split_common.schedule`).
+Each doubling adds a subtree as long as the trajectory, forwards or backwards with equal probability. Growth stops when
+the rule (:mod:`numpyro_split.trajectories.termination`) holds for the whole trajectory; if it holds for a part of the
+new subtree, that subtree is discarded. Every state of the final trajectory would have built it with the same
+probability, 2^-d for depth d, because the doublings from any other state go through the same subtrees, which the same
+rule checks. Steps must preserve volume and be reversible by a step back in time; every schedule has such steps, given
+the order of its subsets (:mod:`split_common.schedule`).
 
-It remains to take a state of a given trajectory in a way that leaves the weights exp(-H) invariant: within a new run
-each state by its weight, and the new run's state instead of the old one's with probability min(1, w_new / w_old). By
-induction the old one's choice leaves the weights within the old run invariant, and w_old min(1, w_new / w_old) =
-w_new min(1, w_old / w_new) is as much flow from the old run to the new as back. This holds for the U-turn and for
-exhaustion alike: both take the same choice.
+The next state of the chain is chosen from the trajectory so that the weights exp(-H) are left invariant. Within a new
+subtree the proposal is each state with probability in proportion to its weight. The proposal of the subtree replaces
+that of the old trajectory with probability min(1, w_new / w_old), where w is a sum of weights: biased progressive
+sampling. By induction the choice within the old trajectory leaves its weights invariant, and detailed balance holds
+between the two halves: w_old min(1, w_new / w_old) = w_new min(1, w_old / w_new). This holds for the U-turn and for
+exhaustion alike, because both choose in the same way.
 
-A tree of 2^d states is built state by state. Of each size 2^k there is at most one finished run that waits for its
-second half, so d of them are kept: memory grows with the depth, not with the number of states.
+A tree of 2^d states is built state by state. Of each size 2^k there is at most one finished subtree that waits for its
+second half, so only d of them are kept: memory grows with the depth, not with the number of states.
 
 References:
     Betancourt (2017), A Conceptual Introduction to Hamiltonian Monte Carlo, appendix A. Phan, Pradhan and Jankowiak
@@ -47,7 +48,7 @@ class Doubling(DoublingBase):
     """Trajectories that double until a criterion holds (:class:`~split_common.termination.DoublingBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """Statistics of no tree, and the criterion's fields."""
+        """Initial values of the statistics of a tree, and the fields of the criterion."""
         zero = jnp.zeros(())
         return {
             "tree_depth": jnp.zeros((), jnp.result_type(int)),
@@ -58,12 +59,12 @@ class Doubling(DoublingBase):
         }
 
     def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, None]:
-        """One iteration."""
+        """One iteration: a tree, then an update of the criterion."""
         moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
         return self.criterion.updated(state, count_depth_limit(moved, num_warmup), num_warmup), None
 
     def watch(self, state: Any, num_warmup: int) -> None:
-        """Warn where many of the first draws ended at the depth limit."""
+        """Warn if the trajectories of many of the first draws ended at the depth limit."""
         warn_if_often_at_limit(state, num_warmup, self.max_tree_depth)
 
 
@@ -71,14 +72,14 @@ class Trajectory(NamedTuple):
     """A trajectory that doubles.
 
     Attributes:
-        first: its earliest state, without energies, which only a choice needs.
-        last: its latest state, likewise.
-        choice: the state taken.
-        span: what the rule knows of the whole, in order of time.
-        num_states: how many states, those of a refused run not counted.
-        depth: doublings made, a refused one included.
-        visits: what it met on its way.
-        stopped: whether the rule has held, of the whole or of a part of a refused run.
+        first: earliest state, without energies, which only a choice needs.
+        last: latest state, without energies.
+        choice: the proposal, and the sum of all weights.
+        span: summary of the whole trajectory for the rule, in order of time.
+        num_states: number of states, without those of a discarded subtree.
+        depth: number of doublings, including one that was discarded.
+        visits: statistics of the states visited, including those of a discarded subtree.
+        stopped: whether the rule has held, for the whole trajectory or for a part of a discarded subtree.
     """
 
     first: IntegratorState
@@ -92,18 +93,18 @@ class Trajectory(NamedTuple):
 
     @property
     def grows(self) -> jax.Array:
-        """Whether nothing forbids another doubling."""
+        """Whether another doubling is allowed: neither has the rule held nor has a step diverged."""
         return ~self.stopped & ~self.visits.diverging
 
 
 def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) -> Trajectory:
-    """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
+    """Double a trajectory until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
-        path: how it is integrated, and from where.
-        rule: when it stops.
-        max_tree_depth: most doublings.
-        rng_key: for directions and choices.
+        path: how the trajectory is integrated, and its start.
+        rule: when the trajectory stops.
+        max_tree_depth: largest number of doublings.
+        rng_key: random key for directions and choices.
     """
     choice, span = _look_at_start(path, rule)
     end, zero = _without_energies(path.start), jnp.zeros((), jnp.result_type(int))
@@ -125,18 +126,18 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) ->
 
 
 class _Run(NamedTuple):
-    """A new run of states, on its way to the length of the trajectory that it doubles.
+    """A new subtree while it grows to the length of the trajectory that it doubles.
 
     Attributes:
-        state: the outermost state, without energies.
-        choice: the state taken.
-        span: the largest finished run that ends here, in the order of the visit.
-        waiting: finished runs of 1, 2, 4, ... states that wait for their second half, one to a row; a row is written
-            before it is read, so a run may begin with those of the run before.
-        num_states: states so far.
-        visits: the trajectory's and this run's.
-        stopped: whether the rule has held of a part.
-        uniforms: for the choices.
+        state: outermost state, without energies.
+        choice: the proposal, and the sum of the subtree's weights.
+        span: summary of the largest finished part that ends here, in the order of the visit.
+        waiting: summaries of finished parts of 1, 2, 4, ... states that wait for their second half, one in each row. A
+            row is written before it is read, so a subtree may start with the rows of the last subtree.
+        num_states: number of states so far.
+        visits: statistics of the states visited, of the trajectory and of this subtree.
+        stopped: whether the rule has held for a part of the subtree.
+        uniforms: random numbers for the choices.
     """
 
     state: IntegratorState
@@ -157,7 +158,7 @@ def _run(
     waiting: Span,
     uniforms: Uniforms,
 ) -> _Run:
-    """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
+    """The new subtree: as many states as ``trajectory`` has, or fewer if the rule holds or a step diverges."""
     direction = jnp.where(forwards, 1.0, -1.0)
     end = where(forwards, trajectory.last, trajectory.first)
 
@@ -187,10 +188,11 @@ def _run(
 
 
 def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tuple[Span, Span, jax.Array]:
-    """Join a state with the finished runs before it, as a binary counter carries, until the rule holds.
+    """Join a state with the finished parts before it, like the carries of a binary counter, until the rule holds.
 
     Returns:
-        The largest finished run that ends with the state, the runs that now wait, and whether the rule held.
+        Summary of the largest finished part that ends with the state, the parts that now wait, and whether the rule
+        held.
     """
 
     def carries(counter: tuple[jax.Array, Span, jax.Array]) -> jax.Array:
@@ -204,13 +206,13 @@ def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tupl
         return level + 1, whole, rule.holds(first, second, whole)
 
     level, span, stopped = lax.while_loop(carries, carry, (jnp.zeros_like(num_before), span, jnp.array(False)))
-    # updated in place, which a scatter is not
+    # this is updated in place; a scatter would not be
     waiting = jax.tree.map(lambda x, row: lax.dynamic_update_index_in_dim(x, row, level, 0), waiting, span)
     return span, waiting, stopped
 
 
 def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, uniform: jax.Array) -> Trajectory:
-    """The trajectory with a finished run, or as it was with a refused one."""
+    """The trajectory with a finished subtree added, or without a subtree that is discarded."""
     refused = run.stopped | run.visits.diverging
     before = where(forwards, trajectory.span, trajectory.span.reversed())
     whole = before.joined(run.span)
@@ -227,7 +229,7 @@ def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, 
 
 
 def _look_at_start(path: Path, rule: Rule) -> tuple[Choice, Span]:
-    """Choice and span of the state that a trajectory starts from."""
+    """Choice and span of the state in which a trajectory starts."""
     grad = path.integrator.energies_and_grad(path.start)[1] if rule.takes_gradients else None
     choice = only(path.start, path.energies, jnp.zeros(()))
     return choice, rule.span.of(path, path.start, choice.log_weight, grad)
@@ -248,13 +250,13 @@ def _without_energies(state: IntegratorState) -> IntegratorState:
 
 
 def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree_depth: int) -> Any:
-    """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
+    """One iteration whose trajectory doubles, at the state's step size and metric, which do not change.
 
     Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the state's metric.
+        state: current state of the chain.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
         rule: when the trajectory stops.
-        max_tree_depth: most doublings.
+        max_tree_depth: largest number of doublings.
 
     Returns:
         The next state.
@@ -275,7 +277,7 @@ def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree
 
 
 def _virial_average(trajectory: Trajectory, step_size: jax.Array) -> jax.Array:
-    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    """The mean of dG/dt in the form that the rule uses; for rules that use no gradients, the mean over time."""
     span = trajectory.span
     if isinstance(span, Virial) and span.mean_rate is not None:
         return span.mean_rate
@@ -287,19 +289,19 @@ def _virial_average(trajectory: Trajectory, step_size: jax.Array) -> jax.Array:
 
 
 def count_depth_limit(moved: Any, num_warmup: int) -> Any:
-    """``moved`` with its iteration counted in the share of draws that ended at the depth limit."""
+    """``moved`` with the share of draws at the depth limit brought up to date."""
     num_draws, share = moved.i + 1 - num_warmup, moved.share_at_limit
     counted = share + (moved.reached_max_treedepth - share) / jnp.maximum(num_draws, 1)
     return moved._replace(share_at_limit=jnp.where(num_draws < 1, 0.0, counted))
 
 
 def warn_if_often_at_limit(state: Any, num_warmup: int, max_tree_depth: int) -> None:
-    """Warn once, of all chains together, where many of the first draws ended at the depth limit."""
+    """Warn once, for all chains together, if the trajectories of many of the first draws ended at the depth limit."""
     share = jnp.mean(state.share_at_limit)
     warns = (jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING) & (share > WARN_ABOVE_SHARE)
 
     def warn(warns: Any, share: Any) -> None:
-        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        # vectorised chains that do not share their iteration count evaluate both branches, so check again
         if warns:
             warn_of_depth_limit(max_tree_depth, share)
 

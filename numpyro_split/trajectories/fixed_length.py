@@ -1,13 +1,13 @@
-r"""A trajectory of a length that does not depend on where it goes, and the decision at its end.
+r"""Trajectories whose length does not depend on their path, and the accept-reject decision at their end.
 
-L steps are made, their number and size drawn without regard to the state, then the end point is accepted with
-probability min(1, exp(H - H')), else the start is kept; H is the energy on all the data. Steps preserve volume, and the
-map (steps, then flip of the momentum) is its own inverse, or, for an order drawn with its reverse, is proposed as often
-as its inverse (:mod:`split_common.schedule`); so exp(-H) is left invariant.
+A trajectory has L steps, whose number and size do not depend on the state. Its end point is accepted with probability
+min(1, exp(H - H')); otherwise the start is kept. H is the energy on all the data. Steps preserve volume, and the map of
+the steps followed by a flip of the momentum is its own inverse, or, where an order of the subsets is drawn, is proposed
+as often as its inverse (:mod:`split_common.schedule`). So exp(-H) is left invariant.
 
-The decision rests on the *change* of energy, taken subset by subset before it is rounded
-(:mod:`numpyro_split.potential.compensated`), the kinetic energy's likewise
-(:mod:`numpyro_split.integrators.euclidean`).
+The decision depends on the *change* of energy. Its potential part is a compensated sum of the changes of the subsets'
+terms (:mod:`numpyro_split.potential.compensated`), and its kinetic part avoids the cancellation of large numbers
+(:func:`numpyro_split.integrators.integrator.kinetic_change`).
 
 Reference:
     Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, section 3.
@@ -36,37 +36,37 @@ from split_common.health import MAX_ENERGY_CHANGE
 
 @dataclass(frozen=True)
 class FixedLength(FixedLengthBase):
-    """Trajectories whose end is accepted or refused (:class:`~split_common.fixed_length.FixedLengthBase`)."""
+    """Trajectories whose end point is accepted or rejected (:class:`~split_common.fixed_length.FixedLengthBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """The lengths, before any are learned."""
+        """The lengths of trajectories, before they are learned."""
         return {"shortest_length": jnp.zeros(()), "trajectory_length": jnp.full((), FIRST_LENGTH)}
 
     def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, Position]:
-        """One iteration, of a length between those that the state has."""
+        """One iteration, with a length between the shortest and the longest of the state."""
         draws_order = self.draws_order(integrator.schedule)
         return fixed_length_transition(state, integrator, self.lengths_at(state), draws_order)
 
     def watch(self, state: Any, num_warmup: int) -> None:
-        """Warn where trajectories are longer than can be made at the draws' step size."""
+        """Warn if the step size of the draws is too small for the length of trajectories, which are then cut short."""
         warn_if_cut_short(state, num_warmup, self.lengths_at(state))
 
 
 def draw_length(shortest: float, longest: float, rng_key: jax.Array) -> jax.Array:
-    """A length between the two; of a fixed length both are equal."""
+    """A length drawn uniformly between the two; they are equal for a fixed length."""
     return shortest + (longest - shortest) * random.uniform(rng_key)
 
 
 def jittered(step_size: jax.Array, jitter: float, rng_key: jax.Array) -> jax.Array:
-    """The step size times a number drawn from U(1 - jitter, 1 + jitter), without regard to the state."""
+    """The step size times a number drawn from U(1 - jitter, 1 + jitter), independently of the state."""
     return step_size * random.uniform(rng_key, minval=1 - jitter, maxval=1 + jitter) if jitter else step_size
 
 
 def steps_of_length(trajectory_length: jax.Array, step_size: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    At most ``MAX_STEPS`` are taken: after warm-up the number, cut or not, follows from the length drawn and a step size
-    that no longer adapts, and so depends on no state either.
+    At most ``MAX_STEPS`` steps are made, which may cut a trajectory short. This number too is independent of the state:
+    after warm-up it depends only on the length drawn and on the step size, which no longer adapts.
     """
     num_steps = jnp.maximum(jnp.ceil(trajectory_length / step_size), 1)
     limited = jnp.minimum(num_steps, MAX_STEPS)
@@ -78,8 +78,8 @@ class Decision(NamedTuple):
     """An accept-reject decision.
 
     Attributes:
-        accepted: whether the end point is taken.
-        accept_prob: with what probability.
+        accepted: whether the end point is accepted.
+        accept_prob: acceptance probability.
         diverging: whether the energy error was infinite, undefined or above 1000.
     """
 
@@ -91,7 +91,8 @@ class Decision(NamedTuple):
 def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> Decision:
     """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
 
-    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    This includes a change of minus infinity: a density that overflows is a numerical error, so the state is no draw of
+    the target.
     """
     energy_change = jnp.where(jnp.isfinite(energy_change), energy_change, jnp.inf)
     accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
@@ -101,16 +102,16 @@ def metropolis(energy_change: jax.Array, uniform: Callable[[], jax.Array]) -> De
 def fixed_length_transition(
     state: Any, integrator: IntegratorBase, lengths: LengthSettings, draws_order: bool
 ) -> tuple[Any, Position]:
-    """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
+    """One iteration of split HMC at the state's step size and metric, which do not change.
 
     Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the state's metric.
-        lengths: length of the trajectory, and by how much its steps are longer or shorter.
-        draws_order: whether the order of subsets is drawn.
+        state: current state of the chain.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
+        lengths: length of the trajectory, and jitter of its step size.
+        draws_order: whether the order of the subsets is drawn.
 
     Returns:
-        The next state, and the momentum there.
+        The next state, and its momentum.
     """
     rng_key, key_momentum, key_order, key_length, key_jitter, key_accept = random.split(state.rng_key, 6)
     schedule, adapted = integrator.schedule, state.adapt_state
@@ -153,7 +154,7 @@ def fixed_length_transition(
 
 
 def warn_if_cut_short(state: Any, num_warmup: int, lengths: LengthSettings) -> None:
-    """Warn once, of all chains together, where trajectories are longer than can be made at the draws' step size."""
+    """Warn once, for all chains together, if the step size of the draws is too small for the length."""
     if lengths.trajectory_length is None:
         return
     step_size = state.adapt_state.step_size
@@ -163,7 +164,7 @@ def warn_if_cut_short(state: Any, num_warmup: int, lengths: LengthSettings) -> N
     step_size, shortest, longest = (jnp.ravel(x)[worst] for x in of_chains)
 
     def warn(warns: Any, step_size: Any, of_chain: Any) -> None:
-        # a batch of chains that do not share their count evaluates both branches, so this one asks again
+        # vectorised chains that do not share their iteration count evaluate both branches, so check again
         if warns:
             warn_of_cut_trajectories(step_size, of_chain)
 

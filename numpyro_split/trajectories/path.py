@@ -1,4 +1,4 @@
-"""How a trajectory is integrated, and the energy that its states are weighed against."""
+"""The path of a trajectory: its integrator, step size, order of subsets and start, and the energy there."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from numpyro_split.potential.sources import of_first_chain
 
 
 class Path(NamedTuple):
-    """How a trajectory is integrated, and the energy that its states are weighed against.
+    """How a trajectory is integrated from its start, and the energy that its states are compared with.
 
     Attributes:
-        integrator: the schedule on the potential, with the metric.
-        unscale: from a position and a momentum there to M to the power of -½ times it, a dict like it.
-        step_size: size of a step.
-        order: which subset stands at each place of the schedule, shape (M,).
-        start: where it starts.
-        energies: terms of the potential at the start, shape (M + 1,).
+        integrator: integrator of the schedule on the potential, at the metric of the state.
+        unscale: ``unscale(z, p)`` is M^{-1/2} p at z, standard normal for a drawn p; a dict like p.
+        step_size: step size.
+        order: index of the subset at each place of the schedule, shape (M,).
+        start: state in which the trajectory starts.
+        energies: the terms of the potential at the start, shape (M + 1,).
     """
 
     integrator: IntegratorBase
@@ -42,13 +42,13 @@ class Path(NamedTuple):
         return self.integrator.step(state, direction * self.step_size, order)
 
     def energy_change(self, state: IntegratorState, energies: Compensated) -> jax.Array:
-        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
+        """H at ``state`` minus H at the start; infinity if it is not finite, so that the state has no weight."""
         change = difference(energies, self.energies) + self.integrator.kinetic.change(state, self.start)
         return jnp.where(jnp.isfinite(change), change, jnp.inf)
 
 
 def draw_path(state: Any, integrator: IntegratorBase, step_size: jax.Array, rng_key: jax.Array) -> Path:
-    """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
+    """A path from the state with a drawn momentum, and with a drawn order of the subsets if the schedule needs one."""
     order, kinetic = jnp.arange(integrator.schedule.num_subsets), integrator.kinetic
     if integrator.schedule.draws_order:
         rng_key, key_order = random.split(rng_key)

@@ -1,7 +1,7 @@
-r"""Taking one of many states of a trajectory by their weights exp(-H), H the energy on all the data.
+r"""Choice of one state of a trajectory by the weights exp(-H), with H the energy on all the data.
 
-A state is taken of those seen so far, and replaced by one seen later with some probability: so the memory is that of
-two states, however many there are. Which probabilities leave exp(-H) invariant is derived where trajectories are built
+A proposal is kept, and replaced by a later state with some probability, so only two states are in memory at a time. For
+the probabilities that leave exp(-H) invariant, see the modules that build trajectories
 (:mod:`numpyro_split.trajectories.doubling`, :mod:`numpyro_split.trajectories.windows`).
 """
 
@@ -19,17 +19,17 @@ from numpyro_split.potential.position import Position, where
 from numpyro_split.trajectories.path import Path
 from split_common.health import MAX_ENERGY_CHANGE
 
-AT_A_TIME = 16  # uniforms
+AT_A_TIME = 16  # uniform numbers that are drawn together
 
 
 class Choice(NamedTuple):
-    """The state taken of those seen so far.
+    """The state that is chosen among those seen so far, the proposal.
 
     Attributes:
-        z: its position.
-        opening_grad: the kicks that open a step there; None where the schedule keeps none.
+        z: position of the chosen state.
+        opening_grad: weighted sum of the gradients that open a step there; None where the schedule keeps none.
         energies: the terms of the potential there, shape (M + 1,).
-        energy_change: H there minus H at the start.
+        energy_change: H there minus H at the start of the trajectory.
         log_weight: log of the sum of exp(-energy change) over all states seen.
     """
 
@@ -41,29 +41,29 @@ class Choice(NamedTuple):
 
 
 def only(state: IntegratorState, energies: Compensated, energy_change: jax.Array) -> Choice:
-    """The choice among one state."""
+    """The choice of a state that is the only one."""
     return Choice(state.z, state.opening_grad, energies, energy_change, -energy_change)
 
 
 def choose(one: Choice, other: Choice, log_prob_of_other: jax.Array, uniform: jax.Array) -> Choice:
-    """Take ``other`` with the given probability (of 1 where it is above 1, of 0 where it is undefined)."""
+    """Choose ``other`` with the given probability, counted as 1 if it is above 1 and as 0 if it is undefined."""
     takes_other = jnp.log(uniform) < log_prob_of_other
     taken = where(takes_other, other, one)
     return taken._replace(log_weight=jnp.logaddexp(one.log_weight, other.log_weight))
 
 
 def add_by_weight(one: Choice, other: Choice, uniform: jax.Array) -> Choice:
-    """Take either, with probability in proportion to its weight."""
+    """Choose one of the two, with probability in proportion to its weight."""
     return choose(one, other, other.log_weight - jnp.logaddexp(one.log_weight, other.log_weight), uniform)
 
 
 class Uniforms(NamedTuple):
-    """Numbers from U(0, 1), one after the other; drawn some at a time, which takes XLA about as long as one.
+    """A stream of numbers from U(0, 1), drawn several at a time, which takes XLA about as long as one.
 
     Attributes:
-        rng_key: what they are drawn by.
-        drawn: the last ones drawn, shape (AT_A_TIME,).
-        num_taken: how many were taken.
+        rng_key: random key of the numbers.
+        drawn: the numbers drawn last, shape (AT_A_TIME,).
+        num_taken: how many numbers have been taken.
     """
 
     rng_key: jax.Array
@@ -72,11 +72,11 @@ class Uniforms(NamedTuple):
 
     @classmethod
     def of(cls, rng_key: jax.Array) -> Uniforms:
-        """Numbers drawn by a key, none of them taken."""
+        """The stream of a random key, of which no number has been taken."""
         return cls(rng_key, jnp.zeros(AT_A_TIME), jnp.zeros((), jnp.result_type(int)))
 
     def take(self) -> tuple[jax.Array, Uniforms]:
-        """The next number, and those after it."""
+        """The next number, and the stream after it."""
         place = self.num_taken % AT_A_TIME
         drawn = lax.cond(place == 0, self._draw, lambda: self.drawn)
         uniform = lax.dynamic_index_in_dim(drawn, place, keepdims=False)
@@ -90,7 +90,7 @@ class Visits(NamedTuple):
     """Statistics of the states that a trajectory visited.
 
     Attributes:
-        num_states: states besides the start whose energy was looked at.
+        num_states: number of states whose energy was evaluated, without the start.
         sum_accept_prob: sum of their min(1, exp(-energy change)).
         diverging: whether one of them has an energy error above 1000, infinite or undefined.
     """
@@ -101,23 +101,23 @@ class Visits(NamedTuple):
 
     @classmethod
     def none(cls) -> Visits:
-        """No state yet."""
+        """Statistics before any state."""
         return cls(jnp.zeros((), jnp.result_type(int)), jnp.zeros(()), jnp.array(False))
 
     def with_state(self, energy_change: jax.Array) -> Visits:
-        """One more state."""
+        """The statistics with one more state."""
         accept_prob = jnp.minimum(jnp.exp(-energy_change), 1.0)
         diverging = self.diverging | (energy_change > MAX_ENERGY_CHANGE)
         return Visits(self.num_states + 1, self.sum_accept_prob + accept_prob, diverging)
 
     @property
     def mean_accept_prob(self) -> jax.Array:
-        """What the step size is adapted to."""
+        """Mean acceptance probability, by which the step size adapts."""
         return self.sum_accept_prob / jnp.maximum(self.num_states, 1)
 
 
 def at_choice(state: Any, path: Path, choice: Choice, visits: Visits, num_steps: jax.Array) -> Any:
-    """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories have."""
+    """``state`` moved to the choice of a trajectory, with the statistics that all such trajectories share."""
     start_energy = state.potential_energy + path.integrator.kinetic.energy(state.z, path.start.p)
     return state._replace(
         z=choice.z,

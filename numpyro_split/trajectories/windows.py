@@ -1,12 +1,13 @@
-r"""A trajectory of a given length, accepted by windows of states at its two ends.
+r"""Trajectories of a given length that are accepted by windows of states at their two ends.
 
-Of L + 1 states the start is at a place drawn from the first W. With w the sum of exp(-H) over a window, the last W
-states are accepted with probability min(1, w'/w) against the first W, then one state of the window is taken with
-probability exp(-H)/w. Given the L + 1 states, every state of the first window is as likely to have been the start as
-any other, and, time reversed, every state of the last one; so the flow from a state of one window to a state of the
-other is proportional to exp(-H) exp(-H') min(1/w, 1/w') both ways, and exp(-H) is left invariant. It takes steps that
-preserve volume and are undone by a step back in time (every schedule, given the order of its subsets, which is drawn as
-often as its opposite; :mod:`split_common.schedule`). W = 1 is the end point alone.
+A trajectory has L + 1 states, and its start is at a place drawn uniformly from the first W. With w the sum of exp(-H)
+over a window, the window of the last W states is accepted against that of the first W with probability min(1, w'/w).
+Then one state of the window taken is chosen with probability exp(-H)/w. Given the L + 1 states, each state of the first
+window is equally likely to have been the start, and so is, with time reversed, each state of the last window. So the
+flow from a state of one window to a state of the other is proportional to exp(-H) exp(-H') min(1/w, 1/w') in both
+directions, and exp(-H) is left invariant. Steps must preserve volume and be reversible by a step back in time; every
+schedule has such steps, given the order of its subsets, which is drawn as often as its reverse
+(:mod:`split_common.schedule`). W = 1 is the usual decision at the end point.
 
 Reference:
     Neal (1994), An improved acceptance procedure for the hybrid Monte Carlo algorithm.
@@ -35,11 +36,11 @@ class Windowed(WindowedBase):
     """Trajectories accepted by windows at their two ends (:class:`~split_common.fixed_length.WindowedBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """A length that the trees of warm-up write down and nothing reads."""
+        """A field for the length that the trees of warm-up learn; these trajectories do not use it."""
         return {"trajectory_length": jnp.full((), FIRST_LENGTH)}
 
     def move(self, state: Any, integrator: IntegratorBase, num_warmup: int) -> tuple[Any, None]:
-        """One iteration."""
+        """One iteration: a trajectory accepted by windows."""
         return windowed_transition(state, integrator, self.num_steps, self.window_size, self.step_size_jitter), None
 
 
@@ -49,11 +50,11 @@ def windowed_transition(
     """One iteration of ``num_steps`` steps, accepted by windows, at the state's step size and metric.
 
     Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the state's metric.
-        num_steps: steps of the trajectory.
-        window_size: states in a window.
-        step_size_jitter: j; all steps are u times as long, u drawn from U(1 - j, 1 + j).
+        state: current state of the chain.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
+        num_steps: number of steps of the trajectory.
+        window_size: number of states in a window.
+        step_size_jitter: j; the step size of a trajectory is multiplied by a draw from U(1 - j, 1 + j).
 
     Returns:
         The next state.
@@ -66,7 +67,7 @@ def windowed_transition(
 
 
 def windowed(path: Path, num_steps: int, window_size: int, rng_key: jax.Array) -> tuple[Choice, Visits]:
-    """A trajectory of ``num_steps`` steps, accepted by windows of ``window_size`` states."""
+    """The choice and the statistics of a trajectory of ``num_steps`` steps with windows of ``window_size`` states."""
     key_place, key_states, key_accept = random.split(rng_key, 3)
     place = random.randint(key_place, (), 0, window_size)
     unseen = only(path.start, path.energies, jnp.array(jnp.inf))

@@ -1,4 +1,7 @@
-"""Where splitting is centred is found in warm-up: at the ends of the host's windows (:mod:`split_common.centering`)."""
+"""The reference of centred splitting, found in warm-up at the ends of the host's windows.
+
+See :mod:`split_common.centering`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,13 @@ from split_common.centering import LONGEST_CENTRED_LENGTH, LONGEST_CENTRED_STEP,
 
 
 class CenterState(NamedTuple):
-    """Where a chain's splitting is centred, and what is known of where it should be.
+    """Centring of a chain's splitting, and the mean position from which warm-up finds the reference.
 
     Attributes:
-        center: of the next trajectory.
-        mean: of the position, over windows of warm-up; None where the reference is given.
-        left: squared differences of the forces at a draw, without centring, of first and of second order.
+        center: reference and correction terms of the next trajectory.
+        mean: mean of the position over windows of warm-up; None where the reference is given.
+        left: squared differences between the subsets' gradients at a draw: without centring, and left by centring of
+            first and of second order.
     """
 
     center: Center
@@ -31,13 +35,13 @@ class CenterState(NamedTuple):
     left: tuple[float, float, float]
 
     def longest_step(self, learns_length: bool) -> float:
-        """Upper limit of the step size, of trajectories whose lengths are learned, or of others."""
+        """Upper limit of the step size; it differs for trajectories whose lengths are learned."""
         longest = LONGEST_CENTRED_LENGTH if learns_length else LONGEST_CENTRED_STEP
         return longest if self.center.order else math.inf
 
 
 def first_center(settings: CenterSettings, potential: SplitPotential, z: Position, sites: Sequence[str]) -> CenterState:
-    """Before warm-up: about the given reference, or nowhere yet."""
+    """Centring before warm-up: about the given reference, or none yet."""
     unknown = (math.nan, math.nan, math.nan)
     if not settings.is_found:
         given = {name: torch.as_tensor(settings.center[name]).to(u).reshape(u.shape) for name, u in z.items()}
@@ -55,20 +59,20 @@ def recentred(
     z: Position,
     window_ends: Sequence[int],
 ) -> tuple[CenterState, int]:
-    """After iteration ``t``, which ended at ``z``: at the end of a window of the metric, centred about its mean.
+    """Centring after iteration ``t``: at the end of a window of the metric, about the mean position of the window.
 
     Args:
-        state: where splitting was centred.
-        settings: what is asked for.
-        potential: of the target.
-        velocity: the inverse mass matrix times a momentum.
-        coordinates: from a position to what the mass matrix is of.
-        t: the iteration, counted from 1 as the host does.
-        z: where it ended.
-        window_ends: iterations that end a window of warm-up, counted likewise.
+        state: centring so far.
+        settings: whether and how splitting is centred.
+        potential: potential of the target.
+        velocity: function from a momentum to its velocity, the inverse mass matrix times the momentum.
+        coordinates: function from a position to the entries that the mass matrix adapts to.
+        t: the iteration, counted from 1 as by the host.
+        z: position at its end.
+        window_ends: iterations that end a window of warm-up, counted from 1.
 
     Returns:
-        The state, and the gradients that it took, each of a subset.
+        The centring, and the number of subset gradients that were evaluated for it.
     """
     if state.mean is None or len(window_ends) < 3:
         return state, 0
@@ -77,7 +81,7 @@ def recentred(
         return state._replace(mean=mean), 0
     sites, num_subsets, like = state.center.sites, potential.num_subsets, coordinates(zeros(z))
     size = sum(z[name].numel() for name in sites)
-    order = 2 if t == window_ends[-2] and settings.keeps_second_order(size) else 1  # the second takes many gradients
+    order = 2 if t == window_ends[-2] and settings.keeps_second_order(size) else 1  # order 2 takes many gradients
     found = Center.at(potential, mean.adapted, sites, order)
     left = differences_left(found, potential, lambda p: velocity({**like, **p}), z)
     best = choose_order(left, settings.order if order == 2 else 1)
@@ -90,7 +94,7 @@ def recentred(
 def differences_left(
     center: Center, potential: SplitPotential, velocity: Velocity, z: Position
 ) -> tuple[float, float, float]:
-    """Squared differences of the forces at ``z``: without centring, of first and of second order."""
+    """Squared differences of the subsets' gradients at ``z``: without centring, and left by either order."""
     differences = grad_differences(potential, z, center.sites)
     first = subtract(differences, center.grads)
 

@@ -1,4 +1,4 @@
-"""The metric from draws and gradients over the host's windows, and the normal approximation that drifts follow.
+"""The metric from draws and gradients of the host's windows, and the normal approximation that drifts follow.
 
 See :mod:`split_common.gradient_metric` and :mod:`split_common.harmonic`.
 """
@@ -22,11 +22,12 @@ from split_common.low_rank_metric import LowRank
 
 
 class GradientWindow(WelfordCovariance):
-    """What a window of warm-up has seen, in the place of the host's estimator: draws, and gradients at them.
+    """Moments of the draws and gradients of a window of warm-up; takes the place of the host's estimator.
 
     Attributes:
-        variances: of the draws of the window that the metric is from, shape (D,); None before.
-        reference: z*, from the same window, shape (D,); None where the posterior was not nearly normal in it.
+        variances: variances of the draws of the window that the metric was made from, shape (D,); None before there was
+            one.
+        reference: z* from the same window, shape (D,); None if the posterior was not nearly normal in it.
     """
 
     def __init__(self) -> None:
@@ -35,13 +36,13 @@ class GradientWindow(WelfordCovariance):
         super().__init__(diagonal=False)
 
     def reset(self) -> None:
-        """Begin a window."""
+        """Start a new, empty window."""
         super().reset()
-        self._grads: tuple[Any, Any, int] = (0.0, 0.0, 0)  # mean, sums and count
-        self._products: float = 0.0  # sum over the coordinates of the joint deviations of draws and gradients
+        self._grads: tuple[Any, Any, int] = (0.0, 0.0, 0)  # mean, sum of products of deviations, count
+        self._products: float = 0.0  # sum over the coordinates of products of deviations of draws and gradients
 
     def update_gradient(self, x: Tensor, grad: Tensor) -> None:
-        """See the gradient at the draw that was seen last; a new tuple, so that a stored state stays as it is."""
+        """Add the gradient at the last draw; the moments are a new tuple, so a stored state does not change."""
         mean, squares, num = self._grads
         before = grad - mean
         self._products += float(before @ (x - self._mean))
@@ -50,24 +51,24 @@ class GradientWindow(WelfordCovariance):
 
     @property
     def covariances(self) -> tuple[Tensor, Tensor]:
-        """Of the draws and of the gradients, shape (D, D) each."""
+        """Covariances of the draws and of the gradients, shape (D, D) each."""
         draws: Any = self.get_covariance(regularize=False)
         _, squares, num = self._grads
         return draws, squares / (num - 1)
 
     def metric(self) -> Tensor:
-        """The inverse mass matrix of the window; NaN where it has none that momenta can be drawn with."""
+        """The inverse mass matrix from the window; NaN if there is none with a Cholesky root."""
         draws, grads = self.covariances
         self.variances = draws.diagonal()
         try:
             found = metric_of_window(draws, grads, self._grads[2], torch)
-            torch.linalg.cholesky(found)  # rounding may leave a finite matrix that has no root
+            torch.linalg.cholesky(found)  # a finite matrix may be without a Cholesky root because of rounding
         except torch.linalg.LinAlgError:
             return torch.full_like(draws, torch.nan)
         return found
 
     def end(self, inverse_mass_matrix: Tensor) -> None:
-        """Keep what the window, from which the metric was made, says of the posterior."""
+        """Keep the normal approximation of the window, which gave the metric."""
         mean, _, num = self._grads
         left, size = share_left(*self._moments(inverse_mass_matrix)), len(inverse_mass_matrix)
         reference = self._mean - inverse_mass_matrix @ mean
@@ -75,14 +76,15 @@ class GradientWindow(WelfordCovariance):
         self.reference = reference if is_normal else None
 
     def fit(self, inverse_mass_matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        """Mean of the squared frequencies in a metric, and mean of their inverses (:mod:`split_common.exploration`)."""
         squared, inverse, cross = self._moments(inverse_mass_matrix)
         return squared / cross, inverse / cross
 
     def _moments(self, inverse_mass_matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """a, b and c of :mod:`split_common.harmonic`.
 
-        Tensors, for where a chain stood still all are 0, and their ratios are NaN, no errors as of Python's numbers.
+        They are tensors because all are 0 for a chain that did not move: ratios of tensors are then NaN, where those of
+        Python's numbers raise an error.
         """
         (draws, grads), num = self.covariances, self._grads[2]
         squared = (inverse_mass_matrix * grads).sum() / len(draws)
@@ -92,7 +94,7 @@ class GradientWindow(WelfordCovariance):
 
 
 class GradientMassMatrix(BlockMassMatrix):
-    """The host's mass matrix, of one dense block, adapted to draws and gradients."""
+    """The host's mass matrix with one dense block, adapted to draws and gradients."""
 
     def configure(self, mass_matrix_shape: Any, adapt_mass_matrix: bool = True, options: Any = None) -> None:
         """Set up the first mass matrix, as the host does."""
@@ -100,7 +102,7 @@ class GradientMassMatrix(BlockMassMatrix):
         self._adapt_scheme = {sites: GradientWindow() for sites in self._adapt_scheme}
 
     def update(self, z: Position, z_grad: Position | None) -> None:
-        """See a draw, and, where it is known, the gradient there."""
+        """Add a draw, and the gradient there, if it is known."""
         super().update(z, z_grad)
         if z_grad is not None:
             for sites, window in self._adapt_scheme.items():
@@ -108,25 +110,25 @@ class GradientMassMatrix(BlockMassMatrix):
 
     @property
     def variances(self) -> Tensor:
-        """Of the draws of the window that the metric is from, shape (D,); NaN before there was one."""
+        """Variances of the draws of the window that the metric was made from, shape (D,); NaN before there was one."""
         (window,) = self._adapt_scheme.values()
         unknown = torch.full((sum(self.mass_matrix_size.values()),), torch.nan)
         return unknown if window.variances is None else window.variances
 
     @property
     def fit(self) -> tuple[Tensor, Tensor]:
-        """Means of the squared frequencies in the metric, and of their inverses, in the window that is under way."""
+        """Mean of the squared frequencies in the metric, and mean of their inverses, in the current window."""
         ((sites, window),) = self._adapt_scheme.items()
         return window.fit(self.inverse_mass_matrix[sites])
 
     @property
     def reference(self) -> Tensor | None:
-        """What drifts turn about, shape (D,); None for straight drifts."""
+        """Reference of harmonic drifts, shape (D,); None for straight drifts."""
         (window,) = self._adapt_scheme.values()
         return window.reference
 
     def end_adaptation(self) -> None:
-        """Make the mass matrix anew at the end of a window; it stays as it is where the window has no finite one."""
+        """Make a new mass matrix at the end of a window; keep the old one if the new one is not finite."""
         found = {sites: window.metric() for sites, window in self._adapt_scheme.items()}
         old = self.inverse_mass_matrix
         found = {sites: matrix if torch.isfinite(matrix).all() else old[sites] for sites, matrix in found.items()}
@@ -136,7 +138,7 @@ class GradientMassMatrix(BlockMassMatrix):
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], Tensor]:
-    """The inverse mass matrix to start from, whatever its form, as one dense block."""
+    """First inverse mass matrix, given in any form, as one dense block."""
     sites = tuple(sorted(x))
     given = inverse_mass_matrix if isinstance(inverse_mass_matrix, dict) else {sites: inverse_mass_matrix}
     some = next(iter(x.values()))
@@ -148,14 +150,14 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
 
 
 def harmonic_drift(state: AdaptState, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift | None:
-    """Drifts about what the last window of a metric from draws and gradients has found; None for straight ones."""
+    """Harmonic drifts about the reference of the last window of the metric; None for straight drifts."""
     (window,) = state.covariances.values()
     reference = window["reference"]
     return None if reference is None else HarmonicDrift(kinetic, unflatten(reference, like))
 
 
 def _like(matrix: Any, some: Tensor) -> Any:
-    """A block in the precision and on the device of a tensor."""
+    """A block in the dtype and on the device of a tensor."""
     if isinstance(matrix, LowRank):
         return matrix.converted(lambda array: torch.as_tensor(array).to(some))
     return torch.as_tensor(matrix).to(some)

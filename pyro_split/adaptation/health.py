@@ -1,7 +1,7 @@
-"""Warnings of a run's first draws, from sums in the state: divergences and slowly explored energies.
+"""Warnings after the first draws of a run, from sums in the state: divergences and slowly explored energies.
 
-The host does not tell a kernel when a run ends, so a warning comes once, after the first draws; the kernel's ``report``
-says everything.
+The host does not tell a kernel when a run ends, so there is one warning after the first draws; the kernel's ``report``
+describes the whole run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Health(NamedTuple):
     last: float = 0.0
 
     def with_draw(self, number: int, energy: float, diverging: bool) -> Health:
-        """With one more draw, the number of which is counted from 1 after warm-up; below 1 nothing is counted."""
+        """The sums with one more draw; its number counts from 1 after warm-up, and numbers below 1 are ignored."""
         if number < 1:
             return self
         distance = energy - self.mean
@@ -45,12 +45,12 @@ class Health(NamedTuple):
 
     @property
     def bfmi(self) -> float:
-        """The energy Bayesian fraction of missing information; undefined where the energies are all equal."""
+        """The energy Bayesian fraction of missing information; undefined if the energies are all equal."""
         return self.changes / self.squares if self.squares else float("nan")
 
 
 def warn_if_in_trouble(state: Any, warmup_steps: int) -> None:
-    """Warn once, of each chain, where the first draws diverged or their energies were explored slowly."""
+    """Warn once for each chain if its first draws diverged or explored their energies slowly."""
     if state.i - warmup_steps != DRAWS_BEFORE_WARNING:
         return
     if state.health.num_diverging or state.health.bfmi < LEAST_BFMI:

@@ -1,4 +1,4 @@
-"""The metric of low rank from draws and gradients over the host's windows (:mod:`split_common.low_rank_metric`)."""
+"""The metric of low rank from draws and gradients of the host's windows (:mod:`split_common.low_rank_metric`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from split_common.low_rank_metric import (
 
 
 class LowRankWindow:
-    """The last draws of a window of warm-up and the gradients there, in the place of the host's estimator.
+    """The last draws of a window of warm-up and the gradients there; takes the place of the host's estimator.
 
     Attributes:
-        draws: the draws, of shape (D,) each; a new tuple for each, so that a state that was stored stays as it is.
+        draws: the last draws, shape (D,) each; each draw makes a new tuple, so a stored state does not change.
         grads: gradients of the potential there.
-        variances: of the draws of the window that the metric is from, shape (D,); None before.
+        variances: variances of the draws of the window that the metric was made from, shape (D,); None before there was
+            one.
     """
 
     def __init__(self) -> None:
@@ -36,37 +37,37 @@ class LowRankWindow:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a window."""
+        """Start a new, empty window."""
         self.draws: tuple[Tensor, ...] = ()
         self.grads: tuple[Tensor, ...] = ()
 
     def update(self, draw: Tensor) -> None:
-        """See a draw."""
+        """Add a draw."""
         self.draws = (*self.draws, draw)[-MAX_DRAWS:]
 
     def update_gradient(self, grad: Tensor) -> None:
-        """See a gradient."""
+        """Add a gradient."""
         self.grads = (*self.grads, grad)[-MAX_DRAWS:]
 
     @property
     def draw_variances(self) -> Tensor:
-        """Of the draws so far, shape (D,)."""
+        """Variances of the draws so far, shape (D,)."""
         return self._deviations(self.draws).square().sum(0)
 
     def metric(self) -> LowRank | None:
-        """The inverse mass matrix of the window; None where that is not finite."""
+        """The inverse mass matrix from the window; None if there is no usable one."""
         self.variances = self.draw_variances
         draws, grads = torch.stack(self.draws), torch.stack(self.grads)
         if not torch.isfinite(draws.sum() + grads.sum()):
-            return None  # of which torch takes no roots
+            return None  # torch cannot decompose such matrices
         found = low_rank_of_window(draws, grads, torch.ones_like(draws[:, 0]), torch)
         return found if is_usable(found, torch) else None
 
     def fit(self, inverse_mass_matrix: LowRank) -> tuple[float, float]:
-        """Means of the squared frequencies in a metric, and of their inverses (:mod:`split_common.exploration`)."""
+        """Mean of the squared frequencies in a metric, and mean of their inverses (:mod:`split_common.exploration`)."""
         draws, grads = self._deviations(self.draws), self._deviations(self.grads)
         squared, inverse = grads * inverse_mass_matrix.velocity(grads), draws * inverse_mass_matrix.momentum(draws)
-        cross = (draws * grads).sum().double()  # a tensor, of whose zero the ratio is no error
+        cross = (draws * grads).sum().double()  # a tensor, because division by a zero of Python would be an error
         return float(squared.sum() / cross), float(inverse.sum() / cross)
 
     def _deviations(self, rows: tuple[Tensor, ...]) -> Tensor:
@@ -75,11 +76,13 @@ class LowRankWindow:
 
 
 class LowRankMassMatrix(BlockMassMatrix):
-    """The host's mass matrix, of one block of low rank, adapted to draws and gradients; momenta are made elsewhere.
+    """The host's mass matrix with one block of low rank, adapted to draws and gradients.
+
+    Momenta are drawn by :class:`~pyro_split.integrators.low_rank.LowRankKinetic`.
 
     Args:
-        start: the inverse mass matrix to start from, from a tuple of all sites to the block.
-        adapts: whether it adapts.
+        start: first inverse mass matrix, a dict from a tuple of all sites to the block.
+        adapts: whether the matrix adapts.
     """
 
     def __init__(self, start: dict[tuple[str, ...], LowRank], adapts: bool):
@@ -88,10 +91,10 @@ class LowRankMassMatrix(BlockMassMatrix):
         self._adapt_scheme = {sites: LowRankWindow() for sites in start} if adapts else {}
 
     def configure(self, mass_matrix_shape: Any, adapt_mass_matrix: bool = True, options: Any = None) -> None:
-        """Nothing: the first mass matrix is given."""
+        """Nothing to set up: the first mass matrix is given."""
 
     def update(self, z: Position, z_grad: Position | None) -> None:
-        """See a draw, and, where it is known, the gradient there."""
+        """Add a draw, and the gradient there, if it is known."""
         for sites, window in self._adapt_scheme.items():
             window.update(flatten(z, sites).detach())
             if z_grad is not None:
@@ -99,19 +102,19 @@ class LowRankMassMatrix(BlockMassMatrix):
 
     @property
     def variances(self) -> tuple[Tensor, Tensor]:
-        """Of the draws of the window that the metric is from, NaN before there was one, and of those since, (D,)."""
+        """Variances of the draws of the window that gave the metric, NaN before, and of those since, (D,) each."""
         (window,) = self._adapt_scheme.values()
         last = window.draw_variances
         return torch.full_like(last, torch.nan) if window.variances is None else window.variances, last
 
     @property
     def fit(self) -> tuple[float, float]:
-        """Means of the squared frequencies in the metric, and of their inverses, in the window that is under way."""
+        """Mean of the squared frequencies in the metric, and mean of their inverses, in the current window."""
         ((sites, window),) = self._adapt_scheme.items()
         return window.fit(self._inverse_mass_matrix[sites])
 
     def end_adaptation(self) -> None:
-        """Make the mass matrix anew at the end of a window; it stays as it is where the window has no finite one."""
+        """Make a new mass matrix at the end of a window; keep the old one if there is no usable new one."""
         for sites, window in self._adapt_scheme.items():
             found = window.metric()
             if found is not None:
@@ -120,7 +123,7 @@ class LowRankMassMatrix(BlockMassMatrix):
 
 
 def low_rank_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], LowRank]:
-    """The inverse mass matrix to start from, diagonal or of low rank, as one block; None for the identity."""
+    """First inverse mass matrix, diagonal, of low rank, or None for the identity, as one block of low rank."""
     sites, some = tuple(sorted(x)), next(iter(x.values()))
     blocks = inverse_mass_matrix if isinstance(inverse_mass_matrix, Mapping) else {sites: inverse_mass_matrix}
     if has_low_rank(inverse_mass_matrix):

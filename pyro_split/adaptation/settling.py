@@ -1,4 +1,7 @@
-"""Values that warm-up settled on, and how far they still moved, in the state (:mod:`split_common.settling`)."""
+"""Values that warm-up settled on, and how much they still changed at its end, noted in the state.
+
+See :mod:`split_common.settling`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from split_common.settling import Settled, log_change
 
 
 def settle(settled: Settled, t: int, adapter: Adapter, learned: dict[str, float] | None = None) -> Settled:
-    """Update after iteration ``t`` of warm-up; after warm-up everything stays as it is.
+    """The values after iteration ``t``; after warm-up they do not change.
 
     Args:
-        settled: what was known.
+        settled: values so far.
         t: the iteration, counted from 1.
-        adapter: of step size and metric.
-        learned: what else adapts, by field, as it is now.
+        adapter: adapter of step size and metric.
+        learned: current values of what else adapts, by field.
     """
     window, found = adapter.last_window, {}
     if t not in (window.middle, window.end):

@@ -1,7 +1,7 @@
 """Adaptation of step size and mass matrix, by Pyro's own window adapter and dual averaging.
 
-Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
-steps of the split schedule instead of leapfrog steps on all the data.
+This module adds the search for a first step size, which the host cannot do in the memory of one subset: it makes steps
+of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from split_common.mass import mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
-SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # limits of the search
 
-# From a metric and a position, the change of energy that a step of a given size makes.
+# Makes, from an adaptation state and a position, the energy error as a function of the step size.
 Trial = Callable[[AdaptState, Position], Callable[[float], float]]
 
 
 def one_step(integrator_for: Callable[[AdaptState], IntegratorBase]) -> Trial:
-    """The trial that makes one step of the integrator of a given metric."""
+    """The trial that makes one step of the integrator at a given metric."""
 
     def trial(adapted: AdaptState, z: Position) -> Callable[[float], float]:
         integrator = integrator_for(adapted)
@@ -52,12 +52,12 @@ def one_step(integrator_for: Callable[[AdaptState], IntegratorBase]) -> Trial:
 
 
 class WindowMean(NamedTuple):
-    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+    """Mean of a part of the position over the host's windows, in addition to the host's variances.
 
     Attributes:
-        adapted: over the window that the mass matrix comes from; where the chain starts before there is one.
-        running: over the window that is under way.
-        count: iterations of that window.
+        adapted: mean over the window that the mass matrix was made from; before there is one, the start of the chain.
+        running: mean over the current window so far.
+        count: number of iterations in the current window.
     """
 
     adapted: Position
@@ -66,11 +66,11 @@ class WindowMean(NamedTuple):
 
     @classmethod
     def start(cls, x: Position) -> WindowMean:
-        """Before warm-up."""
+        """The mean before warm-up."""
         return cls(x, x, 0)
 
     def update(self, t: int, x: Position, window_ends: Sequence[int]) -> WindowMean:
-        """After iteration ``t``, counted from 1 as the host does, which ended at ``x``."""
+        """The mean after iteration ``t``, counted from 1 as by the host, which ended at ``x``."""
         ends = window_ends[:-1]  # the first window and the last adapt the step size alone
         if len(ends) < 2 or not ends[0] < t <= ends[-1]:
             return self
@@ -80,22 +80,23 @@ class WindowMean(NamedTuple):
 
 
 class Adapter:
-    """The host's window adapter, with a step-size search of our own: a tool, into which a chain's state is loaded.
+    """The host's window adapter, with its own search for the step size; the state of a chain is loaded into it.
 
     Args:
-        settings: what to adapt.
+        settings: settings of the adaptation.
         warmup_steps: number of warm-up iterations.
-        coordinates: from a position to what the mass matrix adapts to, a dict of tensors; itself for most kernels.
-        z: starting point.
-        trial: what the search for a step size tries.
-        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
-            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
-        measures_fit: whether to look, in the last window of warm-up, at how well a metric from gradients fits.
+        coordinates: function from a position to the entries that the mass matrix adapts to, a dict of tensors; the
+            identity for most kernels.
+        z: starting point of the chain.
+        trial: one trial of the search for a step size.
+        longest_step: upper limit of the adapted step size. Single steps as long as a trajectory can be accepted often
+            enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+        measures_fit: whether the last window of warm-up should measure the fit of a metric from gradients.
 
     Attributes:
-        measures_fit: whether that is done.
-        last_window: of warm-up, in which what has been adapted is compared with itself.
-        state: what is loaded.
+        measures_fit: whether the last window measures the fit of the metric.
+        last_window: last window of warm-up, over which adapted values are compared with themselves.
+        state: adaptation state that is loaded.
     """
 
     def __init__(
@@ -141,21 +142,21 @@ class Adapter:
         self.state = store_adapter(self._host)
 
     def load(self, state: AdaptState) -> None:
-        """Go on from a chain's state."""
+        """Load the adaptation state of a chain."""
         if state is not self.state:
             load_adapter(self._host, state)
             self.state = state
 
     @property
     def window_ends(self) -> list[int]:
-        """Iterations that end a window of the mass matrix, counted from 1 as the host does."""
+        """Iterations that end a window of warm-up, counted from 1 as by the host."""
         return [window.end for window in self._host.adaptation_schedule]
 
     @property
     def variances(self) -> tuple[Tensor, Tensor]:
-        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each.
+        """Variances of the metric, and those estimated from the draws of the last window, shape (D,) each.
 
-        Of a metric from draws and gradients the former are those of the draws that it was made from.
+        For a metric from draws and gradients, the first are the variances of the draws that it was made from.
         """
         adapter = self._host.mass_matrix_adapter
         if isinstance(adapter, LowRankMassMatrix):
@@ -169,32 +170,32 @@ class Adapter:
 
     @property
     def averages(self) -> dict[str, float]:
-        """Running averages of dual averaging; empty where nothing adapts."""
+        """Running average of dual averaging, by field; empty if the step size does not adapt."""
         if not self._settings.adapt_step_size or self._warmup_steps < 2:  # the last iteration adapts nothing
             return {}
         return {"step_size": min(math.exp(log_average_step_size(self._host)), self._longest)}
 
     @property
     def is_harmonic(self) -> bool:
-        """Whether drifts follow a normal approximation at the metric."""
+        """Whether drifts follow a normal approximation at the current metric."""
         return self._follows_normal and self._host.mass_matrix_adapter.reference is not None
 
     @property
     def _longest(self) -> float:
-        """What the step size is adapted to at most, with the drifts that there are."""
+        """Upper limit of the adapted step size, for the current drifts."""
         if not self.is_harmonic:
             return self._longest_step
         return min(self._longest_step, LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP)
 
     def wants_gradient(self, t: int) -> bool:
-        """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``t``."""
+        """Whether the metric, or the measure of its fit, needs the gradient at the end of iteration ``t``."""
         ends = self.window_ends[:-1]  # the first window and the last adapt the step size alone
         last = self._warmup_steps if self.measures_fit else ends[-1] if ends else 0
         return self._uses_gradients and len(ends) > 1 and ends[0] < t <= last
 
     @property
     def fit(self) -> tuple[Tensor, Tensor]:
-        """Means of the squared frequencies in the metric, and of their inverses, in the last window."""
+        """Mean of the squared frequencies in the metric, and mean of their inverses, in the last window."""
         return self._host.mass_matrix_adapter.fit
 
     def update(
@@ -206,15 +207,15 @@ class Adapter:
         longest_step: float | None = None,
         grad: Position | None = None,
     ) -> None:
-        """Adapt after iteration ``t``, counted from 1 as the host does; after warm-up nothing changes.
+        """Adapt after iteration ``t``; after warm-up nothing changes.
 
         Args:
-            t: the iteration.
-            accept_prob: its acceptance.
-            z: where it ended.
-            trial: what a search for a step size there tries.
-            longest_step: what the step size is adapted to at most from now on; None for what it was.
-            grad: gradient of the potential at ``z``, a dict like it, where :meth:`wants_gradient` says so.
+            t: the iteration, counted from 1 as by the host.
+            accept_prob: acceptance probability of the iteration.
+            z: position at its end.
+            trial: one trial of a search for a step size at ``z``.
+            longest_step: upper limit of the adapted step size from now on; None for the present one.
+            grad: gradient of the potential at ``z``, a dict like ``z``, if :meth:`wants_gradient` asks for it.
         """
         if t <= self._warmup_steps:
             self._z, self._trial = z, trial
@@ -222,14 +223,14 @@ class Adapter:
             z_grad = None if grad is None else self._coordinates(grad)
             self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64), z_grad)
             if self.last_window.num_of_metric and t > self.last_window.start:
-                # the host's estimator of the metric, which has nothing to do in the last window
+                # the estimator of the metric, which the host does not use in the last window
                 self._host.mass_matrix_adapter.update(self._coordinates(z), z_grad)
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest)
             self.state = store_adapter(self._host)
 
     def _search(self, adapted: Position) -> float:
-        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
+        """Double or halve the step size until the acceptance probability of a trial crosses 0.8, as in the host."""
         step_size, z = float(self._host.step_size), self._z
         if not (self._settings.find_heuristic_step_size and self._warmup_steps):
             return step_size
@@ -257,7 +258,7 @@ class Adapter:
 
 def _host_adapter(settings: AdaptationSettings) -> Any:
     """The host's window adapter."""
-    adapter: Any = WarmupAdapter  # annotated for the simplest of the values it takes
+    adapter: Any = WarmupAdapter  # the host annotates only the simplest of the values that it takes
     return adapter(
         settings.step_size,
         adapt_step_size=settings.adapt_step_size,

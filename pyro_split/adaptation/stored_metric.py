@@ -1,4 +1,4 @@
-"""What warm-up found, for a later run to start from: mass matrix, step size and centring."""
+"""Mass matrix, step size and reference of centring that a run found in warm-up, for a later run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
         chain: number of the chain, from 0.
 
     Returns:
-        A dict of unconstrained values by site. Sites that are not centred have the values at which the chain ended.
+        A dict of unconstrained values of all sites, also of sites that are not centred.
 
     Raises:
         ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
@@ -79,7 +79,7 @@ def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
 
 
 def _of_chain(mcmc: Any, name: str, what: str, chain: int) -> Any:
-    """An entry of the diagnostics of one of a run's chains."""
+    """An entry of the diagnostics of one chain of a run."""
     by_chain = diagnostics_by_chain(mcmc) if isinstance(mcmc, MCMC) and has_draws(mcmc) else []
     if not by_chain or name not in by_chain[0]:
         raise ValueError(f"mcmc must have been run, with a kernel that {what}, got {type(mcmc).__name__} without that")
@@ -87,5 +87,5 @@ def _of_chain(mcmc: Any, name: str, what: str, chain: int) -> Any:
 
 
 def _as_tensors(block: Any) -> Any:
-    """A block of arrays of NumPy, in tensors."""
+    """A block of NumPy arrays, as tensors."""
     return block.converted(torch.from_numpy) if isinstance(block, LowRank) else torch.from_numpy(block)

@@ -1,4 +1,7 @@
-"""Adaptation of XHMC's threshold to where the slowest draws correlate by half (:mod:`split_common.termination`)."""
+"""Adaptation of XHMC's threshold until draws of the slowest coordinates have correlation ½.
+
+See :mod:`split_common.termination`.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ class Draws(NamedTuple):
     """Sums over the draws of a window, coordinate by coordinate.
 
     Attributes:
-        count: how many.
-        mean: shape (D,).
-        squares: sum of squares about the mean, shape (D,).
+        count: number of draws.
+        mean: mean of the draws, shape (D,).
+        squares: sum of squared deviations from the mean, shape (D,).
         changes: sum of squared changes from draw to draw, shape (D,).
     """
 
@@ -43,19 +46,19 @@ class Draws(NamedTuple):
 
     @classmethod
     def none(cls, z: Tensor) -> Draws:
-        """No draws yet of a position like ``z``."""
+        """Sums over no draws, for positions like ``z``."""
         nothing = torch.zeros_like(z)
         return cls(0, nothing, nothing, nothing)
 
     def add(self, old: Tensor, new: Tensor) -> Draws:
-        """One more draw, ``new`` after ``old``."""
+        """The sums with one more draw, ``new``, which came after ``old``."""
         count, deviation = self.count + 1, new - self.mean
         mean = self.mean + deviation / count
         squares = self.squares + deviation * (new - mean)
         return Draws(count, mean, squares, self.changes + (new - old) ** 2)
 
     def change_of_slowest(self, old: Tensor, new: Tensor) -> float:
-        """(new - old)² over twice the variance, for the slowest coordinates; its mean is 1 - ρ."""
+        """(new - old)² over twice the variance, mostly of the slowest coordinates; its expectation is 1 - ρ."""
         variance = (self.squares / self.count).clamp_min(torch.finfo(self.squares.dtype).tiny)
         by_coordinate = self.changes / (2 * variance * self.count)
         weights = by_coordinate.clamp_min(SMALLEST_CHANGE) ** -4
@@ -63,14 +66,14 @@ class Draws(NamedTuple):
 
 
 class ThresholdState(NamedTuple):
-    """The threshold, as it adapts.
+    """The threshold, and the state of its adaptation.
 
     Attributes:
-        threshold: of the next trajectory.
-        draws: those of the window; None where the threshold is fixed.
-        averaging: the host's dual averaging of the log of the threshold, replaced and not changed in place; None where
-            it is fixed.
-        averages: what dual averaging has averaged so far, if it adapts.
+        threshold: threshold of the next trajectory.
+        draws: sums over the draws of the current window; None where the threshold is fixed.
+        averaging: the host's dual averaging of the log of the threshold, replaced and never changed in place; None
+            where the threshold is fixed.
+        averages: running average of dual averaging, by field; empty if the threshold does not adapt.
     """
 
     threshold: float
@@ -80,12 +83,12 @@ class ThresholdState(NamedTuple):
 
 
 class ThresholdAdapter:
-    """Sets the threshold in warm-up.
+    """Adapter that sets the threshold in warm-up.
 
     Args:
         threshold: a fixed threshold, or None to adapt it.
         warmup_steps: number of warm-up iterations.
-        restarts: iterations, counted from 1, after which a window starts.
+        restarts: iterations, counted from 1, after which the adaptation restarts.
     """
 
     def __init__(self, threshold: float | None, warmup_steps: int, restarts: list[int]):
@@ -98,14 +101,14 @@ class ThresholdAdapter:
         return ThresholdState(FIRST_THRESHOLD, Draws.none(flatten(z, z)), _averaging_from(FIRST_THRESHOLD))
 
     def update(self, t: int, old: Position, new: Position, at_limit: bool, state: ThresholdState) -> ThresholdState:
-        """Adapt after iteration ``t``; after warm-up nothing changes.
+        """The threshold after iteration ``t``; after warm-up it does not change.
 
         Args:
             t: the iteration, counted from 1.
             old: position before it.
             new: position after it.
-            at_limit: whether the limit on its depth ended the trajectory, which a lower threshold cannot make longer.
-            state: the threshold so far.
+            at_limit: whether the depth limit ended the trajectory; a lower threshold would not make it longer.
+            state: threshold and its adaptation so far.
         """
         if state.draws is None or t > self._warmup_steps:
             return state
@@ -123,8 +126,8 @@ class ThresholdAdapter:
 
 
 def _averaging_from(threshold: float) -> Any:
-    """The host's dual averaging, started at the log of a threshold."""
-    dual_averaging: Any = DualAveraging  # annotated for the simplest of the values it takes
+    """The host's dual averaging, centred at the log of a threshold."""
+    dual_averaging: Any = DualAveraging  # the host annotates only the simplest of the values that it takes
     return dual_averaging(prox_center=math.log(threshold), gamma=THRESHOLD_GAMMA)
 
 
@@ -133,8 +136,8 @@ class Exhaustion:
     """The criterion that a trajectory has filled its energy level (:mod:`pyro_split.trajectories.termination`).
 
     Attributes:
-        threshold: below which it holds; None for one that adapts in warm-up.
-        form: "per_length", "mean" or "boundary".
+        threshold: value below which the criterion holds; None for one that adapts in warm-up.
+        form: form of the mean of dG/dt that is compared: "per_length", "mean" or "boundary".
     """
 
     threshold: float | None
@@ -156,19 +159,19 @@ class Exhaustion:
         return {"threshold": first.threshold, "threshold_state": first}
 
     def rule(self, state: Any) -> Rule:
-        """The rule at the threshold that the state has."""
+        """The rule at the threshold of the state."""
         threshold = state.threshold_state.threshold
         if self.form == "boundary":
             return boundary_rate(threshold, state.adapt_state.step_size)
         return {"per_length": rate_per_length, "mean": mean_rate}[self.form](threshold)
 
     def updated(self, state: Any, moved: Any, warmup_steps: int) -> Any:
-        """The state with the threshold of the last trajectory, and that of the next."""
+        """The state ``moved`` with the threshold of its trajectory, and with the threshold of the next."""
         adapter = ThresholdAdapter(self.threshold, warmup_steps, state.adapter.window_ends[:-2])
         old = state.threshold_state
         adapted = adapter.update(state.i + 1, state.z, moved.z, moved.reached_max_treedepth, old)
         return moved._replace(threshold=old.threshold, threshold_state=adapted)
 
     def learned(self, state: Any) -> dict[str, float]:
-        """The threshold, where it adapts."""
+        """The running average of the threshold, if it adapts."""
         return state.threshold_state.averages

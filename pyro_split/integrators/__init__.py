@@ -1,1 +1,1 @@
-"""One step of a schedule: kicks by the subsets' gradients, drifts by a kinetic energy."""
+"""Integrators of one step: kicks by the gradients of subsets, and drifts by a kinetic energy."""

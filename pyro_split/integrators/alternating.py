@@ -1,21 +1,22 @@
-r"""One step of S3HMC: half a step of the weights, a step of the precisions, half a step of the weights.
+r"""The integrator of S3HMC: half a step of the weights, a step of the precisions, half a step of the weights.
 
-H(z, p) = U(z) + K (:mod:`pyro_split.integrators.hierarchical_kinetic`) is not separable, for the mass of the weights ω
-depends on the precisions. But each block is separable while the other stands still:
+H(z, p) = U(z) + K (:mod:`pyro_split.integrators.hierarchical_kinetic`) is not separable, because the mass of the
+weights ω depends on the precisions. But each block is separable while the other is fixed:
 
-* at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃: steps of any schedule over subsets;
-* at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log ρ(u) + ½ Σ p_u²/c, whose mass is constant:
-  leapfrog steps.
+* at fixed (u, p_u), (ω, p_ω) moves under U(·, u) + ½ p̃ᵀVp̃, by steps of any schedule over subsets;
+* at fixed (ω, p_ω), (u, p_u) moves under U(ω, ·) + ½ p̃(u)ᵀVp̃(u) - Σ log ρ(u) + ½ Σ p_u²/c, whose mass c is constant,
+  by leapfrog steps.
 
-Each map is explicit, preserves volume and is undone by a flip of its momenta; composed as a palindrome (the
-alternating block-wise leapfrog algorithm of Zhang and Sutton, 2014) so is the step, of second order. The same H, each
-term once, decides at the end. In u = log τ the Riemannian metric of Cobb et al. (2019) is the constant c, so this is
-their dynamics without a fixed-point solver.
+Each map is explicit, preserves volume and is reversible by a flip of its momenta. The step composes them as a
+palindrome (the alternating block-wise leapfrog algorithm of Zhang and Sutton, 2014), so it has these properties too,
+and is of second order. The accept-reject decision uses the same H, with each term once. In u = log τ the Riemannian
+metric of Cobb et al. (2019) is the constant c, so this is their dynamics without a fixed-point solver.
 
-What an evaluation gives is used for all it is good for. Where the likelihood does not depend on the precisions, the
-second block takes no data, and the kicks that open the next half step differ from those that closed the last by the
-prior alone. Else it takes the whole gradient, M subsets' each, of which the last also opens the next half step where
-every subset's kick does.
+Gradients are reused where possible. If the likelihood does not depend on the precisions, the second block needs no
+data, and the kicks that open the next half step differ from those that closed the last only by the gradient of the
+prior. Otherwise each leapfrog step of the second block needs the whole gradient, which costs M subset gradients. If
+every subset kicks where a step ends, the first whole gradient is known from the closing kicks, and the last also opens
+the next half step.
 
 References:
     Cobb, Baydin, Kiskin, Markham and Roberts (2019), Semi-separable Hamiltonian Monte Carlo for inference in Bayesian
@@ -38,11 +39,11 @@ class AlternatingIntegrator(IntegratorBase):
     """Runs the steps of S3HMC.
 
     Args:
-        schedule: the rows of one of the weights' steps.
-        potential: whose subsets kick.
-        kinetic: the kinetic energy, which knows the blocks.
-        weight_steps: steps of the weights in each half step.
-        precision_steps: leapfrog steps of the precisions in a step.
+        schedule: the schedule of one step of the weights.
+        potential: the potential; its subsets give the kicks.
+        kinetic: the kinetic energy, with the hierarchy that defines the two blocks.
+        weight_steps: number of steps of the weights in each half step.
+        precision_steps: number of leapfrog steps of the precisions in a step.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -68,7 +69,7 @@ class AlternatingIntegrator(IntegratorBase):
             self.grads_per_step += 0 if is_whole else schedule.opening_grads
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
-        """Advance by one step; the arguments are those of an integrator's."""
+        """Advance by one step; arguments as of :meth:`IntegratorBase.step`."""
         state = self._move_weights(state, step_size / 2, order)
         state = self._move_precisions(state, step_size, order)
         return self._move_weights(state, step_size / 2, order)
@@ -76,7 +77,7 @@ class AlternatingIntegrator(IntegratorBase):
     def _move_weights(self, state: IntegratorState, time: float, order: Sequence[int]) -> IntegratorState:
         integrator = Integrator(self.schedule, self.potential, self.kinetic.at(state.z))
         end = make_steps(integrator, state, time / self._weight_steps, self._weight_steps, order)
-        # the kicks go to every site; the precisions stand still, and their momenta are as they were
+        # kicks change the momenta of every site; those of the precisions, which are fixed here, are restored
         return end._replace(p={**end.p, **self.kinetic.hierarchy.of_precisions(state.p)})
 
     def _move_precisions(self, state: IntegratorState, time: float, order: Sequence[int]) -> IntegratorState:

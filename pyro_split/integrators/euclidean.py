@@ -1,4 +1,4 @@
-"""The kinetic energy of a constant mass matrix, as Pyro adapts it: momenta, velocities, energies."""
+"""The kinetic energy of a constant mass matrix, in the form in which Pyro adapts it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from split_common.low_rank_metric import has_low_rank
 
 
 class EuclideanKinetic(NamedTuple):
-    """K(p) = ½ pᵀM⁻¹p.
+    """The kinetic energy K(p) = ½ pᵀM⁻¹p of a constant mass matrix M.
 
     Attributes:
-        inverse_mass_matrix: M⁻¹, from tuples of site names to blocks, of shape (D,) where they are diagonal.
-        mass_matrix_sqrt: a square root S of M = S Sᵀ, likewise, which draws momenta.
-        mass_matrix_sqrt_inv: its inverse, which unscales them.
-        held: names of sites that stand still, of which the matrix knows nothing; their momenta are 0.
+        inverse_mass_matrix: M⁻¹, a dict from tuples of site names to blocks; of shape (D,) if diagonal, (D, D) if
+            dense.
+        mass_matrix_sqrt: a square root S of M = S Sᵀ, in the same form, which scales standard normal draws to momenta.
+        mass_matrix_sqrt_inv: the inverse of S, which scales momenta back.
+        held: names of sites that do not move; the matrix does not contain them, and their momenta are 0.
     """
 
     inverse_mass_matrix: Blocks
@@ -34,13 +35,13 @@ class EuclideanKinetic(NamedTuple):
 
     @classmethod
     def of_inverse(cls, inverse_mass_matrix: Blocks) -> EuclideanKinetic:
-        """Kinetic energy of an inverse mass matrix, able to draw and to unscale momenta."""
+        """Kinetic energy of an inverse mass matrix, whose square roots are computed here."""
         host: Any = BlockMassMatrix()
         host.inverse_mass_matrix = inverse_mass_matrix
         return cls(*matrices_of(host))
 
     def variances(self, shapes: Mapping[str, tuple[int, ...]]) -> Position:
-        """Diagonal of M⁻¹, by site, for the shapes of the sites that move."""
+        """Diagonal of M⁻¹ by site, given the shapes of the sites that move."""
         found = {}
         for sites, block in self.inverse_mass_matrix.items():
             diagonal = block if block.ndim == 1 else block.diagonal()
@@ -49,30 +50,30 @@ class EuclideanKinetic(NamedTuple):
         return found
 
     def velocity(self, p: Position) -> Position:
-        """M⁻¹p."""
+        """The velocity M⁻¹p of a momentum."""
         speed = {}
         for sites, inverse in self.inverse_mass_matrix.items():
             if inverse.ndim > 1:
                 speed |= unflatten(inverse @ flatten(p, sites), p, sites)
                 continue
-            parts = inverse.split([p[name].numel() for name in sites])  # nothing is joined and taken apart again
+            parts = inverse.split([p[name].numel() for name in sites])  # site by site, without concatenating them
             speed |= {name: part.view_as(p[name]) * p[name] for name, part in zip(sites, parts, strict=True)}
         return self._with_held(p, speed)
 
     def momentum(self, v: Position) -> Position:
-        """M v, the momentum of a velocity."""
+        """The momentum M v of a velocity."""
         found = {}
         for sites, root in self.mass_matrix_sqrt.items():
             found |= unflatten(_times(root, _times(root.t(), flatten(v, sites))), v, sites)
         return self._with_held(v, found)
 
     def unscale(self, z: Position, p: Position) -> Tensor:
-        """The standard normal that a momentum was made from, (D,), block by block; the position does not matter."""
+        """S⁻¹p, the standard normal draw behind the momentum, shape (D,), block by block."""
         roots = self.mass_matrix_sqrt_inv
         return torch.cat([_times(root, flatten(p, sites)) for sites, root in roots.items()])
 
     def draw(self, z: Position) -> Position:
-        """A momentum from N(0, M), like ``z``, from torch's generator."""
+        """A momentum drawn from N(0, M) by torch's generator, a dict like ``z``."""
         some, p = next(iter(z.values())), {}
         for sites, root in self.mass_matrix_sqrt.items():
             unscaled = torch.randn(len(root), dtype=some.dtype, device=some.device)
@@ -80,7 +81,7 @@ class EuclideanKinetic(NamedTuple):
         return self._with_held(z, p)
 
     def energy(self, z: Position, p: Position) -> float:
-        """K at a point of phase space; the position does not matter."""
+        """The kinetic energy K(p); the position does not matter."""
         return kinetic_change(self.velocity, p, zeros(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
@@ -92,18 +93,18 @@ class EuclideanKinetic(NamedTuple):
 
 
 def kinetic_of_inverse(inverse_mass_matrix: Any) -> Any:
-    """The kinetic energy of an inverse mass matrix of any form, able to draw and to unscale momenta."""
+    """The kinetic energy of an inverse mass matrix that is diagonal, dense or of low rank."""
     if has_low_rank(inverse_mass_matrix):
         return LowRankKinetic(inverse_mass_matrix)
     return EuclideanKinetic.of_inverse(inverse_mass_matrix)
 
 
 def adapted_kinetic(state: AdaptState) -> Any:
-    """The kinetic energy of the metric in the host's adaptation state, where only one of low rank has no roots."""
+    """The kinetic energy of the metric in the host's adaptation state, where one of low rank has no square roots."""
     inverse, sqrt, sqrt_inv = state.matrices
     return EuclideanKinetic(inverse, sqrt, sqrt_inv) if sqrt else LowRankKinetic(inverse)
 
 
 def _times(block: Tensor, x: Tensor) -> Tensor:
-    """Product of a block, diagonal where it is a vector, with a vector."""
+    """Product of a block with a vector; a block that is a vector itself is a diagonal."""
     return block * x if block.ndim == 1 else block @ x

@@ -1,19 +1,21 @@
-r"""Weights whose mass follows their precisions: the kinetic energy of S3HMC.
+r"""The kinetic energy of S3HMC: the mass of the weights depends on their precisions.
 
-With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the host's adapted inverse mass matrix of
-everything but the precisions, ū the mean of the precisions while it adapted, and c the masses of the precisions,
+With s(u) the scales of the weights ω (:mod:`split_common.hierarchy`), V the host's adapted inverse mass matrix of all
+sites but the precisions, ū the mean of the precisions in the window that V was adapted in, and c the masses of the
+precisions,
 
 .. math:: K(u, p) = \tfrac12 \tilde p^T V \tilde p - \textstyle\sum_i \log \rho_i(u)
     + \tfrac12 \sum_l p_{u,l}^2 / c_l , \qquad \tilde p_i = \rho_i(u)\, p_i , \qquad
     \rho_i(u)^{-2} = V_{ii} / s_i(u)^2 + \max(0, 1 - V_{ii} / s_i(\bar u)^2) .
 
-Where V is diagonal the mass of a weight is 1/s_i(u)² + h_i: its prior precision where the chain is, plus what the data
-add, h_i = max(0, 1/V_ii - 1/s_i(ū)²). The first alone, the metric of Cobb et al. (2019), fits weights of which the data
-say nothing; where they say much the weights are narrow however wide their prior is. A dense V keeps its correlations.
+Where V is diagonal the mass of a weight is 1/s_i(u)² + h_i: its prior precision at the current state, plus the
+contribution of the data, h_i = max(0, 1/V_ii - 1/s_i(ū)²). The first term alone, the metric of Cobb et al. (2019), fits
+weights about which the data are uninformative; where the data are informative, the posterior of a weight is narrow
+however wide its prior is. A dense V keeps its correlations.
 
 Given the position, exp(-K) is the density of momenta p̃ ~ N(0, V⁻¹), p = p̃/ρ, p_u ~ N(0, c): the second term is its
-normalising constant, ½ log|G|, which depends on the position and so must be there (once). V and ū stay as they are
-after warm-up. With a the exponent of the group, ∂ log ρ_i/∂u = a φ_i, where φ_i = ρ_i² V_ii/s_i(u)² is the share of the
+normalising constant, ½ log|G|, which depends on the position and so must be included (once). V and ū are fixed after
+warm-up. With a the exponent of the group, ∂ log ρ_i/∂u = a φ_i, where φ_i = ρ_i² V_ii/s_i(u)² is the share of the
 prior in the mass.
 """
 
@@ -37,17 +39,17 @@ from split_common.hierarchy import Group, Rows, Scales, find_concentrations, fin
 
 
 class Hierarchy:
-    """The groups of a model, as functions of a position.
+    """The groups of a model: which precisions scale which weights, and the scales as functions of a position.
 
     Args:
         groups: weights and observations, each with the precision that scales them.
-        masses: mass of each precision.
-        concentrations: α of each precision whose prior, of constant α, is conjugate.
+        masses: mass of each precision, by site.
+        concentrations: α of each precision whose prior is conjugate with a constant α, by site.
         needs_data: whether the likelihood of the rows depends on a precision.
-        z: a position, whose precision and device the constants take.
+        z: a position; constants get its dtype and device.
 
     Attributes:
-        mass: mass of each precision, a tensor.
+        mass: mass of each precision, a tensor by site.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Hierarchy:
         }
 
     def without_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        """The entries of every other site."""
+        """The entries of all sites but the precisions."""
         return {name: u for name, u in x.items() if not self.is_precision(name)}
 
     def of_precisions(self, x: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Hierarchy:
         return {name: x[name] for name in self.masses}
 
     def sum_by_element(self, x: Position) -> Position:
-        """For each precision the sum, over the weights it scales, of a times an entry of ``x``."""
+        """For each precision, the sum of a ``x`` over the weights it scales, with a the exponent of their group."""
         totals = {name: torch.zeros_like(mass) for name, mass in self.mass.items()}
         for group in self._weights:
             total = group.exponent * self._by_element(x[group.weights], group)
@@ -113,14 +115,14 @@ class Hierarchy:
 
 
 class HierarchicalKinetic(NamedTuple):
-    """The kinetic energy of weights whose mass follows their precisions.
+    """The kinetic energy K(u, p), in which the mass of the weights depends on their precisions.
 
     Attributes:
-        hierarchy: the groups.
-        adapted: kinetic energy of everything but the precisions, whose inverse mass matrix is V.
+        hierarchy: the groups of the model.
+        adapted: kinetic energy of all sites but the precisions, with inverse mass matrix V.
         log_variances: log V_ii of the weights, by site.
-        log_data_shares: log max(0, 1 - V_ii/s_i(ū)²), likewise.
-        scales: ρ of the weights, while the precisions stand still; None where they move.
+        log_data_shares: log max(0, 1 - V_ii/s_i(ū)²) of the weights, by site.
+        scales: ρ of the weights by site, while the precisions are fixed; None while they move.
     """
 
     hierarchy: Hierarchy
@@ -131,7 +133,7 @@ class HierarchicalKinetic(NamedTuple):
 
     @classmethod
     def adapted_at(cls, hierarchy: Hierarchy, adapted: EuclideanKinetic, precisions: Position) -> HierarchicalKinetic:
-        """Kinetic energy of a mass matrix that was adapted at given precisions, a dict of values."""
+        """Kinetic energy of a mass matrix that was adapted at mean precisions ū, a dict of values by site."""
         variances, log_variances, log_data_shares = adapted.variances(hierarchy.shapes), {}, {}
         for name, log_scale in hierarchy.log_scales(precisions).items():
             log_variances[name] = variances[name].log()
@@ -139,14 +141,14 @@ class HierarchicalKinetic(NamedTuple):
         return cls(hierarchy, adapted, log_variances, log_data_shares)
 
     def constant(self) -> Any:
-        """Kinetic energy of V and c, with masses of weights that do not follow the precisions."""
+        """Kinetic energy of V and c alone, in which the masses of weights do not depend on the precisions."""
         if isinstance(self.adapted, LowRankKinetic):
             return self.adapted.joined({name: 1 / mass for name, mass in self.hierarchy.mass.items()})
         of_precisions = {(name,): (1 / mass).reshape(-1) for name, mass in self.hierarchy.mass.items()}
         return EuclideanKinetic.of_inverse({**self.adapted.inverse_mass_matrix, **of_precisions})
 
     def at(self, z: Position) -> HierarchicalKinetic:
-        """The kinetic energy while the precisions stay as they are."""
+        """The kinetic energy with the precisions fixed at those of ``z``."""
         return self._replace(scales=self.mass_scales(z))
 
     def mass_scales(self, z: Position) -> Position:
@@ -161,11 +163,11 @@ class HierarchicalKinetic(NamedTuple):
         }
 
     def scaled(self, z: Position, p: Position) -> Position:
-        """p̃: of weights ρ times their momenta, of every other latent but the precisions its momentum."""
+        """p̃: the momenta of all sites but the precisions, those of weights times ρ."""
         return _times(self.hierarchy.without_precisions(p), self.mass_scales(z))
 
     def velocity(self, p: Position) -> Position:
-        """G⁻¹p of the weights and of every other latent while the precisions stand still, with velocity 0."""
+        """The velocity G⁻¹p while the precisions are fixed; their velocity is 0."""
         if self.scales is None:
             raise ValueError("the velocity of weights depends on their precisions: take that of at(z)")
         speed = self.adapted.velocity(_times(self.hierarchy.without_precisions(p), self.scales))
@@ -173,11 +175,11 @@ class HierarchicalKinetic(NamedTuple):
         return {name: speed[name] if name in speed else torch.zeros_like(u) for name, u in p.items()}
 
     def precision_velocity(self, p: Position) -> Position:
-        """Velocity of the precisions, for any momentum of theirs."""
+        """Velocity of the precisions, from their momenta."""
         return {name: p[name] / mass for name, mass in self.hierarchy.mass.items()}
 
     def draw(self, z: Position) -> Position:
-        """Momenta at ``z``, from torch's generator."""
+        """Momenta at ``z``, drawn from exp(-K) by torch's generator."""
         scaled = self.adapted.draw(self.hierarchy.without_precisions(z))
         p = _times(scaled, {name: 1 / scale for name, scale in self.mass_scales(z).items()})
         for name, mass in self.hierarchy.mass.items():
@@ -185,23 +187,23 @@ class HierarchicalKinetic(NamedTuple):
         return {name: p[name] for name in z}
 
     def unscale(self, z: Position, p: Position) -> Tensor:
-        """The standard normal that a momentum at ``z`` was made from, shape (D,)."""
+        """The standard normal draw that the momentum at ``z`` was made from, shape (D,)."""
         of_precisions = [(p[name] / mass.sqrt()).reshape(-1) for name, mass in self.hierarchy.mass.items()]
         return torch.cat([self.adapted.unscale(z, self.scaled(z, p)), *of_precisions])
 
     def energy(self, z: Position, p: Position) -> float:
-        """K, without the constant part of ½ log|G|."""
+        """The kinetic energy K, without the constant part of ½ log|G|."""
         velocity = self.precision_velocity(p)
         of_precisions = _total(0.5 * p[name] * v for name, v in velocity.items())
         return self.weight_energy(z, p) + of_precisions - _total(self.log_mass_scales(z).values())
 
     def weight_energy(self, z: Position, p: Position) -> float:
-        """The first term of K: that of the weights and of every other latent but the precisions."""
+        """The first term of K, that of all sites but the precisions."""
         scaled = self.scaled(z, p)
         return self.adapted.energy(scaled, scaled)
 
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
-        """K at ``new`` minus K at ``old``, each term as a difference."""
+        """K at ``new`` minus K at ``old``, a sum of the differences of each term."""
         of_weights = kinetic_change(self.adapted.velocity, *(self.scaled(state.z, state.p) for state in (new, old)))
         terms = [
             0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / mass
@@ -212,7 +214,7 @@ class HierarchicalKinetic(NamedTuple):
         return of_weights + _total(terms)
 
     def coupling_grad(self, z: Position, p: Position) -> Position:
-        """Gradient of K in the precisions: sum of a φ (p̃ (Vp̃) - 1) over the weights of each."""
+        """Gradient of K with respect to the precisions: for each, the sum of a φ (p̃ (Vp̃) - 1) over its weights."""
         scaled = self.scaled(z, p)
         speed = self.adapted.velocity(scaled)
         shares = self.prior_shares(z).items()
@@ -239,11 +241,11 @@ def find_hierarchy(
 
     Args:
         split: how the model divides.
-        potential: its potential, bound to the same arguments, of the rows of all ranks.
+        potential: the potential of the rows of all ranks, bound to the same arguments.
         args: the model's positional arguments.
         kwargs: its keyword arguments.
         precision_sites: see :func:`split_common.hierarchy.find_groups`.
-        output_precision: likewise.
+        output_precision: see :func:`split_common.hierarchy.find_groups`.
 
     Raises:
         ValueError: as :func:`split_common.hierarchy.find_groups` and :func:`~split_common.hierarchy.precision_masses`.
@@ -283,7 +285,7 @@ def _scales(nodes: Mapping[str, Any]) -> Scales:
 
 
 def _times(x: Position, scales: Position) -> Position:
-    """``x``, the entries of weights times their scales."""
+    """``x`` with the entries of weights multiplied by their scales."""
     return {name: u * scales[name] if name in scales else u for name, u in x.items()}
 
 

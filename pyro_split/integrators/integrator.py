@@ -1,13 +1,13 @@
-r"""One step of a schedule: kicks by the gradients of subsets, drifts between them.
+r"""The integrator of a schedule: kicks by the gradients of subsets, drifts between them.
 
-The step is the composition of the schedule's rows, so it preserves volume whatever the rows are; what it
-reverses to, and why the target stays invariant, is in :mod:`split_common.schedule`.
+A step composes the rows of the schedule, so it preserves volume whatever the rows are. For its reverse, and for why the
+target stays invariant, see :mod:`split_common.schedule`.
 
-Where a palindromic schedule's steps meet, the kicks that close one step are those that open the next. Their
-weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so they cost no gradient the second time.
+Where two steps of a palindromic schedule meet, the kicks that close one step are those that open the next. Their
+weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so the opening kicks cost no new gradient.
 
-Where every subset has a kick at the end of a step (M = 1, the naive schedule), what closes the step has evaluated the
-whole potential there: its terms are kept as well (``energies``), and a decision at that point costs no forward pass.
+Where every subset has a kick at the end of a step (M = 1, the naive schedule), the closing kicks have evaluated the
+whole potential there. Its terms are kept as well (``energies``), so a decision at that point costs no forward pass.
 """
 
 from __future__ import annotations
@@ -30,19 +30,49 @@ class Potential(Protocol):
     """Protocol of a potential, as integrators use it (see :class:`~pyro_split.SplitPotential`)."""
 
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
-        """The prior's and subset m's terms of U(z), and the gradient of U_m."""
+        """Two terms of the potential, and the gradient of one subset's potential.
+
+        Args:
+            z: position, a dict of tensors by site.
+            m: index of the subset.
+
+        Returns:
+            The terms of U(z) of the prior and of subset m, two scalars, and the gradient of U_m, a dict like ``z``.
+        """
         ...
 
     def subset_grad(self, z: Position, m: int) -> Position:
-        """The gradient of U_m."""
+        """The gradient of one subset's potential.
+
+        Args:
+            z: position, a dict of tensors by site.
+            m: index of the subset.
+
+        Returns:
+            The gradient of U_m, a dict like ``z``.
+        """
         ...
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
-        """The terms of U(z), shape (M + 1,), and the gradient of their sum."""
+        """All terms of the potential, and its gradient.
+
+        Args:
+            z: position, a dict of tensors by site.
+
+        Returns:
+            The terms of U(z), shape (M + 1,), and the gradient of their sum, a dict like ``z``.
+        """
         ...
 
     def energies(self, z: Position) -> Tensor:
-        """The terms of U(z), shape (M + 1,): the prior's, then each subset's."""
+        """All terms of the potential.
+
+        Args:
+            z: position, a dict of tensors by site.
+
+        Returns:
+            The terms of U(z), shape (M + 1,): the prior's, then each subset's.
+        """
         ...
 
 
@@ -50,28 +80,66 @@ class Kinetic(Protocol):
     """Protocol of a kinetic energy (see :class:`~pyro_split.integrators.euclidean.EuclideanKinetic`)."""
 
     def velocity(self, p: Position) -> Position:
-        """The gradient of the kinetic energy: of a normal momentum, the inverse mass matrix times it."""
+        """The velocity dz/dt, which is the gradient of the kinetic energy with respect to the momentum.
+
+        Args:
+            p: momentum, a dict of tensors by site.
+
+        Returns:
+            The velocity, a dict like ``p``; M⁻¹p for K = ½ pᵀM⁻¹p.
+        """
         ...
 
     def draw(self, z: Position) -> Position:
-        """A momentum at ``z`` from exp(-kinetic energy)."""
+        """Draw a momentum at ``z`` from the density proportional to exp(-kinetic energy), by torch's generator.
+
+        Args:
+            z: position, a dict of tensors by site.
+
+        Returns:
+            The momentum, a dict like ``z``.
+        """
         ...
 
     def unscale(self, z: Position, p: Position) -> Tensor:
-        """The standard normal that a momentum at ``z`` was made from, shape (D,)."""
+        """The momentum at ``z`` in units of the metric; U-turns are found from it.
+
+        Args:
+            z: position, a dict of tensors by site.
+            p: momentum, a dict like ``z``.
+
+        Returns:
+            M^{-1/2} p for K = ½ pᵀM⁻¹p, standard normal for a drawn p; shape (D,).
+        """
         ...
 
     def energy(self, z: Position, p: Position) -> float:
-        """The kinetic energy."""
+        """The kinetic energy at a point of phase space.
+
+        Args:
+            z: position, a dict of tensors by site.
+            p: momentum, a dict like ``z``.
+
+        Returns:
+            A float.
+        """
         ...
 
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
-        """The kinetic energy at ``new`` minus that at ``old``."""
+        """The kinetic energy at ``new`` minus that at ``old``, computed without cancellation.
+
+        Args:
+            new: state with position ``z`` and momentum ``p``, at which a trajectory has arrived.
+            old: state from which it started.
+
+        Returns:
+            A float.
+        """
         ...
 
 
 def kinetic_change(velocity: Velocity, new: Position, old: Position) -> float:
-    """K(new) - K(old) in the form ½ (new - old)ᵀ M⁻¹ (new + old), without the cancellation of two large numbers."""
+    """K(new) - K(old) as ½ (new - old)ᵀ M⁻¹ (new + old), which avoids the cancellation of two large numbers."""
     speed = velocity({name: new[name] + old[name] for name in new})
     products = [0.5 * (new[name] - old[name]) * speed[name] for name in new]
     return float(sum(product.sum(dtype=torch.float64) for product in products))
@@ -81,19 +149,29 @@ class Harmonic(Protocol):
     """Protocol of a harmonic drift (see :class:`~pyro_split.integrators.harmonic.HarmonicDrift`)."""
 
     def turn(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
-        """A kick of that much time against the harmonic force, then a turn of that angle."""
+        """Kick against the harmonic force, then rotate about the reference.
+
+        Args:
+            z: position, a dict of tensors by site.
+            p: momentum, a dict like ``z``.
+            kick: size of the kick p ← p + kick M (z - z*).
+            time: duration of the drift, which is the angle of the rotation.
+
+        Returns:
+            Position and momentum after the drift.
+        """
         ...
 
 
 class IntegratorState(NamedTuple):
-    """A point in phase space, on the way along a trajectory.
+    """A point in phase space along a trajectory, with what is known of the potential there.
 
     Attributes:
         z: position, a dict of unconstrained values.
         p: momentum, a dict like ``z``.
         opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; None where the
             schedule keeps none.
-        energies: the terms of U(z), shape (M + 1,); None where closing a step does not evaluate them all.
+        energies: the terms of U(z), shape (M + 1,); None where the closing kicks of a step do not evaluate them all.
     """
 
     z: Position
@@ -103,12 +181,12 @@ class IntegratorState(NamedTuple):
 
 
 class IntegratorBase(ABC):
-    """What every integrator knows of the points between its steps; which steps, a subclass says.
+    """Base of integrators: what they keep between steps. A subclass defines the step.
 
     Args:
-        schedule: the rows of a step.
-        potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
-        kinetic: whose velocity drifts.
+        schedule: the schedule of a step.
+        potential: the potential, usually a :class:`~pyro_split.SplitPotential`; its subsets give the kicks.
+        kinetic: the kinetic energy; its velocity gives the drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -125,36 +203,49 @@ class IntegratorBase(ABC):
         """Advance by one step.
 
         Args:
-            state: where the step starts, as :meth:`start` or the last step left it.
-            step_size: the step size; negative to go back in time, in the opposite order
-                where one is drawn.
-            order: which subset stands at each place of the schedule, M numbers.
+            state: where the step starts, from :meth:`start`, :meth:`known` or the last step.
+            step_size: the step size; negative to go back in time, for which a schedule with a drawn order also needs
+                the reversed ``order``.
+            order: index of the subset at each place of the schedule, M numbers.
 
         Returns:
-            Where the step ends, its ``opening_grad`` opening the next. No tensor of ``state`` is changed.
+            Where the step ends; its ``opening_grad`` opens the next step. No tensor of ``state`` is changed.
         """
 
     def start(self, z: Position, p: Position, order: Sequence[int]) -> IntegratorState:
-        """The state that begins a trajectory at a point of which nothing is known.
+        """The state that begins a trajectory at a point where nothing has been evaluated yet.
 
         Args:
-            z: position.
-            p: momentum.
-            order: which subset stands at each place of the schedule, M numbers.
+            z: position, a dict of unconstrained values.
+            p: momentum, a dict like ``z``.
+            order: index of the subset at each place of the schedule, M numbers.
+
+        Returns:
+            The state, with the opening gradient and the energies that the schedule keeps.
         """
         energies = self.potential.energies(z) if self._keeps_energies else None
         return IntegratorState(z, p, self.opening_grad_at(z, order), energies)
 
     def known(self, z: Position, p: Position, opening_grad: Position | None, energies: Tensor) -> IntegratorState:
-        """The state that begins a trajectory at a point whose opening gradient and energies are known."""
+        """The state that begins a trajectory at a point whose opening gradient and energies are known.
+
+        Args:
+            z: position, a dict of unconstrained values.
+            p: momentum, a dict like ``z``.
+            opening_grad: weighted sum of the gradients that open the next step, a dict like ``z``; or None.
+            energies: the terms of U(z), shape (M + 1,).
+        """
         return IntegratorState(z, p, opening_grad, energies if self._keeps_energies else None)
 
     def opening_grad_at(self, z: Position, order: Sequence[int]) -> Position | None:
         """Weighted sum of the gradients that open a step at ``z``; None where the schedule keeps none.
 
         Args:
-            z: position.
-            order: which subset stands at each place of the schedule, M numbers.
+            z: position, a dict of unconstrained values.
+            order: index of the subset at each place of the schedule, M numbers.
+
+        Returns:
+            A dict like ``z``, or None.
         """
         if not self.schedule.keeps_opening:
             return None
@@ -164,17 +255,17 @@ class IntegratorBase(ABC):
         return opening_grad
 
     def with_prior_changed(self, opening_grad: Position | None, new: Position, old: Position) -> Position | None:
-        """A kept opening gradient where nothing but the prior's gradient has changed, from ``old`` to ``new``."""
+        """The kept opening gradient, updated for a change of the prior's gradient alone, from ``old`` to ``new``."""
         if opening_grad is None:
             return None
         return {name: f + self._opening_share * (new[name] - old[name]) for name, f in opening_grad.items()}
 
     def energies(self, state: IntegratorState) -> Tensor:
-        """The terms of U(z), shape (M + 1,): those kept, or from a forward pass on all the data."""
+        """The terms of U(z), shape (M + 1,): those that were kept, or from a forward pass on all the data."""
         return self.potential.energies(state.z) if state.energies is None else state.energies
 
     def energies_and_grad(self, state: IntegratorState) -> tuple[Tensor, Position]:
-        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or M more subset gradients."""
+        """The terms of U(z), shape (M + 1,), and its gradient: those kept, or from M more subset gradients."""
         kick = self.schedule.closing_kick
         if not kick or state.energies is None or state.opening_grad is None:
             return self.potential.energies_and_grad(state.z)
@@ -182,13 +273,13 @@ class IntegratorBase(ABC):
 
 
 class Integrator(IntegratorBase):
-    """Runs the steps of one schedule.
+    """Integrator that makes the steps of one schedule.
 
     Args:
-        schedule: the rows of a step.
-        potential: whose subsets kick, usually a :class:`~pyro_split.SplitPotential`.
-        kinetic: whose velocity drifts.
-        harmonic: drifts along a normal approximation, of which kicks leave out the force; None for straight drifts.
+        schedule: the schedule of a step.
+        potential: the potential, usually a :class:`~pyro_split.SplitPotential`; its subsets give the kicks.
+        kinetic: the kinetic energy; its velocity gives the drifts.
+        harmonic: drifts along a normal approximation, whose force is taken out of the kicks; None for straight drifts.
 
     Attributes:
         grads_per_step: subset gradients of a step inside a trajectory.
@@ -210,7 +301,7 @@ class Integrator(IntegratorBase):
     def __init__(self, schedule: Schedule, potential: Potential, kinetic: Kinetic, harmonic: Harmonic | None = None):
         super().__init__(schedule, potential, kinetic)
         self._harmonic = harmonic
-        # the harmonic force is shared by the subsets: what it kicks rests on the place alone
+        # every subset removes the same share of the harmonic force, whatever the order
         shares = [float(kick) / schedule.num_subsets for kick in schedule.kicks_before_drift]
         self._rows = [
             (row.subset, float(row.kick), float(row.drift), closes, share)
@@ -218,7 +309,7 @@ class Integrator(IntegratorBase):
         ]
 
     def step(self, state: IntegratorState, step_size: float, order: Sequence[int]) -> IntegratorState:
-        """Advance by one step of the schedule; the arguments are those of every integrator's."""
+        """Advance by one step of the schedule; arguments as of :meth:`IntegratorBase.step`."""
         z, p, opening_grad, _ = state
         schedule = self.schedule
         if opening_grad is not None:
@@ -244,14 +335,14 @@ class Integrator(IntegratorBase):
         return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
 
     def _closed(self, z: Position, p: Position, step_size: float) -> Position:
-        """The momentum without the harmonic force that the closing kicks contain in excess."""
+        """The momentum after a step, with the harmonic force taken out of the closing kicks."""
         if self._harmonic is None or not self.schedule.closing_weight:
             return p
         closed = float(self.schedule.closing_weight) / self.schedule.num_subsets
         return self._harmonic.turn(z, p, step_size * closed, 0.0)[1]
 
     def _drift(self, z: Position, p: Position, kick: float, time: float) -> tuple[Position, Position]:
-        """A drift of that much time, before it the kick that takes the harmonic force out of the subsets'."""
+        """A drift of duration ``time``, after the kick that takes the harmonic force out of the subsets' kicks."""
         if self._harmonic is not None:
             return self._harmonic.turn(z, p, kick, time)
         return add(z, self.kinetic.velocity(p), time), p
@@ -260,7 +351,7 @@ class Integrator(IntegratorBase):
 def make_steps(
     integrator: IntegratorBase, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
 ) -> IntegratorState:
-    """State after ``num_steps`` steps."""
+    """The state after ``num_steps`` steps."""
     state = start
     for _ in range(num_steps):
         state = integrator.step(state, step_size, order)

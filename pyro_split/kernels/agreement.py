@@ -1,9 +1,9 @@
-"""What processes that share the rows of a run must have in common, compared before it begins.
+"""Comparison, before a run begins, of what processes that share its rows must have in common.
 
-A process that went its own way would leave the others waiting, or make a chain of several posteriors. So each first
-does by itself whatever it can fail at, then they tell one another how that went, and what they are about to run: an
-error on one is an error on all, and so is a difference. Of the rows only types and columns are compared, of all else
-the numbers.
+Processes that differ would wait for one another, or make a chain of several posteriors. So each process first does
+everything that can fail on its own; then they exchange how that went, and what they are about to run. An error in one
+process, or a difference, raises an error in all of them. Only dtypes and columns are compared of the rows, and the
+numbers of everything else.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from split_common.errors import RanksError
 from split_common.runs.identity import code_of, texts_of, versions_of
 from split_common.values import shown
 
-LEAST_ROWS = 2  # of a rank: of one row nothing can be proved
-MOST_SHOWN = 3  # differences in a message
+LEAST_ROWS = 2  # rows of a rank: independence of rows cannot be proved with one
+MOST_SHOWN = 3  # number of differences in a message
 RANDOM = "random numbers"
 
 
 class Bound(NamedTuple):
-    """A model with a run's arguments.
+    """A model bound to the arguments of a run.
 
     Attributes:
-        args: its positional arguments, as tensors.
-        kwargs: its keyword arguments, likewise.
-        split: how it divides; None for a kernel made from a potential.
-        potential: bound to them.
+        args: positional arguments, as tensors.
+        kwargs: keyword arguments, as tensors.
+        split: how the model divides; None for a kernel made from a potential.
+        potential: potential of these arguments.
     """
 
     args: tuple[Any, ...]
@@ -46,15 +46,15 @@ class Bound(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a kernel is made of.
+    """The parts of a kernel that ranks compare.
 
     Attributes:
-        kernel: name of its class.
+        kernel: name of the kernel's class.
         model: the model; None for a kernel made from a potential.
         splitting: how the model is divided.
         method: how a chain starts and moves.
         warmup_steps: number of warm-up iterations.
-        initial_params: where the chain starts; None where that is not given.
+        initial_params: starting point of the chain; None if it is not given.
     """
 
     kernel: str
@@ -66,16 +66,16 @@ class Settings(NamedTuple):
 
 
 def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable[[int | None], Bound]) -> Bound:
-    """A model bound to the rows of all ranks, once these agree; with the first one's random numbers.
+    """A model bound to the rows of all ranks, after these agree; all ranks take the random state of the first.
 
     Args:
-        settings: of the kernel.
-        given: the model's arguments by name, as the user has them.
-        bind: binds the model to this process's rows, and waits for no other; given the number of subsets, or None for
-            the kernel's.
+        settings: the parts of the kernel.
+        given: the model's arguments by name, as the user gave them.
+        bind: function that binds the model to the rows of this process without waiting for others; its argument is the
+            number of subsets, or None for that of the kernel.
 
     Raises:
-        RanksError: on every rank, where one of them fails, or they differ.
+        RanksError: on every rank, if one of them fails or they differ.
     """
     group, own, shards = group_of(settings.splitting.process_group), [], settings.splitting.shards
     rank = torch.distributed.get_rank(group)
@@ -92,7 +92,7 @@ def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable
     by_rank = together(group, lambda: find(None))
     check_alike([facts for facts, *_ in by_rank])
     numbers = {num_subsets for _, _, num_subsets, _ in by_rank}
-    if len(numbers) > 1:  # where each chooses by its own rows, who needs most says it for all
+    if len(numbers) > 1:  # each rank chose by its own rows; all take the largest number
         together(group, lambda: find(max(numbers)))
         _note_choice(own[-1], max(numbers))
     set_random_state(by_rank[0][3])
@@ -102,17 +102,17 @@ def bind_over_ranks(settings: Settings, given: Mapping[str, Any], bind: Callable
 
 
 def bind_over_shards(bound: Bound, shards: tuple[int, ...]) -> Bound:
-    """A model bound to the rows of all shards, which one process holds.
+    """A model bound to the rows of all shards, where one process holds them all.
 
     Raises:
-        RanksError: where it holds another number of rows.
+        RanksError: if the process holds another number of rows.
     """
     check_shards(bound, shards)
     return bound._replace(potential=bound.potential.over(Ranks(shards, shards_per_rank=len(shards))))
 
 
 def check_shards(bound: Bound, shards: Sequence[int]) -> None:
-    """Raise unless a process holds the rows of its shards; of none it holds whatever it does.
+    """Raise unless a process holds as many rows as its shards have; without shards any number is allowed.
 
     Raises:
         RanksError: naming both numbers of rows.
@@ -125,10 +125,10 @@ def check_shards(bound: Bound, shards: Sequence[int]) -> None:
 
 
 def check_alike(by_rank: Sequence[Mapping[str, str]]) -> None:
-    """Raise unless what ranks are about to run is the same.
+    """Raise unless all ranks are about to run the same thing.
 
     Args:
-        by_rank: texts by place, of each rank.
+        by_rank: for each rank, texts by the place they come from.
 
     Raises:
         RanksError: naming what differs, and on which ranks.
@@ -151,14 +151,14 @@ def check_alike(by_rank: Sequence[Mapping[str, str]]) -> None:
 
 
 def _note_choice(bound: Bound, num_subsets: int) -> None:
-    """Say on every rank that it is divided as the one that needs most subsets."""
+    """Record on every rank that the number of subsets is the largest that a rank needs."""
     if bound.split is not None:
         chosen = f"num_subsets={num_subsets} chosen, which is the most that a rank needs"
         bound.split.verdict = bound.split.verdict._replace(chosen=chosen)
 
 
 def _check_over_ranks(bound: Bound) -> None:
-    """Raise unless a rank's rows may be some among others."""
+    """Raise unless a rank has enough rows, and their terms are proved not to depend on the rows of other ranks."""
     split, num_rows, num_subsets = bound.split, bound.potential.plate_size, bound.potential.num_subsets
     if split is None:
         if not isinstance(bound.potential._density, FunctionDensity):
@@ -183,7 +183,7 @@ def _check_over_ranks(bound: Bound) -> None:
 
 
 def _facts_before(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
-    """What must be the same on all ranks before a model is looked at, as texts by place."""
+    """Facts that must be the same on all ranks before models are divided, as texts by place."""
     model = {} if settings.model is None else {"model": code_of(settings.model, with_numbers=False)}
     arrays = {name: x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
     rows_first = settings.splitting.data_axes is None
@@ -202,7 +202,7 @@ def _facts_before(settings: Settings, given: Mapping[str, Any]) -> dict[str, str
 
 
 def _facts(bound: Bound) -> dict[str, str]:
-    """What must be the same on all ranks once models are bound, as texts by place."""
+    """Facts that must be the same on all ranks after models are bound, as texts by place."""
     if bound.split is None:
         density = bound.potential._density
         assert isinstance(density, FunctionDensity)
@@ -217,7 +217,7 @@ def _facts(bound: Bound) -> dict[str, str]:
 
 
 def _of_rows(x: Any, axis: int | None) -> str:
-    """Type and columns of an array that holds rows along an axis, or along one that is not known."""
+    """Dtype and columns of an array that holds rows along an axis; None for an unknown axis."""
     shape = ["rows" if i == axis else str(n) for i, n in enumerate(x.shape)]
     columns = f"{len(shape)} axes" if axis is None else f"shape ({', '.join(shape)})"
     return f"{x.dtype} array of {columns} on {getattr(x, 'device', 'cpu')!s}".partition(":")[0]

@@ -1,12 +1,13 @@
 """Neal's hybrid Gibbs sampler: precisions drawn from their conjugate conditional, weights moved by HMC or NUTS.
 
-Target: the full posterior, exactly. An iteration draws every precision from its distribution given the weights, then
-moves everything else by a transition that leaves the posterior given the precisions invariant (:mod:`split_hmc`,
-:mod:`split_nuts`); a composition of both leaves the joint posterior invariant. What the conditional is, and that a
-model has it, is decided from the model's expression before anything is drawn: :mod:`split_common.conjugacy`.
+Target: exactly the full posterior. An iteration draws every precision from its distribution given the weights, then
+moves all other sites by a transition that leaves the posterior given the precisions invariant
+(:mod:`pyro_split.kernels.split_hmc`, :mod:`pyro_split.kernels.split_nuts`). The composition of both leaves the
+joint posterior invariant. Whether a model has such conditionals is decided from its expression before anything
+is drawn (:mod:`split_common.conjugacy`).
 
-Precision and weights each wait for the other: where the data say little about many weights, τ moves by 1/√Q of itself
-an iteration. :class:`~pyro_split.S3HMC` moves them together.
+Precisions and weights limit each other's moves: if Q weights share a precision τ and the data say little about them, τ
+changes only by a fraction of about 1/√Q in an iteration. :class:`~pyro_split.S3HMC` moves them together.
 
 Reference:
     Neal (1995), Bayesian Learning for Neural Networks, section 3.2.
@@ -48,27 +49,27 @@ from split_common.trajectory import Trajectory
 
 
 class Conjugate(NamedTuple):
-    """The distributions of precisions given everything else: log τ = sign · u with τ ~ Gamma(shape, rate).
+    """Distributions of the precisions given all other sites: log τ = sign · u with τ ~ Gamma(shape, rate).
 
     Attributes:
-        signs: 1 for a precision, -1 for a variance.
-        shapes: α + Q/2.
+        signs: 1 for a precision, -1 for a variance, by site.
+        shapes: α + Q/2 of each precision, by site.
     """
 
     signs: dict[str, float]
     shapes: dict[str, np.ndarray]
 
     def rates(self, z: Position, prior_grad: Position) -> Position:
-        """β' of each precision, from the gradient of the prior's energy."""
+        """The rate of each precision, from the gradient of the prior's energy."""
         rates = {}
         for name, sign in self.signs.items():
             u = z[name]
             rate = torch.exp(-sign * u) * (sign * prior_grad[name] + self._shape(name, u))
-            rates[name] = rate.clamp(min=torch.finfo(u.dtype).tiny)  # rounding could leave it below zero
+            rates[name] = rate.clamp(min=torch.finfo(u.dtype).tiny)  # because rounding could make it negative
         return rates
 
     def draw(self, z: Position, prior_grad: Position) -> Position:
-        """``z`` with the precisions drawn given everything else, from torch's generator."""
+        """``z`` with the precisions drawn given all other sites, by torch's generator."""
         drawn = {}
         for name, rate in self.rates(z, prior_grad).items():
             gamma = torch.distributions.Gamma(self._shape(name, rate), torch.ones_like(rate)).sample()
@@ -80,12 +81,12 @@ class Conjugate(NamedTuple):
 
 
 def draw_precisions(state: ChainState, integrator: IntegratorBase, conjugate: Conjugate) -> ChainState:
-    """``state`` with the precisions drawn given everything else, energies and opening gradient brought up to date.
+    """``state`` with the precisions drawn given all other sites, and with its energies and opening gradient updated.
 
     Args:
-        state: where the chain is.
-        integrator: of everything else, on a :class:`HeldPotential`.
-        conjugate: the distributions.
+        state: current state of the chain.
+        integrator: integrator of all other sites, on a :class:`HeldPotential`.
+        conjugate: distributions of the precisions.
     """
     held = integrator.potential
     assert isinstance(held, HeldPotential)
@@ -104,11 +105,11 @@ def draw_precisions(state: ChainState, integrator: IntegratorBase, conjugate: Co
 
 @dataclass(frozen=True)
 class ConjugatePrecisions:
-    """Precisions that are drawn before each trajectory and stand still in it, a system.
+    """A :class:`~pyro_split.kernels.system.System` whose precisions are drawn before a trajectory and fixed in it.
 
     Attributes:
         sites: which sites are precisions.
-        conjugate: their distributions given everything else, once they are found.
+        conjugate: distributions of the precisions given all other sites; None before they are found.
     """
 
     sites: PrecisionSites
@@ -118,64 +119,64 @@ class ConjugatePrecisions:
 
     @property
     def details(self) -> list[str]:
-        """The groups, once they are found."""
+        """Text of the groups, or a note that they are found when the kernel runs."""
         return self.sites.details
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
-        """Any will do."""
+        """Every trajectory is allowed."""
 
     def find(self, setup: Setup) -> ConjugatePrecisions:
-        """With the groups of the model, and the distributions of their precisions.
+        """The system with the groups of the model, and the distributions of their precisions.
 
         Raises:
-            ValueError: for a precision that is not known to have a gamma distribution given the rest.
+            ValueError: for a precision that is not known to have a gamma distribution given all other sites.
         """
         sites = self.sites.find(setup)
         found, split = sites.found, setup.split
-        assert split is not None  # there is a model
+        assert split is not None  # because the kernel is made from a model
         conjugate = Conjugate(*conjugate_shapes(found.groups, found.concentrations))
         check_conjugacy(read_terms(split, setup.args, setup.kwargs, found.precisions), found.groups)
         check_priors_only(found.needs_data, found.precisions)
         return replace(self, sites=sites, conjugate=conjugate)
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
-        """All but the precisions."""
+        """All entries but those of the precisions."""
         return self.sites.found.without_precisions(z)
 
     def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
-        """What was given."""
+        """The inverse mass matrix that was given."""
         return adaptation.inverse_mass_matrix
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """None."""
+        """No fields of its own."""
         return {}
 
     def potential(self, potential: FollowedPotential) -> HeldPotential:
-        """The target's, in which the precisions stand still."""
+        """The potential of the target, in which the precisions do not move."""
         return HeldPotential(potential, self.sites.found.precisions)
 
     def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> EuclideanKinetic:
-        """That of the adapted mass matrix, in which the precisions stand still."""
+        """The kinetic energy of the adapted mass matrix, in which the precisions do not move."""
         return adapted._replace(held=self.sites.found.precisions)
 
     def integrator(self, schedule: Schedule, potential: FollowedPotential, kinetic: EuclideanKinetic) -> IntegratorBase:
-        """Kicks and drifts of everything else."""
+        """Kicks and drifts of the schedule, in which the precisions do not move."""
         return Integrator(schedule, self.potential(potential), kinetic)
 
     def early_integrator(self, integrator: IntegratorBase) -> None:
-        """The same."""
+        """No integrator of its own for early warm-up."""
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
-        """Draw the precisions given everything else."""
+        """The state with the precisions drawn given all other sites."""
         assert self.conjugate is not None
         return draw_precisions(state, integrator, self.conjugate)
 
     def noted(self, state: ChainState, p: Position | None, integrator: IntegratorBase) -> ChainState:
-        """No statistics."""
+        """The state as it is: there are no statistics of the system."""
         return state
 
     def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
-        """Nothing besides."""
+        """The state as it is: nothing else adapts."""
         return moved
 
 
@@ -186,8 +187,8 @@ class BlockGibbsHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows, with Normal weights whose precision
             has a Gamma prior, or whose variance has an InverseGamma prior.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         precision_sites: names of the precision (or variance) sites; None finds all.
         trajectory: "nuts" for trajectories that double until they turn back; "hmc" for trajectories of a length that is
             given or drawn.
@@ -195,9 +196,8 @@ class BlockGibbsHMC(SplitKernel):
         num_steps: fixed number of steps of a trajectory, for "hmc"; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, for "hmc". If neither is given, it is learned in warm-up, as by
             :class:`~pyro_split.SplitHMC`.
-        step_size_jitter: for "hmc", the share, from 0 up to but not including 1, by which a step is at most longer or
-            shorter than the adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with
-            ``num_steps``, and else for 0.
+        step_size_jitter: j, from 0 up to but not including 1, for "hmc": the step size of each trajectory is the
+            adapted one times a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix of the sites that are not precisions adapts in warm-up, in Pyro's

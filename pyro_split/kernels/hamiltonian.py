@@ -1,9 +1,9 @@
-"""The method that follows Hamilton's equations over subsets: schedule, trajectory, adaptation and system, composed.
+"""The method that follows Hamilton's equations over subsets, composed of schedule, trajectory, adaptation and system.
 
-Which gradients make a step is the schedule's to say (:mod:`split_common.schedule`), where a trajectory ends and which
-state is taken the trajectory's (:mod:`pyro_split.trajectories`), what moves by which kinetic energy the system's
-(:mod:`pyro_split.kernels.system`). Here they are put together: one iteration moves at a step size and a metric that
-stay as they are, and what adapts does so between iterations.
+The schedule defines which gradients make a step (:mod:`split_common.schedule`); the trajectory, where it ends and which
+of its states is chosen (:mod:`pyro_split.trajectories`); the system, which sites move, with which kinetic energy
+(:mod:`pyro_split.kernels.system`). This module composes them: an iteration moves at a fixed step size and metric, and
+adaptation takes place between iterations.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Hamiltonian:
 
     Attributes:
         schedule: kicks and drifts of one step.
-        trajectory: when a trajectory ends, and which of its states is taken.
+        trajectory: when a trajectory ends, and which of its states is chosen.
         adaptation: settings of the adaptation in warm-up.
-        system: what moves, and its kinetic energy.
-        warmup_steps: number of warm-up iterations, once it is known.
-        local_sites: sites with an entry for every row, which are not centred, once they are known.
+        system: which sites move, and their kinetic energy.
+        warmup_steps: number of warm-up iterations; 0 before it is known.
+        local_sites: latent sites inside the data plate, which are not centred; empty before they are known.
 
     Raises:
         ValueError: for a system that cannot move by the trajectory, or whose drifts cannot be harmonic.
@@ -71,30 +71,30 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The statistics of every kernel, trajectory and system, the order of centring and the form of drifts."""
+        """The statistics of all kernels, trajectory and system, and the order of centring and form of drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
 
     @property
     def details(self) -> list[str]:
-        """Those of schedule and system."""
+        """Texts of the schedule and the system."""
         return [*self.schedule.details, *self.system.details]
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """No number besides that of a subset."""
+        """No batches besides the subsets."""
         return ()
 
     def check_warmup(self, warmup_steps: int) -> None:
-        """Every number is allowed."""
+        """Every number of warm-up iterations is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits the sites that adapt one, and a given center all sites."""
+        """Raise unless a given mass matrix fits the sites that it is for, and a given center fits all sites."""
         self.adaptation.check_sizes(self.system.coordinates(sizes))
         self.adaptation.center.check_sizes(sizes)
 
     def for_subsets(self, num_subsets: int) -> Hamiltonian:
-        """With the schedule of a number of subsets that was chosen."""
+        """The method with the schedule of this number of subsets."""
         return replace(self, schedule=self.schedule.for_subsets(num_subsets))
 
     def prepare(self, setup: Setup) -> Hamiltonian:
@@ -103,10 +103,10 @@ class Hamiltonian:
         return replace(self, system=self.system.find(setup), warmup_steps=setup.warmup_steps, local_sites=local_sites)
 
     def find_start(self) -> None:
-        """None: the host's strategy finds the starting point."""
+        """No start of its own: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of a chain at its starting point, with a step size that was looked for there."""
+        """The state of a chain at its starting point, where a first step size is searched for."""
         energies = potential.energies(z)
         energy = float(energies.sum())
         state = ChainState(
@@ -168,18 +168,18 @@ class Hamiltonian:
         )
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
-        """The state moved to ``z``, with energies and opening gradients there."""
+        """The state moved to ``z``, with energies and opening gradient there."""
         energies = potential.energies(z)
         state = state._replace(z=z, energies=energies, potential_energy=float(energies.sum()))
         return state._replace(opening_grad=self._kept_grad(potential, state))
 
     def watch(self, state: ChainState) -> None:
-        """Warn of divergences and slow energies, and of what the trajectory knows."""
+        """Warn of divergences and slowly explored energies, and give the warnings of the trajectory."""
         warn_if_in_trouble(state, self.warmup_steps)
         self.trajectory.watch(state, self.warmup_steps)
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """What warm-up settled on, the metric, and where splitting is centred."""
+        """What warm-up settled on, the inverse mass matrix, and the reference of centring."""
         assert state.adapt_state is not None
         found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
         if state.centering is None:
@@ -187,12 +187,12 @@ class Hamiltonian:
         return {**found, "center": state.centering.center.reference}
 
     def _move(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
-        """By one trajectory."""
+        """The state after one trajectory."""
         moved, p = self.trajectory.move(state, integrator, self.warmup_steps)
         return self.system.noted(moved, p, integrator)
 
     def _explore(self, integrator: IntegratorBase, state: ChainState) -> ChainState:
-        """By a tree, in those iterations of warm-up that are made by trees, else by one trajectory."""
+        """The state after one iteration of warm-up: a tree while warm-up explores, otherwise a trajectory."""
 
         def move(state: ChainState) -> ChainState:
             return self._move(integrator, state)
@@ -208,7 +208,7 @@ class Hamiltonian:
         return self.system.adapted(state, moved) if self.adaptation.adapt_mass_matrix else moved
 
     def _adapted(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
-        """With step size and metric adapted after an iteration of warm-up."""
+        """The state with centring, step size and metric adapted after an iteration of warm-up."""
         t, longest_step = moved.i + 1, self.trajectory.longest_step
         moved = self._recentred(adapter, potential, moved)
         if moved.centering is not None:
@@ -225,7 +225,7 @@ class Hamiltonian:
         return self._with_quarter_turns(adapter, moved) if t == self.warmup_steps else moved
 
     def _with_quarter_turns(self, adapter: Adapter, moved: ChainState) -> ChainState:
-        """The state with lengths of a quarter turn, where the metric fits well enough, at the end of warm-up."""
+        """The state with lengths of about a quarter turn, at the end of warm-up and if the metric fits well enough."""
         length = float(quarter_turn(*adapter.fit)) if adapter.measures_fit else 0.0
         if not length > 0:
             return moved
@@ -235,7 +235,7 @@ class Hamiltonian:
         return moved._replace(shortest_length=shortest, trajectory_length=longest, settled=settled)
 
     def _recentred(self, adapter: Adapter, potential: SplitPotential, moved: ChainState) -> ChainState:
-        """The state with its splitting centred anew, where a window of warm-up ends, and what rests on that."""
+        """The state with new centring at the end of a window of warm-up, and the opening gradient for it."""
         settings = self.adaptation.center
         if moved.centering is None or not settings.is_found:
             return moved
@@ -250,7 +250,7 @@ class Hamiltonian:
         return new._replace(opening_grad=self._kept_grad(potential, new)) if num_grads else new
 
     def _with_gradient(self, potential: SplitPotential, moved: ChainState) -> tuple[ChainState, Position]:
-        """The state with the cost of the gradient where it is, and that gradient."""
+        """The state with the cost of the gradient at its position, and that gradient."""
         kick = self.schedule.rows.closing_kick
         if kick and moved.opening_grad is not None:
             return moved, {name: u / float(kick) for name, u in moved.opening_grad.items()}
@@ -258,7 +258,7 @@ class Hamiltonian:
         return moved._replace(num_grads=num_grads), potential.energies_and_grad(moved.z)[1]
 
     def _exploration(self, state: ChainState) -> Exploration:
-        """Which iterations of warm-up are made by trees."""
+        """Which iterations of warm-up move by trees."""
         if not self.trajectory.explores:
             return Exploration(0, 0)
         assert state.adapter is not None
@@ -266,11 +266,11 @@ class Hamiltonian:
         return Exploration.of(ends, self.warmup_steps, learns_length, self.adaptation.adapt_mass_matrix)
 
     def _trial(self, potential: SplitPotential, state: ChainState) -> Trial:
-        """What a search for a step size tries: one step of the schedule."""
+        """The trial of a search for a step size: one step of the schedule."""
         return one_step(lambda adapted: self._integrator(potential, state, adapted))
 
     def _integrator(self, potential: SplitPotential, state: ChainState, adapted: AdaptState) -> IntegratorBase:
-        """The schedule on the potential that trajectories follow, with drifts along what warm-up has found."""
+        """The integrator of trajectories; its drifts follow the normal approximation of warm-up, if there is one."""
         followed, kinetic = _centered(potential, state), adapted_kinetic(adapted)
         size = sum(u.numel() for u in state.z.values())
         if self.adaptation.drift is not None and uses_gradients(self.adaptation.metric, size):
@@ -278,15 +278,15 @@ class Hamiltonian:
         return self.system.integrator(self.schedule.rows, followed, self.system.kinetic(kinetic, state))
 
     def _kept_grad(self, potential: SplitPotential, state: ChainState) -> Position | None:
-        """The gradients that open the next trajectory; None where an order of subsets is drawn for it."""
+        """The gradient that opens the next trajectory; None where an order of subsets is drawn for it."""
         schedule = self.schedule.rows
         if self.trajectory.draws_order(schedule):
             return None
         followed, no_metric = self.system.potential(_centered(potential, state)), EuclideanKinetic({}, {}, {})
-        integrator = Integrator(schedule, followed, no_metric)  # which the opening kicks do not involve
+        integrator = Integrator(schedule, followed, no_metric)  # opening kicks need no metric
         return integrator.opening_grad_at(state.z, range(schedule.num_subsets))
 
 
 def _centered(potential: SplitPotential, state: ChainState) -> FollowedPotential:
-    """The potential that trajectories follow."""
+    """The potential that trajectories follow: that of the target, or the same with centred subsets."""
     return potential if state.centering is None else CenteredPotential(potential, state.centering.center)

@@ -1,9 +1,8 @@
 """Pyro's protocol of a kernel, implemented once for every method.
 
-The object holds the arguments, what is known of the model and the data that it was set up with last, and, between
-``setup`` and ``cleanup``, one chain, which is a value. The same object runs every sequential chain and every run, so
-``setup`` looks at model and data anew each time: whatever changed since (other data, an array changed in place, what a
-closure holds) is seen.
+A kernel object holds its arguments, the prepared method of the last ``setup``, and, between ``setup`` and ``cleanup``,
+one chain, which is a value. The same object runs all sequential chains and all runs, so each ``setup`` examines model
+and data again, and sees every change (other data, an array changed in place, the contents of a closure).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         split: how the model divides; None for a kernel made from a potential.
-        potential: bound to the data.
+        potential: potential, bound to the data.
         method: the prepared method.
     """
 
@@ -58,11 +57,11 @@ class Chain(NamedTuple):
     """One chain of a run, from the host's ``setup`` to its ``cleanup``; replaced by each iteration.
 
     Attributes:
-        initial_params: where it starts; None before that is given or found.
-        prepared: what it samples; None before ``setup``.
+        initial_params: starting point; None before it is given or found.
+        prepared: method, model and data of the chain; None before ``setup``.
         warmup_steps: number of warm-up iterations.
-        state: where it is; None before ``setup``.
-        statistics: of the draws so far, by name.
+        state: current state; None before ``setup``.
+        statistics: statistics of the draws so far, by name.
     """
 
     initial_params: Position | None = None
@@ -73,7 +72,7 @@ class Chain(NamedTuple):
 
 
 class SplitKernel(MCMCKernel):
-    """Base of every kernel: the host's protocol for a method on a model that is divided.
+    """Base of all kernels: the host's protocol, for a method on a model that is divided.
 
     Args:
         model: Pyro model, or a :class:`~pyro_split.SplitPotential`.
@@ -92,7 +91,7 @@ class SplitKernel(MCMCKernel):
         super().__init__()
 
     def __repr__(self) -> str:
-        """Class, model, number of subsets and plate, and what the method adds."""
+        """Class, model, number of subsets, plate, and the texts of the method."""
         model = self._potential if self.model is None else self.model
         method = self._method if self._prepared is None else self._prepared.method
         details = [*self._splitting.details, *method.details]
@@ -100,14 +99,14 @@ class SplitKernel(MCMCKernel):
 
     @property
     def num_subsets(self) -> int | str:
-        """M; where it is chosen from the data, that of the last run, and "auto" before there is one."""
+        """M; if it is chosen from the data, that of the last run, or "auto" before the first run."""
         if isinstance(self._splitting.num_subsets, int):
             return self._splitting.num_subsets
         return AUTO if self._prepared is None else self._prepared.potential.num_subsets
 
     @property
     def initial_params(self) -> Position | None:
-        """Unconstrained values the chain starts from."""
+        """Unconstrained values from which the chain starts."""
         return self._chain.initial_params
 
     @initial_params.setter
@@ -115,7 +114,7 @@ class SplitKernel(MCMCKernel):
         self._chain = self._chain._replace(initial_params=params)
 
     def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:
-        """Split and check the model, then find a starting point unless one was given.
+        """Divide and check the model, then find a starting point unless one was given.
 
         Raises:
             ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
@@ -166,7 +165,7 @@ class SplitKernel(MCMCKernel):
     def logging(self) -> OrderedDict[str, str]:
         """Text of the progress bar."""
         state = self._chain.state
-        assert state is not None  # the host asks while a chain runs
+        assert state is not None  # the host calls this only while a chain runs
         return OrderedDict(
             [
                 ("step size", f"{state.step_size:.2e}"),
@@ -176,7 +175,7 @@ class SplitKernel(MCMCKernel):
         )
 
     def diagnostics(self) -> dict[str, Any]:
-        """Divergent draws, mean acceptance, what the method adds, and each statistic as a list over the draws."""
+        """Divergent draws, mean acceptance probability, entries of the method, and statistics as lists over draws."""
         state, statistics = self._chain.state, self._chain.statistics
         own = {} if state is None else self._method.diagnostics(state)
         return {
@@ -187,10 +186,10 @@ class SplitKernel(MCMCKernel):
         }
 
     def report(self, mcmc: Any) -> Report:
-        """Report on a finished run: trouble, and what to do about it; ``print`` it, or take its ``table``.
+        """Report on a finished run: its problems, and what to do about them; ``print`` it, or read its ``table``.
 
         Args:
-            mcmc: the host's ``MCMC``, which has been run with this kernel; or the path of a store.
+            mcmc: the host's ``MCMC`` after a run with this kernel; or the path of a store.
 
         Returns:
             Divergences, E-BFMI, limits that were reached, noise, acceptance, whether warm-up had settled, R-hat and
@@ -198,21 +197,21 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             TypeError: for a run of another package's kernel.
-            StoreError: for a path of no store.
+            StoreError: for a path that is not a store.
         """
         if isinstance(mcmc, str | os.PathLike):
             return report_of(mcmc)
         check_reported(getattr(mcmc, "kernel", mcmc), SplitKernel)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what the report says
+            warnings.simplefilter("ignore")  # because the report says the same
             return Report.of(to_inference_data(mcmc), type(mcmc.kernel).__name__)
 
     def cleanup(self) -> None:
-        """Forget the chain, so that the next one starts afresh."""
+        """Drop the chain, so that the next one starts anew."""
         self._chain = Chain()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what ``setup`` finds again; traced functions do not pickle."""
+        """Everything except what ``setup`` finds again; traced functions cannot be pickled."""
         chain = self._chain._replace(prepared=None, state=None)
         return {**self.__dict__, "_prepared": None, "_chain": chain, "_pid": None}
 
@@ -223,12 +222,12 @@ class SplitKernel(MCMCKernel):
         kwargs: dict[str, Any],
         initial_params: Position | None = None,
     ) -> Prepared:
-        """Divide and check the model, and learn from it and the data what the method needs to know of them."""
+        """Divide and check the model, and prepare the method for model and data."""
         bound = self._over_ranks(warmup_steps, args, kwargs, lambda num: self._bind(args, kwargs, num))
         return self._learn(warmup_steps, bound, initial_params)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> Bound:
-        """The model, divided (into so many subsets, where that is not the kernel's) and checked, bound to our rows."""
+        """The divided and checked model, bound to this process's rows; ``num_subsets`` may replace the kernel's."""
         if self._potential is not None:
             return Bound(args, kwargs, None, self._potential)
         split = self._divide(args, kwargs, num_subsets)
@@ -237,7 +236,7 @@ class SplitKernel(MCMCKernel):
     def _over_ranks(
         self, warmup_steps: int, args: tuple[Any, ...], kwargs: dict[str, Any], bind: Callable[[int | None], Bound]
     ) -> Bound:
-        """What ``bind`` binds to this process's rows, bound to the rows of all ranks."""
+        """The model that ``bind`` binds to the rows of this process, bound to the rows of all ranks."""
         if self._splitting.process_group is None:
             shards = self._splitting.shards
             return bind_over_shards(bind(None), shards) if shards else bind(None)
@@ -252,7 +251,7 @@ class SplitKernel(MCMCKernel):
         return bind_over_ranks(settings, dict(zip(names, (*args, *kwargs.values()), strict=True)), bind)
 
     def _learn(self, warmup_steps: int, bound: Bound, initial_params: Position | None) -> Prepared:
-        """With what the method needs to know of a model bound to a run's arguments."""
+        """The method prepared for a model that is bound to the arguments of a run."""
         args, kwargs, split, potential = bound
         method = self._method.for_subsets(potential.num_subsets)
         method = method.prepare(Setup(warmup_steps, potential, split, args, kwargs, initial_params))
@@ -261,12 +260,12 @@ class SplitKernel(MCMCKernel):
     def _begin(
         self, warmup_steps: int, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], Prepared]:
-        """A run's arguments as tensors, in a form in which the model divides, and what is known of them."""
+        """The arguments of a run as tensors, in a form in which the model divides, and the prepared method."""
         generator = torch.get_rng_state()
 
         def divide(num_subsets: int | None) -> Bound:
             def bind(args: tuple[Any, ...], kwargs: dict[str, Any], form: Form) -> Bound:
-                torch.set_rng_state(generator)  # an attempt that failed leaves no trace
+                torch.set_rng_state(generator)  # so that a failed attempt consumes no random numbers
                 self._form = form
                 return self._bind(args, kwargs, num_subsets)
 
@@ -285,14 +284,14 @@ class SplitKernel(MCMCKernel):
         return FORMS.open(self.model, tuple(model_args), dict(model_kwargs), self._form)[:2]
 
     def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> ModelSplit:
-        """How the model divides over these arguments, checked."""
+        """How the model divides over these arguments, after checks."""
         assert self.model is not None
         splitting = self._splitting if num_subsets is None else self._splitting.for_subsets(num_subsets)
         batch_sizes = self._method.batch_sizes if self._splitting.process_group is None else _some_rows
         return splitting.find(OpenModel(self.model), args, kwargs, batch_sizes)
 
     def _find_start(self, prepared: Prepared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
-        """A starting point with a finite density on all rows; the host looks at the rows of one subset only."""
+        """A starting point with a finite density on all rows; the host checks it only on the rows of one subset."""
         if (own := prepared.method.find_start()) is not None:
             return own
         if prepared.split is None:
@@ -306,5 +305,5 @@ class SplitKernel(MCMCKernel):
 
 
 def _some_rows(num_rows: int) -> list[int]:
-    """Numbers of rows that a model is asked about where a process holds some rows: of one subset too, a proof."""
+    """Numbers of rows for which a model is checked if a process holds some of the rows, even with one subset."""
     return [max(1, num_rows // 2)]

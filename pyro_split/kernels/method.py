@@ -1,7 +1,7 @@
-"""What a method is: how one chain starts and moves, as a value that knows nothing of the host's protocol.
+"""The protocol of a method: how one chain starts and moves, independently of the host's protocol.
 
-A method is frozen. Before a chain starts it is told of the model, the data and the length of warm-up, and gives the
-method that knows them (:meth:`Method.prepare`), which is again a frozen value. What evolves is in the state alone.
+A method is a frozen value. Before a chain starts, :meth:`Method.prepare` is given the model, the data and the length of
+warm-up, and returns a new method that knows them. Only the state evolves.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pyro_split.splitting.model_split import ModelSplit
 
 
 class Setup(NamedTuple):
-    """What a method is told before a chain starts.
+    """The model, data and length of warm-up of a run, which a method is given before a chain starts.
 
     Attributes:
         warmup_steps: number of warm-up iterations.
-        potential: bound to the data.
+        potential: potential, bound to the data.
         split: how the model divides; None for a kernel made from a potential.
         args: the model's positional arguments, with tensors.
-        kwargs: its keyword arguments, likewise.
-        initial_params: where the chain starts; None where that is not given.
+        kwargs: the model's keyword arguments, with tensors.
+        initial_params: starting point of the chain; None if it is not given.
     """
 
     warmup_steps: int
@@ -36,58 +36,74 @@ class Setup(NamedTuple):
 
 
 class Method(Protocol):
-    """Protocol of a method; a function of a state leaves it as it is and draws from torch's generator alone."""
+    """Protocol of a method; functions of a state do not change it, and draw only from torch's generator."""
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of the fields of the state that are kept with the draws."""
+        """Names of the fields of the state that are stored with the draws."""
         ...
 
     @property
     def details(self) -> list[str]:
-        """Its part of the repr of a kernel."""
+        """Texts that this method adds to the kernel's repr."""
         ...
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Numbers of rows that are evaluated at a time besides a subset's; the model is asked about each."""
+        """Numbers of rows that are evaluated together besides those of a subset; the model is checked for each."""
         ...
 
     def check_warmup(self, warmup_steps: int) -> None:
-        """Raise unless a run may have so many warm-up iterations."""
+        """Raise unless a run may have this number of warm-up iterations."""
         ...
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless what was given for sites, such as a mass matrix, fits sites of these sizes."""
+        """Raise unless arguments that are given by site, such as a mass matrix, fit sites of these sizes."""
         ...
 
     def for_subsets(self, num_subsets: int) -> Method:
-        """This method, for a number of subsets that was chosen."""
+        """The method for this number of subsets."""
         ...
 
     def prepare(self, setup: Setup) -> Method:
-        """The method that knows model, data and length of warm-up."""
+        """The method with what it needs to know of model, data and length of warm-up."""
         ...
 
     def find_start(self) -> Position | None:
-        """A starting point of the method's own; None for the host's strategy."""
+        """Starting point that the method chooses; None to use the host's strategy."""
         ...
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of a chain at its starting point."""
+        """The state of a chain at its starting point.
+
+        Args:
+            potential: potential, bound to the data.
+            z: starting point, a dict of unconstrained values by site.
+
+        Returns:
+            The state before the first iteration.
+        """
         ...
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration."""
+        """The state after one iteration.
+
+        Args:
+            potential: potential, bound to the data.
+            state: state of the chain.
+
+        Returns:
+            The next state.
+        """
         ...
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
-        """The state moved to ``z``, with everything that depends on the position computed afresh."""
+        """The state moved to ``z``, with everything that depends on the position recomputed."""
         ...
 
     def watch(self, state: ChainState) -> None:
-        """Warn of what the state says of the run."""
+        """Warn of problems of the run that the state shows."""
         ...
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """What a chain's diagnostics have at its end besides the statistics."""
+        """Entries of a chain's diagnostics besides the statistics."""
         ...

@@ -1,4 +1,4 @@
-"""Options that many kernels have: names, types and defaults, where the host decides them, and what they make."""
+"""Options that many kernels share, where they depend on the host: names, types, defaults and checked settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_SPLITTING = ("memory", "plate", "data_axes", "subset_order", "init_strategy",
 
 
 class SplittingOptions(DivisionOptions, total=False):
-    """Options of kernels that adapt nothing."""
+    """Options of kernels that adapt neither step size nor mass matrix."""
 
     subset_order: str
     jit_compile: bool
@@ -74,16 +74,16 @@ RECOMMENDED: EuclideanOptions = {**DEFAULTS, "metric": "default", "drift": "defa
 def resolve_options(
     model: Any, num_subsets: int | str, options: Options, least_subsets: int = 1
 ) -> tuple[Splitting, AdaptationSettings]:
-    """How a kernel divides its model, and what it adapts in warm-up.
+    """Checked settings of how a kernel divides its model, and of what it adapts in warm-up.
 
     Args:
         model: the model, or a potential, which brings its own number of subsets.
         num_subsets: M, or "auto".
-        options: as the constructor was given them, with defaults.
-        least_subsets: a smaller number counts as this one.
+        options: options of the constructor, with defaults filled in.
+        least_subsets: least number of subsets; a smaller ``num_subsets`` is raised to it.
 
     Raises:
-        TypeError: for a flag that is no bool, or for what is no function or mapping and should be.
+        TypeError: for a flag that is not a bool, and for an argument that must be a function or a mapping and is not.
         ValueError: for an argument out of range.
     """
     adapted: dict[str, Any] = {**options}

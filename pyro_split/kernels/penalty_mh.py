@@ -1,10 +1,10 @@
-"""Metropolis-Hastings that reads a few rows an iteration, with a penalty for what it does not know.
+"""Metropolis-Hastings that reads a few rows in each iteration, with a penalty for the noise of the estimates.
 
-Target: the posterior, or the expected posterior of n rows. A transition draws a momentum and a force, runs leapfrog
-steps by it (:mod:`pyro_split.subsampling.proposals`), estimates the change of energy from a few rows
-(:mod:`pyro_split.subsampling.estimates`) and decides. That this leaves the target invariant is derived in
-:mod:`split_common.penalty`, for normal noise of known variance; :func:`~pyro_split.audit` checks a run. No iteration
-reads all rows.
+Target: the posterior, or the expected posterior of n rows. A transition draws a momentum and a force, makes leapfrog
+steps by that force (:mod:`pyro_split.subsampling.proposals`), estimates the change of energy from a few rows
+(:mod:`pyro_split.subsampling.estimates`), and accepts or rejects. For the proof that this leaves the target
+invariant, for normal noise of known variance, see :mod:`split_common.penalty`; :func:`~pyro_split.audit` checks a
+run. No iteration reads all rows.
 
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110; used
@@ -60,21 +60,24 @@ NOTHING_FOUND = Reference(None, None, None)
 
 
 def penalised_change(estimate: Estimate, kinetic_change: float, corrected: bool) -> float:
-    """The change of energy that a decision rests on: the estimate, and the penalty for its noise."""
+    """The change of energy that a decision depends on: the estimate plus the penalty for its noise."""
     return estimate.change + penalty(estimate.chi2, estimate.num_batches, corrected) + kinetic_change
 
 
 def decide(
     start: IntegratorState, end: IntegratorState, estimate: Estimate, kinetic: EuclideanKinetic, corrected: bool
 ) -> tuple[IntegratorState, float, Decision]:
-    """The end of a proposal, its start where it is refused; the estimated energy there, and the decision.
+    """Accept or reject a proposal.
 
     Args:
-        start: where the proposal starts.
-        end: where it ends.
-        estimate: of the change of energy between the two.
+        start: state in which the proposal starts.
+        end: state in which it ends.
+        estimate: estimated change of energy from ``start`` to ``end``.
         kinetic: the kinetic energy.
-        corrected: whether the penalty allows for the variance's being an estimate.
+        corrected: whether the penalty accounts for the variance being an estimate.
+
+    Returns:
+        ``end`` if it is accepted, otherwise ``start``; the estimated energy there; and the decision.
     """
     change = penalised_change(estimate, kinetic.change(end, start), corrected)
     decision = metropolis(change, lambda: float(torch.rand(())))
@@ -87,11 +90,11 @@ class Penalty:
     """Metropolis-Hastings with a penalty for noise, a :class:`~pyro_split.kernels.method.Method`.
 
     Attributes:
-        settings: of the estimates and the proposals.
-        adaptation: of step size and mass matrix.
-        given_start: the reference that was given, constrained values by site; None to look for the mode.
-        warmup_steps: number of warm-up iterations, once it is known.
-        reference: where the expansion is, the expansion, and the rows of great influence, once they are found.
+        settings: settings of estimates and proposals.
+        adaptation: settings of the adaptation of step size and mass matrix.
+        given_start: the reference that was given, constrained values by site; None to search for the mode.
+        warmup_steps: number of warm-up iterations; 0 before it is known.
+        reference: reference, expansion and rows of great influence, after they are found.
     """
 
     settings: PenaltySettings
@@ -103,28 +106,28 @@ class Penalty:
 
     @property
     def details(self) -> list[str]:
-        """Nothing."""
+        """No text besides the kernel's own."""
         return []
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Rows of an estimate, and of the gradient that moves a proposal."""
+        """Numbers of rows of an estimate, and of the gradient that moves a proposal."""
         batches = self.settings.batches(num_rows)
         sizes = batches.batch_size * batches.num_batches, self.settings.gradient_batch_size
         return [min(size, num_rows) for size in sizes]
 
     def check_warmup(self, warmup_steps: int) -> None:
-        """Any number will do."""
+        """Every number of warm-up iterations is allowed."""
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given mass matrix fits."""
+        """Raise unless a given mass matrix fits the sites."""
         self.adaptation.check_sizes(sizes)
 
     def for_subsets(self, num_subsets: int) -> Penalty:
-        """The same: no step goes by subsets."""
+        """The method itself: its steps do not depend on the number of subsets."""
         return self
 
     def prepare(self, setup: Setup) -> Penalty:
-        """With reference and expansion found: the only passes over all the data."""
+        """The method with reference and expansion: the only passes over all the data."""
         split, potential = setup.split, setup.potential
         if split is not None:
             check_no_local_latents("PenaltyMH", split.local_sites)
@@ -145,22 +148,22 @@ class Penalty:
         return replace(self, warmup_steps=setup.warmup_steps, reference=reference)
 
     def find_start(self) -> Position:
-        """A draw from the normal approximation at the reference, or the reference."""
-        assert self.reference.z is not None  # found, since no other start was given
+        """A draw from the normal approximation at the reference; the reference itself if there is none."""
+        assert self.reference.z is not None  # it was found, because no other start was given
         flat, covariance = flatten(self.reference.z), self.reference.covariance
         if covariance is not None:
             flat = flat + torch.as_tensor(np.linalg.cholesky(covariance)).to(flat) @ torch.randn_like(flat)
         return unflatten(flat, self.reference.z)
 
     def tools(self, potential: SplitPotential, sites: Sequence[str]) -> tuple[Estimator, Forces]:
-        """What estimates changes of energy, and what draws the forces of proposals, of sites in this order."""
+        """Estimator of changes of energy, and source of the forces of proposals, for sites in this order."""
         batches, known = self.settings.batches(potential.plate_size), self.reference
         rows = torch.as_tensor([] if known.certainty_rows is None else known.certainty_rows, dtype=torch.int64)
         estimator = Estimator(potential, batches, self.settings.target, known.taylor, rows, sites)
         return estimator, Forces(self.settings, batches, potential, known.taylor, sites)
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of the chain at its starting point."""
+        """The state of a chain at its starting point."""
         batches = self.settings.batches(potential.plate_size)
         estimator, forces = self.tools(potential, list(z))
         adapter = self._adapter(z, self._trial(estimator, forces))
@@ -191,7 +194,7 @@ class Penalty:
         )
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration: a proposal by a few rows, the noisy decision, then step size, metric and noise adapt."""
+        """One iteration: a proposal, a decision from a few rows, then adaptation of step size, metric and batches."""
         adapter, estimator, forces, noise, t = state.adapter, state.estimator, state.forces, state.noise, state.i + 1
         assert adapter is not None
         assert estimator is not None
@@ -230,11 +233,11 @@ class Penalty:
         )
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
-        """The state moved to ``z``, where nothing is kept of the position."""
+        """The state moved to ``z``; it caches nothing that depends on the position."""
         return state._replace(z=z)
 
     def watch(self, state: ChainState) -> None:
-        """Warn of noise that cannot be trusted."""
+        """Warn if the noise is too large, or if single rows of great influence make estimates unreliable."""
         assert state.num_batches is not None
         assert state.noise is not None
         warn_if_noisy(state.i - self.warmup_steps, state.num_batches, state.noise)
@@ -246,7 +249,7 @@ class Penalty:
         return {"settled": state.settled, "inverse_mass_matrix": dict(found)}
 
     def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
-        """The reference that was given, or the mode."""
+        """The reference that was given, or else the mode, as unconstrained values."""
         potential, split, initial_params = setup.potential, setup.split, setup.initial_params
         if self.given_start is not None:
             dtype = torch.get_default_dtype()
@@ -267,13 +270,13 @@ class Penalty:
 
     @property
     def _has_laplace_metric(self) -> bool:
-        """Whether the mass matrix is that of the expansion, which nothing adapts."""
+        """Whether the mass matrix is that of the normal approximation at the reference, which does not adapt."""
         return self.reference.covariance is not None and self.adaptation.inverse_mass_matrix is None
 
     def _adapter(self, z: Position, trial: Trial) -> Adapter:
         adaptation = self.adaptation
         if self._has_laplace_metric:
-            # in this metric the posterior is about a standard normal: no step size needs to be looked for
+            # in this metric the posterior is about standard normal, so no search for a step size is needed
             adaptation = adaptation._replace(
                 inverse_mass_matrix=torch.as_tensor(self.reference.covariance),
                 dense=True,
@@ -283,7 +286,7 @@ class Penalty:
         return Adapter(adaptation, self.warmup_steps, lambda z: z, z, trial, self.settings.longest_step)
 
     def _trial(self, estimator: Estimator, forces: Forces) -> Trial:
-        """What a search for a step size tries: a proposal."""
+        """The trial of a search for a step size: a proposal."""
 
         def trial(adapted: AdaptState, z: Position) -> Callable[[float], float]:
             kinetic = adapted_kinetic(adapted)
@@ -311,7 +314,7 @@ class Penalty:
 
 
 class PenaltyMH(SplitKernel):
-    """Metropolis-Hastings on the full posterior that reads a few rows an iteration, with a penalty for the noise.
+    """Metropolis-Hastings on the full posterior that reads a few rows in each iteration, with a penalty for the noise.
 
     The change of energy is estimated from ``num_batches`` batches of ``batch_size`` rows. If the search for a reference
     finds rows of great influence, these form one more batch, which every iteration reads. Noise of variance χ² lowers

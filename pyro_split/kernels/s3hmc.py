@@ -1,8 +1,9 @@
 """Semi-separable Hamiltonian Monte Carlo over subsets: weights and their precisions move together.
 
-Target: the full posterior of a model whose Normal weights have scales set by precisions, exactly. The Hamiltonian, and
-why its marginal is the posterior, stand in :mod:`split_common.hierarchy`; its steps in
-:mod:`pyro_split.integrators.alternating`, its kinetic energy in :mod:`pyro_split.integrators.hierarchical_kinetic`.
+Target: exactly the full posterior of a model whose Normal weights have scales set by precisions. For the Hamiltonian,
+and why its marginal is the posterior, see :mod:`split_common.hierarchy`; for its steps, see
+:mod:`pyro_split.integrators.alternating`; for its kinetic energy,
+:mod:`pyro_split.integrators.hierarchical_kinetic`.
 
 Reference:
     Cobb, Baydin, Kiskin, Markham and Roberts (2019), Semi-separable Hamiltonian Monte Carlo for inference in Bayesian
@@ -43,12 +44,12 @@ from split_common.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class SemiSeparable:
-    """Weights whose mass follows their precisions, a :class:`~pyro_split.kernels.system.System`.
+    """A :class:`~pyro_split.kernels.system.System` in which the mass of the weights depends on their precisions.
 
     Attributes:
         sites: which sites are precisions.
-        weight_steps: steps of the weights in each half of a step.
-        precision_steps: leapfrog steps of the precisions in a step.
+        weight_steps: number of steps of the weights in each half of a step.
+        precision_steps: number of leapfrog steps of the precisions in a step.
     """
 
     sites: PrecisionSites
@@ -63,26 +64,26 @@ class SemiSeparable:
 
     @property
     def details(self) -> list[str]:
-        """The groups, once they are found."""
+        """Text of the groups, or a note that they are found when the kernel runs."""
         return self.sites.details
 
     def check_trajectory(self, trajectory: Trajectory) -> None:
-        """Raise for trajectories whose ends would be compared by a momentum that the system has not."""
+        """Raise unless the trajectory is a :class:`~pyro_split.trajectories.fixed_length.FixedLength`."""
         if not isinstance(trajectory, FixedLength):
             raise ValueError(
                 f"trajectory must be FixedLength for a SemiSeparable system, got {type(trajectory).__name__}"
             )
 
     def find(self, setup: Setup) -> SemiSeparable:
-        """With the groups of the model."""
+        """The system with the groups of the model."""
         return replace(self, sites=self.sites.find(setup))
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
-        """All but the precisions."""
+        """All entries but those of the precisions."""
         return self.sites.found.without_precisions(z)
 
     def first_inverse_mass_matrix(self, z: Position, adaptation: AdaptationSettings) -> Any:
-        """What was given, or the prior's where the chain starts, in the blocks of the host's matrix."""
+        """The matrix that was given, or the prior variances of weights at the start and 1 for other sites."""
         given, hierarchy = adaptation.inverse_mass_matrix, self.sites.found
         if given is not None:
             return given
@@ -93,42 +94,42 @@ class SemiSeparable:
         return {sites: flat[sites].diag() if dense else flat[sites] for sites, dense in blocks.items()}
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """No energies of blocks yet, and the mean of the precisions where the chain starts."""
+        """Energies of the two blocks, 0 so far, and the mean of the precisions, which starts at ``z``."""
         mean = WindowMean.start(self.sites.found.of_precisions(z))
         return {"weight_energy": 0.0, "precision_energy": 0.0, "precision_mean": mean}
 
     def potential(self, potential: FollowedPotential) -> FollowedPotential:
-        """The target's."""
+        """The potential of the target."""
         return potential
 
     def kinetic(self, adapted: EuclideanKinetic, state: ChainState) -> HierarchicalKinetic:
-        """That of the adapted mass matrix, following the precisions."""
+        """The kinetic energy of the adapted mass matrix, with masses of weights that depend on the precisions."""
         assert state.precision_mean is not None
         return HierarchicalKinetic.adapted_at(self.sites.found, adapted, state.precision_mean.adapted)
 
     def integrator(
         self, schedule: Schedule, potential: FollowedPotential, kinetic: HierarchicalKinetic
     ) -> AlternatingIntegrator:
-        """Half a step of the weights, a step of the precisions, half a step of the weights."""
+        """The integrator that alternates steps of the weights and of the precisions."""
         return AlternatingIntegrator(schedule, potential, kinetic, self.weight_steps, self.precision_steps)
 
     def early_integrator(self, integrator: AlternatingIntegrator) -> IntegratorBase:
-        """Plain leapfrog steps, with the constant mass of the metric."""
+        """Steps of the schedule for all sites together, with constant masses."""
         return Integrator(integrator.schedule, integrator.potential, integrator.kinetic.constant())
 
     def before(self, state: ChainState, integrator: IntegratorBase) -> ChainState:
-        """Nothing."""
+        """The state as it is: there is no transition before the trajectory."""
         return state
 
     def noted(self, state: ChainState, p: Position | None, integrator: AlternatingIntegrator) -> ChainState:
-        """The energies of the two blocks."""
+        """The state with the energies of the two blocks."""
         assert state.energies is not None
-        assert p is not None  # a trajectory of a fixed length ends with one
+        assert p is not None  # trajectories of fixed length return the momentum
         weight_energy = float(state.energies[1:].sum()) + integrator.kinetic.weight_energy(state.z, p)
         return state._replace(weight_energy=weight_energy, precision_energy=state.energy - weight_energy)
 
     def adapted(self, state: ChainState, moved: ChainState) -> ChainState:
-        """The mean of the precisions, over the window that the mass matrix comes from."""
+        """The state ``moved`` with the mean of the precisions, over the window that the mass matrix is made from."""
         assert state.precision_mean is not None
         assert state.adapter is not None
         return moved._replace(
@@ -141,14 +142,15 @@ class S3HMC(SplitKernel):
 
     For hierarchical models in the usual, centred parametrisation: weights ~ Normal(·, precision^-½), where the
     precision has a prior of its own. The kernel finds from the model's trace which site scales which, and
-    ``repr(kernel)`` shows it after ``run``. Any site will do whose logarithm enters the log of the scale linearly: a
-    precision, a variance or a scale with any prior, shared by several sites of weights or with an entry for each unit.
+    ``repr(kernel)`` shows it after ``run``. A precision site is any site whose logarithm enters the log of the scale
+    linearly: a precision, a variance or a scale with any prior, shared by several sites of weights or with an entry for
+    each unit.
 
     Args:
         model: Pyro model whose likelihood sits in a plate over the data rows.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         precision_sites: names of the precision sites; None finds all.
         output_precision: whether the precision of Normal observations is one of the precision sites, with the Fisher
             information N/2 (plus α - 1); each of its steps costs a data pass. False leaves it among the other sites,
@@ -158,9 +160,8 @@ class S3HMC(SplitKernel):
         trajectory_length: fixed length of a trajectory. If neither is given, warm-up moves by trees that double until
             they turn back, as in NUTS, and learns their mean length; the length of each trajectory after warm-up is
             then drawn uniformly between 0 and that mean (:mod:`split_common.exploration`).
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
-            and else for 0.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0.
         weight_steps: number of steps of the weights in each half of a step.
         precision_steps: number of leapfrog steps of the precisions in a step.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.

@@ -1,14 +1,14 @@
 r"""Hamiltonian Monte Carlo whose integrator visits the data subset by subset.
 
-Target: the full posterior, exactly. With H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p the transition draws p ~ N(0, M), runs
-L steps of a schedule (:mod:`split_common.schedule`), flips p, and accepts with probability
-min(1, exp(H(z, p) - H(z', p'))) where H is that of *all* the data. Each step preserves volume; for a palindromic
-schedule steps-then-flip is its own inverse, for an order drawn uniformly it is undone by the reversed order,
-which is drawn as often. Either way the transition satisfies detailed balance with respect to exp(-H), whatever
-the step size. Splitting changes the energy error, and so the acceptance, never the target.
+Target: exactly the full posterior. With H(z, p) = Σ_m U_m(z) + ½ pᵀM⁻¹p the transition draws p ~ N(0, M), makes L
+steps of a schedule (:mod:`split_common.schedule`), flips p, and accepts with probability
+min(1, exp(H(z, p) - H(z', p'))), where H is that of *all* the data. Each step preserves volume. For a palindromic
+schedule the map of the steps followed by the flip is its own inverse; for an order drawn uniformly, its inverse is the
+map of the reversed order, which is drawn as often. In both cases the transition satisfies detailed balance with respect
+to exp(-H), whatever the step size. Splitting changes the energy error, and so the acceptance, but never the target.
 
-An order of subsets drawn independently of the state (``subset_permutation="per_trajectory"``) keeps this true
-for the symmetric schedule as well; so does a length drawn independently of it.
+This remains true for a palindromic schedule with an order of subsets that is drawn independently of the state
+(``subset_permutation="per_trajectory"``), and for a length drawn independently of the state.
 
 Reference:
     Cobb and Jalaian (2021), Scaling Hamiltonian Monte Carlo Inference for Bayesian Neural Networks with
@@ -41,18 +41,18 @@ class SplitHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
             the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
             turns.
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
-            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
-            chain is back where it was.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0: without jitter,
+            trajectories of a fixed number of steps could all be whole periods, after which a chain is back where it
+            was.
         schedule: kicks and drifts of one step: "auto" for the naive schedule, where a step costs one gradient of all
             rows, which gives the energy too; "symmetric", "naive", "randomised" or "single_visit", a
             :class:`~split_common.schedule.Schedule` of M subsets, or a function from M to one. For a schedule that is
@@ -78,8 +78,8 @@ class SplitHMC(SplitKernel):
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "default" for "auto" where the metric is
             "auto" and lengths are left to warm-up, else for None; "auto", with ``metric="auto"``, for drifts that
-            follow a normal approximation of the posterior exactly, so that kicks have only the rest of the gradient to
-            follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to it
+            follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left to the
+            kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to it
             (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
@@ -91,8 +91,8 @@ class SplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
-            (see "Choosing M" in docs/scale.md). None otherwise.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -143,18 +143,18 @@ class SymmetricSplitHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
             the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
             turns.
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
-            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
-            chain is back where it was.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0: without jitter,
+            trajectories of a fixed number of steps could all be whole periods, after which a chain is back where it
+            was.
         subset_permutation: "fixed" visits the subsets in their order; "per_trajectory" draws an order for each
             trajectory, at the cost of its opening gradients.
         step_size: step size, or the value from which its adaptation starts.
@@ -174,9 +174,9 @@ class SymmetricSplitHMC(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: Pyro's initialisation strategy.
@@ -187,8 +187,8 @@ class SymmetricSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
-            (see "Choosing M" in docs/scale.md). None otherwise.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -246,18 +246,18 @@ class NaiveSplitHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
             the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
             turns.
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
-            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
-            chain is back where it was.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0: without jitter,
+            trajectories of a fixed number of steps could all be whole periods, after which a chain is back where it
+            was.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
@@ -275,9 +275,9 @@ class NaiveSplitHMC(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: Pyro's initialisation strategy.
@@ -288,8 +288,8 @@ class NaiveSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
-            (see "Choosing M" in docs/scale.md). None otherwise.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.
@@ -338,18 +338,18 @@ class RandomisedSplitHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         num_steps: fixed number of steps of a trajectory; not with ``trajectory_length``.
         trajectory_length: fixed length of a trajectory, step size times number of steps, as for Pyro's HMC. If neither
             is given, warm-up moves by trees that double until they turn back, as in NUTS, and learns their mean length;
             the length of each trajectory after warm-up is then drawn uniformly between 0 and that mean
             (:mod:`split_common.exploration`); with ``metric="auto"``, where it fits, between 0.75 and 1.25 quarter
             turns.
-        step_size_jitter: share, from 0 up to but not including 1, by which a step is at most longer or shorter than the
-            adapted step size; the length of the steps is drawn for each trajectory. None for 0.5 with ``num_steps``,
-            and else for 0: trajectories of a fixed number of equal steps could all be whole periods, after which a
-            chain is back where it was.
+        step_size_jitter: j, from 0 up to but not including 1: the step size of each trajectory is the adapted one times
+            a draw from U(1 - j, 1 + j). None for 0.5 with ``num_steps``, otherwise for 0: without jitter,
+            trajectories of a fixed number of steps could all be whole periods, after which a chain is back where it
+            was.
         step_size: step size, or the value from which its adaptation starts.
         adapt_step_size: whether the step size adapts in warm-up, by dual averaging.
         adapt_mass_matrix: whether the mass matrix adapts in warm-up, in Pyro's windows.
@@ -367,9 +367,9 @@ class RandomisedSplitHMC(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: Pyro's initialisation strategy.
@@ -380,8 +380,8 @@ class RandomisedSplitHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
-            (see "Choosing M" in docs/scale.md). None otherwise.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.

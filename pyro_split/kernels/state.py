@@ -1,4 +1,4 @@
-"""The state of one chain, of every method."""
+"""The state of one chain, for all methods."""
 
 from __future__ import annotations
 
@@ -20,52 +20,54 @@ from split_common.settling import Settled
 
 
 class ChainState(NamedTuple):
-    """State of the chain, replaced and never changed in place. What a method lacks is None.
+    """State of one chain, replaced and never changed in place. Fields that a method lacks are None.
 
     Attributes:
         i: iteration, counted through warm-up and sampling.
         z: the draw, a dict of unconstrained values by site.
-        potential_energy: U(z); of methods that read a few rows, an estimate from the last iteration's.
-        energy: that plus the kinetic energy, at the end of the transition.
-        num_steps: steps of the last trajectory.
-        num_grads: its gradients, each of a subset; of methods that read a few rows, of a minibatch.
-        accept_prob: acceptance probability of the last trajectory; of trees and windows, the mean of
-            min(1, exp(-energy change)) over the states but the start.
-        mean_accept_prob: its mean so far, in warm-up or since.
-        diverging: whether the last trajectory's energy error was above 1000, infinite or undefined.
+        potential_energy: U(z); for methods that read a few rows, an estimate from the rows of the last iteration.
+        energy: potential plus kinetic energy at the end of the transition.
+        num_steps: number of steps of the last trajectory.
+        num_grads: number of gradients in the last iteration, each of a subset; for methods that read a few rows, of a
+            minibatch.
+        accept_prob: acceptance probability of the last trajectory; for trees and windows, the mean of
+            min(1, exp(-energy change)) over the states without the start.
+        mean_accept_prob: mean of ``accept_prob`` so far, over warm-up or over the draws.
+        diverging: whether the energy error of the last trajectory was above 1000, infinite or undefined.
         step_size: step size of the last trajectory.
         adapt_state: the host's adaptation state: step size and metric of the next trajectory.
-        adapter: the host's adapter, a tool into which ``adapt_state`` is loaded.
-        settled: what warm-up settled on, and how far it still moved.
-        health: sums over the draws, of which the run's first warning is made.
-        opening_grad: the kicks that open the next trajectory, a dict like ``z``; None where none are kept.
+        adapter: adapter of step size and metric, into which ``adapt_state`` is loaded.
+        settled: values that warm-up settled on, and how much they still changed.
+        health: sums over the draws for the warning after the first draws.
+        opening_grad: weighted sum of the gradients that open the next trajectory, a dict like ``z``; None where the
+            schedule keeps none.
         energies: the terms of the potential at ``z``, in float64, shape (M + 1,).
-        centering: where splitting is centred; None where it is not.
+        centering: centring of the splitting; None for no centring.
         center_order: order of centring, 0 for none.
         harmonic_drift: whether drifts follow a normal approximation; None where they never do.
-        shortest_length: the shortest that trajectories may be, where lengths are learned in warm-up.
-        trajectory_length: the longest that trajectories may be, where that is learned in warm-up.
-        tree_depth: doublings of the last trajectory, a refused one included.
-        reached_max_treedepth: whether the limit on them ended it.
-        virial_average: mean of dG/dt over the last trajectory, in the form that its rule looks at.
-        share_at_limit: share of draws since warm-up that ended at the limit.
-        threshold: of exhaustion, at the last trajectory.
-        threshold_state: how it adapts.
+        shortest_length: shortest length of trajectories, where lengths are learned in warm-up.
+        trajectory_length: longest length of trajectories, where lengths are learned in warm-up.
+        tree_depth: number of doublings of the last trajectory, including one that was discarded.
+        reached_max_treedepth: whether the depth limit ended the last trajectory.
+        virial_average: mean of dG/dt over the last trajectory, in the form that its rule uses.
+        share_at_limit: share of the draws since warm-up whose trajectories ended at the depth limit.
+        threshold: XHMC's threshold at the last trajectory.
+        threshold_state: threshold of the next trajectory, and the state of its adaptation.
         weight_energy: S3HMC's first block of ``energy``: minus the log-likelihood, plus the kinetic energy of
-            everything but the precisions.
-        precision_energy: its second block: the rest of ``energy``. Both are 0 while warm-up moves by trees.
-        precision_mean: of the unconstrained precisions, in the window that the mass matrix was adapted in.
-        chi2: χ², variance of the estimate that the last proposal was accepted by.
-        num_batches: K of that estimate.
-        tail_error: estimate, from its rows, of how far single rows may put the log-density off.
-        rows_touched: rows read in the last iteration, a row as often as it was read.
-        noise: what is remembered of the noise.
-        taylor: the control variate; None where there is none.
-        estimator: a tool that estimates changes of energy from a few rows.
-        forces: a tool that draws the forces of proposals.
-        momentum: of stochastic gradients, r after the last iteration, a dict like ``z``.
-        mean_square: of gradients divided by N, a dict like ``z``; None where no preconditioner adapts.
-        extra: what a method from outside this package keeps, any pytree.
+            all sites but the precisions.
+        precision_energy: S3HMC's second block of ``energy``, the rest. Both are 0 while warm-up moves by trees.
+        precision_mean: mean of the unconstrained precisions, over the window that the mass matrix was adapted in.
+        chi2: χ², variance of the estimate that the last decision was made with.
+        num_batches: K, number of batches of that estimate.
+        tail_error: estimate, from the rows of that estimate, of the error in the log-density due to single rows.
+        rows_touched: number of rows read in the last iteration, each as often as it was read.
+        noise: running statistics of the noise of estimates.
+        taylor: control variate; None for no control variate.
+        estimator: estimator of changes of energy from a few rows.
+        forces: source of the drawn forces of proposals.
+        momentum: momentum r of stochastic-gradient methods after the last iteration, a dict like ``z``.
+        mean_square: mean square of gradients divided by N, a dict like ``z``; None where no preconditioner adapts.
+        extra: fields of a method from outside this package, any pytree.
     """
 
     i: int

@@ -1,7 +1,7 @@
-"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, with no accept step.
+"""Stochastic-gradient Langevin dynamics and Hamiltonian Monte Carlo: approximate, without an accept-reject decision.
 
-Target, at no step size exactly: p(z|y)^(1/T). One transition is written for both kernels: its step, and how far off the
-target it is, stand in :mod:`split_common.stochastic_gradient`, with the references.
+Target: p(z|y)^(1/T), only approximately at any step size. Both kernels use one transition. For its step, its bias and
+the references, see :mod:`split_common.stochastic_gradient`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from split_common.stochastic_gradient import (
 
 
 class Point(NamedTuple):
-    """Point of a trajectory.
+    """A point of a trajectory.
 
     Attributes:
         z: position.
-        momentum: r.
-        mean_square: of gradients, or None.
+        momentum: momentum r.
+        mean_square: mean square of gradients divided by N; None where no preconditioner adapts.
         energy: estimate of U before the last step.
-        is_finite: whether every estimate so far was.
+        is_finite: whether all estimates of U so far are finite.
     """
 
     z: Position
@@ -68,17 +68,17 @@ def noisy_steps(
     i: int,
     in_warmup: bool,
 ) -> ChainState:
-    """One iteration: L steps, each with a gradient of its own rows.
+    """One iteration: L steps, each with a gradient from newly drawn rows.
 
     Args:
-        state: where the chain is.
-        potential: bound to the data.
-        dynamics: what the steps are.
+        state: current state of the chain.
+        potential: potential, bound to the data.
+        dynamics: number and form of the steps.
         preconditioner: None, "rmsprop", or a diagonal as :func:`~split_common.stochastic_gradient.site_diagonals`
             takes it.
-        step_size: η.
-        i: iteration, counted through warm-up and sampling.
-        in_warmup: whether this is a warm-up iteration, when a preconditioner may adapt.
+        step_size: step size η.
+        i: the iteration, counted through warm-up and sampling.
+        in_warmup: whether this is an iteration of warm-up, in which a preconditioner may adapt.
 
     Returns:
         The next state.
@@ -104,7 +104,7 @@ def noisy_steps(
 
 
 def estimate(potential: SplitPotential, z: Position, batch_size: int | None) -> tuple[float, Position]:
-    """An unbiased estimate of U(z) and its gradient from rows drawn afresh; U itself, subset by subset, from all."""
+    """Unbiased estimates of U(z) and its gradient from newly drawn rows; exact ones for a ``batch_size`` of None."""
     if batch_size is None:
         energies, grad = potential.energies_and_grad(z)
         return float(energies.sum()), grad
@@ -113,12 +113,12 @@ def estimate(potential: SplitPotential, z: Position, batch_size: int | None) -> 
 
 
 def draw_momentum(z: Position, temperature: float) -> Position:
-    """A draw from N(0, T I), like ``z``."""
+    """A draw from N(0, T I), a dict like ``z``."""
     return {name: temperature**0.5 * torch.randn_like(u) for name, u in z.items()}
 
 
 def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) -> Position:
-    """Diagonal of G, a dict like ``z``."""
+    """The diagonal of G, a dict like ``z``."""
     if mean_square is not None:
         return {name: rms_diagonal(v) for name, v in mean_square.items()}
     given = site_diagonals(preconditioner, {name: tuple(u.shape) for name, u in z.items()})
@@ -126,7 +126,7 @@ def _diagonal(preconditioner: Any, mean_square: Position | None, z: Position) ->
 
 
 def _arrived(state: ChainState, start: Point, end: Point, dynamics: Dynamics) -> ChainState:
-    """``state`` at the end of a trajectory, or, where that is not finite, where it was."""
+    """``state`` at the end of a trajectory, or at its start if the end is not finite."""
     moved: list[Tensor] = [x for part in (end.z, end.momentum, end.mean_square or {}) for x in part.values()]
     is_finite = end.is_finite and all(bool(torch.isfinite(x).all()) for x in moved)
     energy = end.energy
@@ -148,11 +148,11 @@ class StochasticGradient:
     """Steps by noisy gradients without an accept-reject decision, a :class:`~pyro_split.kernels.method.Method`.
 
     Attributes:
-        name: of the kernel, for messages.
-        dynamics: what the steps are.
-        step_size: η, or a function of the iteration number.
+        name: name of the kernel in messages.
+        dynamics: number and form of the steps.
+        step_size: step size η, or a function of the iteration number.
         preconditioner: None, "rmsprop", or a diagonal.
-        warmup_steps: number of warm-up iterations, once it is known.
+        warmup_steps: number of warm-up iterations; 0 before it is known.
     """
 
     name: str
@@ -173,41 +173,41 @@ class StochasticGradient:
 
     @property
     def details(self) -> list[str]:
-        """Nothing."""
+        """No text besides the kernel's own."""
         return []
 
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
-        """Rows of a gradient."""
+        """Number of rows of a gradient, unless all rows are read."""
         size = check_batch_size(self.dynamics.batch_size, num_rows)
         return [] if size is None else [size]
 
     def check_warmup(self, warmup_steps: int) -> None:
-        """Raise for a preconditioner that would adapt in no warm-up."""
+        """Raise if there is no warm-up in which the preconditioner could adapt."""
         check_can_adapt(self.preconditioner, "warmup_steps", warmup_steps)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise unless the given preconditioner fits."""
+        """Raise unless a given preconditioner fits the sites."""
         check_preconditioner_sizes(self.preconditioner, sizes)
 
     def for_subsets(self, num_subsets: int) -> StochasticGradient:
-        """The same: no step goes by subsets."""
+        """The method itself: its steps do not depend on the number of subsets."""
         return self
 
     def prepare(self, setup: Setup) -> StochasticGradient:
-        """With the length of warm-up.
+        """The method with the length of warm-up.
 
         Raises:
-            ValueError: for latent sites with an entry for each row, unless all rows are read.
+            ValueError: for latent sites inside the data plate, unless all rows are read.
         """
         if setup.split is not None and self.dynamics.batch_size is not None:
             check_no_local_latents(self.name, setup.split.local_sites)
         return replace(self, warmup_steps=setup.warmup_steps)
 
     def find_start(self) -> None:
-        """None: the host's strategy finds the starting point."""
+        """No start of its own: the host's strategy finds the starting point."""
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of the chain at its starting point."""
+        """The state of a chain at its starting point."""
         check_batch_size(self.dynamics.batch_size, potential.plate_size)
         energy = float(potential.energies(z).sum())
         num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets)
@@ -228,20 +228,20 @@ class StochasticGradient:
         )
 
     def step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """One iteration."""
+        """The state after one iteration."""
         step_size, in_warmup = self._step_size_at(state.i), state.i < self.warmup_steps
         moved = noisy_steps(state, potential, self.dynamics, self.preconditioner, step_size, state.i, in_warmup)
         return moved._replace(i=state.i + 1)
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
-        """The state moved to ``z``, where nothing is kept of the position."""
+        """The state moved to ``z``; it caches nothing that depends on the position."""
         return state._replace(z=z)
 
     def watch(self, state: ChainState) -> None:
-        """Nothing to warn of: the report says that draws are approximate."""
+        """No warnings: the report says that draws are approximate."""
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """Nothing besides the statistics."""
+        """No entries besides the statistics."""
         return {}
 
     def _step_size_at(self, i: int) -> float:
@@ -251,7 +251,7 @@ class StochasticGradient:
 class SGLD(SplitKernel):
     """Approximate: stochastic-gradient Langevin dynamics (Welling and Teh 2011).
 
-    An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` rows drawn afresh. There is no
+    An iteration is z ← z - (ε/2) G ∇Ũ(z) + N(0, εTG), with ∇Ũ from ``batch_size`` newly drawn rows. There is no
     accept-reject decision, so **at any fixed step size the draws come from another distribution than the posterior**.
     For T = G = 1 the variance of the draws is too large by a relative error of about εN²/(4n) times the variance of a
     row's gradient (minibatch noise) plus εU''/4 (discretisation). Both vanish only as ε → 0, when the chain no longer
@@ -270,7 +270,7 @@ class SGLD(SplitKernel):
         batch_size: n, the number of rows that a gradient reads, at most N; None for all rows.
         step_size: ε, or a function of the iteration number, counted from 0 through warm-up and sampling, such as
             :func:`~split_common.stochastic_gradient.polynomial_decay` makes. It has no default, because without
-            accepted and refused proposals nothing shows which step size is good.
+            accepted and rejected proposals nothing shows which step size is good.
         temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; a tensor over all sites (sorted by name), shape (D,); a
             dict of tensors by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared
@@ -335,7 +335,7 @@ class SGLD(SplitKernel):
 class SGHMC(SplitKernel):
     """Approximate: stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
 
-    A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` rows drawn afresh; an
+    A step is v ← (1-α) v - ηG ∇Ũ(z) + N(0, 2(α-β̂)ηTG), z ← z + v, with ∇Ũ from ``batch_size`` newly drawn rows; an
     iteration has L of them. There is no accept-reject decision, so **at any fixed step size the draws come from another
     distribution than the posterior**. Friction balances the minibatch noise only as η → 0, or where β̂ is right.
 
@@ -357,7 +357,7 @@ class SGHMC(SplitKernel):
         num_steps: L, the number of steps of an iteration.
         resample_momentum: True draws v ~ N(0, ηTG) at the start of each iteration, whose first step is then a leapfrog
             step, with half a kick and no friction, so that ``num_steps=1`` is :class:`SGLD` of the same step size.
-            False carries v on: Chen et al.'s recursion, of which every L-th z is a draw.
+            False keeps v: the recursion of Chen et al., of which every L-th z is a draw.
         temperature: T, the temperature; the target is p(z|y)^(1/T).
         preconditioner: diagonal of G: None for the identity; a tensor over all sites (sorted by name), shape (D,); a
             dict of tensors by site; or "rmsprop" (Li et al. 2016), 1/(1e-5 + sqrt(V)) with V a mean of squared

@@ -1,7 +1,7 @@
-"""Exhaustive Hamiltonian Monte Carlo: trees of :mod:`pyro_split.kernels.split_nuts` that fill their energy level.
+"""Exhaustive Hamiltonian Monte Carlo: trajectories that double until they fill their energy level.
 
-The target and its proof are those of every tree (:mod:`pyro_split.trajectories.doubling`); the criterion, its forms
-and how its threshold adapts are in :mod:`split_common.termination`.
+Target and proof are those of all trees (:mod:`pyro_split.trajectories.doubling`). For the criterion, its forms, and
+the adaptation of its threshold, see :mod:`split_common.termination`.
 
 Reference:
     Betancourt (2016), Identifying the Optimal Integration Time in Hamiltonian Monte Carlo. Lau (2018), chapter 2.
@@ -32,8 +32,8 @@ class XHMC(SplitKernel):
         model: Pyro model whose likelihood sits in a plate over the data rows; or a
             :class:`~pyro_split.SplitPotential`, which brings its own ``num_subsets`` and needs ``initial_params``.
         num_subsets: M, the number of subsets, from 1 to the number of rows N, or "auto" for the smallest number whose
-            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset any model will do
-            that Pyro's HMC takes, also one that cannot be divided.
+            gradient fits into ``memory``. A gradient takes the memory of N/M rows. With one subset, every model that
+            Pyro's HMC takes is allowed, also one that cannot be divided.
         threshold: value of the criterion below which a trajectory stops. Which is best depends on the target and its
             dimension; "adapt" adapts it in warm-up (:mod:`pyro_split.adaptation.threshold`).
         criterion: what is compared with the threshold: "per_length", the absolute weighted mean of dG/dt divided by the
@@ -62,9 +62,9 @@ class XHMC(SplitKernel):
         center_order: order of centring: 1 for gradients, 2 for curvature too, with at most 100 parameters. None chooses
             by measurement with ``center="auto"``, and is 1 with a given center.
         drift: form of the drifts between kicks: None for straight lines; "auto", with ``metric="auto"``, for drifts
-            that follow a normal approximation of the posterior exactly, so that kicks have only the rest of the
-            gradient to follow. Warm-up finds the approximation, and uses it if the posterior is measured to be near
-            enough to it (:mod:`split_common.harmonic`).
+            that follow a normal approximation of the posterior exactly, so that only the rest of the gradient is left
+            to the kicks. Warm-up finds the approximation, and uses it if the posterior is measured to be near enough to
+            it (:mod:`split_common.harmonic`).
         inverse_mass_matrix: inverse mass matrix to start from: an array of shape (D,), or (D, D) for a dense one, with
             sites sorted by name; or a dict from tuples of site names to arrays. None for the identity.
         init_strategy: Pyro's initialisation strategy.
@@ -75,8 +75,8 @@ class XHMC(SplitKernel):
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows
             (:mod:`pyro_split.potential.ranks`).
-        memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
-            (see "Choosing M" in docs/scale.md). None otherwise.
+        memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
+            "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
         data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
             tensor whose axis 0 has length N.

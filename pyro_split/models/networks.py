@@ -72,7 +72,7 @@ def mlp(
     """A multilayer perceptron for :func:`random_module`.
 
     Args:
-        widths: of the input, each hidden layer, and the output.
+        widths: widths of the input, of each hidden layer, and of the output.
         activation: "tanh", "relu", or a function of a tensor, after each layer but the last.
         bias: whether layers have biases.
 
@@ -108,9 +108,9 @@ def cnn(
 
     Args:
         image_shape: (channels, height, width).
-        num_outputs: of the last layer.
-        channels: of each convolution.
-        kernel_size: of every convolution.
+        num_outputs: number of units of the last layer.
+        channels: number of output channels of each convolution.
+        kernel_size: height and width of the kernel of every convolution.
         hidden: widths of the hidden layers.
         activation: "tanh", "relu", or a function of a tensor.
 

@@ -16,14 +16,14 @@ from split_common.data_axes import argument_names, check_row_axis
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
 
-Data = tuple[Any, ...]  # of tensors, and of sources that stand for tensors
+Data = tuple[Any, ...]  # tensors, and sources that stand for tensors
 
 
 class Arguments:
     """A model's arguments, taken apart into tensors and the rest.
 
     Args:
-        args: positional arguments, as :mod:`pyro_split.potential.forms` opens them, or of tensors alone.
+        args: positional arguments, opened by :mod:`pyro_split.potential.forms`, or tensors only.
         kwargs: keyword arguments, likewise.
         row_axes: for the path of each tensor that holds data rows, the axis they lie along.
         model: where the names of positional arguments are read from; needed for messages only.
@@ -31,7 +31,7 @@ class Arguments:
     Attributes:
         data: the tensors, and sources in place of some, in order.
         axes: for each tensor, the axis of its rows, or None.
-        others: what stands among the arguments and is no tensor; None at the places of these.
+        others: the leaves of the arguments that are not tensors; None in the places of tensors.
         argument_names: names of the model's arguments, and of the tensors that it holds.
     """
 
@@ -54,11 +54,11 @@ class Arguments:
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
 
     def build(self, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put ``data`` back into its places among the arguments; a list that holds no rows is the user's own.
+        """Put ``data`` back into its places among the arguments; a list that holds no rows is given as the user has it.
 
-        In place of a source a model is given a tensor of its shape without values, so nothing may rest on its rows.
+        A source is replaced by a tensor of its shape without values, so no result that is used may depend on its rows.
         """
-        lists = zip(data, self._lists, self.axes, strict=False)  # what is held stands after the arguments' own
+        lists = zip(data, self._lists, self.axes, strict=False)  # shared values may follow the arguments' tensors
         tensors = iter([placeholder(x) if given is None or axis is not None else given for x, given, axis in lists])
         places = zip(self._is_tensor, self.others, strict=True)
         return pytree.tree_unflatten([next(tensors) if here else _as_given(x) for here, x in places], self._treedef)
@@ -79,7 +79,7 @@ class Arguments:
         return {name: x for name, x in self.named_arrays() if is_source(x)}
 
     def axes_by_name(self, row_axes: Mapping[str, int]) -> dict[str, int]:
-        """The axis of the rows in each tensor that holds any, by the name that messages have for it."""
+        """The axis of the rows in each tensor that holds any, by the tensor's name in messages."""
         paths = zip(self._paths, self.named_arrays(), strict=True)
         return {name: row_axes[key] for path, (name, _) in paths if (key := pytree.keystr(path)) in row_axes}
 
@@ -120,7 +120,7 @@ class Arguments:
 
 
 def _as_given(leaf: Any) -> Any:
-    """What a model is given in the place of a leaf that is no array."""
+    """The value that a model is given for a leaf that is not a tensor."""
     return leaf.copy(pytree.tree_map) if isinstance(leaf, Own) else leaf
 
 

@@ -42,7 +42,7 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Run on shapes without PyTorch's log of what fails there; who catches the error says what matters."""
+    """Context for runs on shapes without PyTorch's log of what fails there; the caller reports the error."""
     logger = logging.getLogger(FAKE_TENSOR_LOG)
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -53,15 +53,15 @@ def unlogged() -> Iterator[None]:
 
 
 class Traced:
-    """Functions of tensors, each run by the trace that its first call on tensors of these shapes leaves.
+    """Functions of tensors, each traced at its first call on tensors of given shapes, and then run from the trace.
 
     Args:
         functions: by name, ``function(*tensors)``, a list of tensors; pure.
         traced: whether to keep traces; else functions run at each call.
-        to_trace: what to trace in their places; None for the functions themselves.
+        to_trace: functions to trace in place of these; None for the functions themselves.
 
     Attributes:
-        traced: false as well once one of them could not be traced.
+        traced: whether traces are kept; False also once a function could not be traced.
     """
 
     def __init__(self, functions: dict[str, Operations], traced: bool, to_trace: dict[str, Operations] | None = None):
@@ -70,7 +70,7 @@ class Traced:
 
     @full_precision
     def run(self, name: str, *tensors: Tensor) -> list[Tensor] | None:
-        """Results of one of the functions; None where they are no numbers, as for a singular matrix."""
+        """Results of one of the functions; None after a numerical error, as for a singular matrix."""
         key = (name, tuple(x.shape for x in tensors))
         try:
             with torch.no_grad():
@@ -102,7 +102,7 @@ class Traced:
         graph.graph.eliminate_dead_code()
         graph.recompile()
         if _has_numbers_of_values(graph):
-            return graph  # the JIT would take those of its first call for constants
+            return graph  # the JIT would take the numbers of its first call for constants
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
             try:
@@ -111,14 +111,14 @@ class Traced:
             except RuntimeError as error:
                 if is_numerical(error):
                     raise
-                return graph  # some operations, such as a convolution's gradient, the JIT does not take
+                return graph  # the JIT does not take some operations, such as a convolution's gradient
             return _Script(torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward, graph)
 
 
 class _Script:
-    """What the JIT made of a list of operations, or the list itself, once the JIT's own fails where that runs.
+    """A list of operations compiled by the JIT, or the list itself once the compiled one fails where the list runs.
 
-    Of a product with constants, for one, the JIT may find out a shape that is not the result's, and say so at a call.
+    The JIT may infer a wrong shape, as for some products with constants, and raise at a call.
     """
 
     def __init__(self, script: Operations, graph: GraphModule):
@@ -141,7 +141,7 @@ class ValueAndGrad:
 
     Args:
         function: ``function(*tensors)``, a scalar; pure.
-        num_arguments: in how many leading tensors to differentiate.
+        num_arguments: number of leading tensors by which to differentiate.
         traced: whether to keep a trace; else ``function`` runs at each call.
         writes: whether it writes into tensors, as derivatives along a direction do, which a trace must not.
     """
@@ -166,13 +166,13 @@ class ValueAndGrad:
         return value, grads
 
     def _rejected(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """As the host does for singular matrices: a potential that is not a number is a rejection."""
+        """NaN, and gradients of 0: as on the host, a potential of NaN (a singular matrix) is a rejection."""
         nan = tensors[0].new_tensor(float("nan"), dtype=torch.float64)
         return [nan, *(torch.zeros_like(x) for x in tensors[: self._num_arguments])]
 
 
 def _named(function: Function, num_arguments: int) -> dict[str, Operations]:
-    """What a trace is kept of: the value, and the value with the gradient after it."""
+    """The functions to trace: the value, and the value followed by the gradient."""
     return {
         "value": lambda *tensors: [function(*tensors)],
         "value and grad": partial(value_and_grad, function, num_arguments),
@@ -186,7 +186,7 @@ def value_and_grad(function: Function, num_arguments: int, *tensors: Tensor, fac
         value = function(*arguments, *tensors[num_arguments:])
         if not value.requires_grad:
             return [value, *(torch.zeros_like(x) for x in arguments)]
-        # a constant of the trace, which computes what follows from it once
+        # a constant of the trace, so that what follows from it is computed once
         seed = torch.full((), factor, dtype=value.dtype, device=value.device)
         grads = torch.autograd.grad(value, arguments, seed, allow_unused=True)
     return [value.detach(), *(torch.zeros_like(x) if g is None else g for g, x in zip(grads, arguments, strict=True))]
@@ -197,7 +197,7 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
 
     Args:
         function: ``function(*tensors)``, tensors; pure.
-        tensors: what it takes, for their shapes.
+        tensors: its arguments, of which only shapes count.
 
     Raises:
         Exception: whatever the function raises where its operations cannot be traced, or do not show where its values
@@ -209,7 +209,7 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
         except RuntimeError as error:
             if "autograd.Function" not in str(error):
                 raise
-            # as Pyro's sum over discrete sites has; a private name of PyTorch's, so it comes second
+            # as in Pyro's sum over discrete sites; tried second, as its name in PyTorch is private
             return _operations(dispatch_functionalize(function), tensors)
 
 
@@ -226,24 +226,24 @@ def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
 
 
 def _has_numbers_of_values(graph: GraphModule) -> bool:
-    """Whether numbers of Python rest on values, such as how many entries a mask chooses."""
+    """Whether Python numbers in a graph depend on tensors' values, such as how many entries a mask chooses."""
     return any(isinstance(node.meta.get("val"), SYMBOLS) for node in graph.graph.nodes)
 
 
 def _drop_first_powers(graph: GraphModule) -> None:
-    """Take x for x¹, which the derivative of every square has, and which costs a pass over its entries."""
+    """Replace x¹ by x: the derivative of every square has it, and it costs a pass over its entries."""
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.pow.Tensor_Scalar):
         base, exponent = node.args
         if exponent == 1 and node.meta["val"].dtype == base.meta["val"].dtype:
             node.replace_all_uses_with(base)
 
 
-OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # alone, of their operand
-VALUES = ("numpy", "__array__", "__dlpack__")  # ways out of torch
+OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # use only a shape
+VALUES = ("numpy", "__array__", "__dlpack__")  # methods that hand values to other libraries
 
 
 class OnlyTensors(TorchFunctionMode):
-    """Has a model that is traced fail where it hands values over to something else than torch."""
+    """Makes a model that is traced fail where it hands values to a library other than torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Refuse what would read memory that a traced tensor does not have."""
@@ -259,21 +259,21 @@ def operation_of(node: Node) -> str:
 
 
 def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> bool:
-    """Whether a function's value rests on any of its leading tensors, by its operations, which are not evaluated.
+    """Whether a function's value depends on any of its leading tensors, by its operations, which are not evaluated.
 
     A gradient does not tell: it may be zero at a point, or everywhere, of a function that is not constant.
 
     Args:
         function: ``function(*tensors)``, a scalar; pure.
-        tensors: what it takes, for their shapes.
-        num_arguments: how many leading tensors are asked about.
+        tensors: its arguments, of which only shapes count.
+        num_arguments: number of leading tensors to examine.
 
     Raises:
-        Exception: as :func:`graph_of`.
+        Exception: whatever :func:`graph_of` raises.
     """
     try:
         graph = graph_of(lambda *tensors: [function(*tensors)], tensors)
-    except Exception:  # functions with a derivative of their own may not be traced without what they write in place
+    except Exception:  # functions with custom derivatives may not be traceable with in-place writes rewritten
         with torch.no_grad():
             graph = _operations(lambda *tensors: [function(*tensors)], tensors)
     nodes = list(graph.graph.nodes)
@@ -282,5 +282,5 @@ def uses(function: Function, tensors: Sequence[Tensor], num_arguments: int) -> b
         if operation_of(node) not in OF_SHAPE and reached.intersection(node.all_input_nodes):
             reached.add(node)
             if writes(node.target):
-                return True  # it wrote into another tensor, and nobody knows who reads that
+                return True  # it wrote into another tensor, whose readers are unknown
     return nodes[-1] in reached

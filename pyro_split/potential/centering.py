@@ -13,7 +13,7 @@ from pyro_split.potential.split_potential import SplitPotential
 
 
 class Center(NamedTuple):
-    """What the kicks of the subsets are centred by.
+    """Offsets that are subtracted from the subsets' gradients.
 
     Attributes:
         reference: z*, a dict of all sites: c_m depends on those too that are not centred.
@@ -29,7 +29,7 @@ class Center(NamedTuple):
 
     @classmethod
     def none(cls, z: Position, sites: Sequence[str], num_subsets: int) -> Center:
-        """No centring, of the form that centring of some sites has."""
+        """No centring: offsets of 0, in the same structure as those that centre these sites."""
         grads = {name: z[name].new_zeros((num_subsets, *z[name].shape)) for name in sites}
         return cls(dict(z), grads, None, 0)
 
@@ -59,18 +59,18 @@ class Center(NamedTuple):
 
 
 class CenteredPotential:
-    """A potential whose subsets kick by centred gradients; their sum, and every energy, is the potential's.
+    """A potential with centred subset gradients; their sum, and every energy, is that of the given potential.
 
     Args:
         whole: the potential.
-        center: what they are centred by.
+        center: the offsets that are subtracted.
     """
 
     def __init__(self, whole: SplitPotential, center: Center):
         self._whole, self._center = whole, center
 
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
-        """The terms of U(z), as the potential's, and the gradient of U'_m."""
+        """The terms of U(z), which centring does not change, and the gradient of U'_m."""
         energies, grad = self._whole.subset_energies_and_grad(z, m)
         return energies, self._centred(grad, z, m)
 
@@ -79,26 +79,26 @@ class CenteredPotential:
         return self._centred(self._whole.subset_grad(z, m), z, m)
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
-        """As the potential's."""
+        """The given potential's energies and gradient, which centring does not change."""
         return self._whole.energies_and_grad(z)
 
     def energies(self, z: Position) -> Tensor:
-        """As the potential's."""
+        """The given potential's energies, which centring does not change."""
         return self._whole.energies(z)
 
     def prior_energy(self, z: Position) -> Tensor:
-        """As the potential's."""
+        """The prior's energy, which centring does not change."""
         return self._whole.prior_energy(z)
 
     def prior_energy_and_grad(self, z: Position) -> tuple[Tensor, Position]:
-        """As the potential's."""
+        """The prior's energy and gradient, which centring does not change."""
         return self._whole.prior_energy_and_grad(z)
 
     def _centred(self, grad: Position, z: Position, m: int) -> Position:
         return {**grad, **{name: grad[name] - c for name, c in self._center.grad(z, m).items()}}
 
 
-FollowedPotential = SplitPotential | CenteredPotential  # what trajectories follow
+FollowedPotential = SplitPotential | CenteredPotential  # a potential that trajectories follow
 
 
 def grad_differences(potential: SplitPotential, z: Position, sites: Sequence[str]) -> Position:

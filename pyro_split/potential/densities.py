@@ -32,7 +32,7 @@ class Density(Protocol):
     """A log-density whose likelihood divides over rows; pure in the position and the data tensors."""
 
     layout: SubsetLayout
-    local_axes: dict[str, int]  # of each latent inside the data plate, the axis (negative) of its rows
+    local_axes: dict[str, int]  # for each latent inside the data plate, the axis (negative) of its rows
 
     @property
     def plate(self) -> str | None:
@@ -67,9 +67,9 @@ class ModelDensity:
         mode: how rows are selected, "slice", "index" or "numbered" (:mod:`split_common.selection`).
         arguments: how to put the model's arguments together from data tensors.
         transforms: for each latent site, the transform to unconstrained values.
-        local_axes: for each latent inside the data plate, the axis (negative) of its rows, unconstrained.
-        prior_rows: how many rows to evaluate the prior on; None for all.
-        held: what is taken from all rows.
+        local_axes: for each latent inside the data plate, the axis (negative) of the rows in its unconstrained value.
+        prior_rows: number of rows on which the prior is evaluated; None for all.
+        held: shared values, computed once on all rows (:mod:`split_common.held`).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ModelDensity:
         return self.model.plate
 
     def prior(self, z: Position, data: Data) -> Tensor:
-        """Everything outside the plate, Jacobians included."""
+        """Log-density of everything outside the plate, Jacobians included."""
         terms, jacobian = self._terms(*self.for_outside(z, data, self.local_axes), inside=False)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
 
@@ -111,14 +111,14 @@ class ModelDensity:
             return {name: model_trace.nodes[name] for name in site_terms(model_trace, self.plate, inside=False)}
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """Everything inside the plate for some rows, local latents with their Jacobians included."""
+        """Log-likelihood of some rows: everything inside the plate, local latents with their Jacobians included."""
         if self.held:
             return torch.stack([term.sum(dtype=torch.float64) for term, _ in self._held_terms(z, data, indices)]).sum()
         terms, jacobian = self._terms(z, *self.rows(data, indices), inside=True)
         return sum((term.sum(dtype=torch.float64) for term, _ in terms), jacobian)
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """Everything inside the plate, one sum for each row."""
+        """Log-likelihood of each row: everything inside the plate."""
         if self.held:
             of_sites = [
                 _sum_to_axis(term, axis or -1, len(indices)) for term, axis in self._held_terms(z, data, indices)
@@ -141,7 +141,7 @@ class ModelDensity:
 
         Args:
             z: a position, its latents inside the plate cut to some rows.
-            taken: the data tensors, cut to them where the mode cuts them.
+            taken: the data tensors, cut to these rows where the mode cuts data.
             indices: what the plate yields, shape (n,).
         """
         by_site, jacobians = self._site_terms(z, *self._yielding(taken, indices), inside=True)
@@ -163,7 +163,7 @@ class ModelDensity:
         return args, {**kwargs, ROWS_KWARG: indices}
 
     def hold(self, data: Data) -> Data:
-        """The arguments' tensors, all rows of them, and after them what is held of these."""
+        """The arguments' tensors on all rows, and after them the shared values computed from these."""
         if not self.held:
             return data
         z = {name: u.detach() for name, u in self.held.position}
@@ -195,7 +195,7 @@ class ModelDensity:
         return FlatProgram(run, [*z.values(), *taken, indices]), axes
 
     def _held_terms(self, z: Position, data: Data, indices: Tensor) -> list[tuple[Tensor, int | None]]:
-        """As :meth:`terms`, of data that :meth:`take` took; what is held is given to the model."""
+        """The terms of :meth:`terms`, from data cut by :meth:`take`, with the shared values of all rows."""
         num_own = len(data) - len(self.held.values)
         ordered = {name: z[name] for name, _ in self.held.position}
         number = self._yielded(indices)
@@ -231,12 +231,12 @@ class ModelDensity:
         return self.arguments.take(block, data) if cuts_data(self.mode) else data
 
     def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
-        """The model's sample sites at a position, on some rows; all of them where latents have entries per row."""
+        """The model's sample sites at a position, on some rows: all of these where latents have an entry per row."""
         model_trace = self._trace(z, *self.rows_of(self.arguments.data, indices))[0]
         return sample_sites(model_trace)
 
     def take(self, data: Data, block: RowBlock) -> Data:
-        """The data, cut where the mode cuts them, and what is held, cut to some rows."""
+        """The data, cut to some rows where the mode cuts data, then the shared values, cut likewise."""
         num_own = len(data) - len(self.held.values)
         own = self._cut(data[:num_own], block)
         held = [
@@ -246,7 +246,7 @@ class ModelDensity:
         return (*own, *held)
 
     def for_outside(self, values: Position, data: Data, axes: Mapping[str, int]) -> tuple[Position, Any, Any]:
-        """Values of the latent sites, and arguments, that what lies outside the plate is evaluated on.
+        """Values of the latent sites, and the model's arguments, for terms outside the plate.
 
         Args:
             values: by site, unconstrained or as the model has them.
@@ -300,15 +300,15 @@ class FunctionDensity:
         return {"log_prior": self._log_prior, "log_likelihood": self._log_likelihood}
 
     def prior(self, z: Position, data: Data) -> Tensor:
-        """The prior function."""
+        """The value of the prior function."""
         return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """The likelihood function on some rows."""
+        """The value of the likelihood function on some rows."""
         return self._rows(z, data).sum(dtype=torch.float64)
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """The likelihood function row by row."""
+        """The values of the likelihood function, row by row."""
         values = self._rows(z, data)
         if values.dim():
             return values

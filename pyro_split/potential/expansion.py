@@ -38,7 +38,7 @@ class Taylor(NamedTuple):
         """The expansion about a reference, from all rows, subset by subset.
 
         Args:
-            potential: whose log-likelihood is expanded.
+            potential: the potential whose log-likelihood is expanded.
             reference: z*.
             order: 1 or 2.
             directions: those of the second order, shape (D, r); None for all.
@@ -102,7 +102,7 @@ class Taylor(NamedTuple):
 
 
 def controlled(taylor: Taylor | None, row_terms: Callable[[Position], Tensor], z: Position) -> Tensor:
-    """Residual of some rows' log-likelihood after a control variate, or none, shape (n,)."""
+    """Log-likelihoods of some rows less their control variate, if there is one, shape (n,)."""
     return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
 
 

@@ -41,23 +41,23 @@ NOT_THE_USERS = (
     "<frozen",
     "<string>",
 )
-PARTS = ("split", "split_with_sizes", "unbind", "unsafe_split", "unsafe_split_with_sizes")  # which share no entry
+PARTS = ("split", "split_with_sizes", "unbind", "unsafe_split", "unsafe_split_with_sizes")  # results share no entry
 SCALAR = torch.ops.aten.scalar_tensor.default
-Place = tuple[int, int]  # of a result: the operation's number, and which of its results
-Memory = tuple[Any, ...]  # a storage, and which part of it, and of that
-Numbers = Mapping[int, Mapping[str, Any]]  # arguments in place of an operation's own
+Place = tuple[int, int]  # place of a result: the operation's number, and the result's index
+Memory = tuple[Any, ...]  # a storage, then a part of it, then a part of that part, and so on
+Numbers = Mapping[int, Mapping[str, Any]]  # by operation and name, arguments that replace the operation's own
 
 
 class Step(NamedTuple):
     """An operation that was run.
 
     Attributes:
-        name: in ATen, without its overload.
-        overload: with it.
-        arguments: by name, defaults among them.
-        results: tensors.
+        name: its name in ATen, without the overload.
+        overload: the ATen operation with its overload.
+        arguments: by name, defaults included.
+        results: the tensors that it returned.
         where: file and line of the user's model, or "".
-        number: of how many operations, of those that count, it is run after.
+        number: its index among the operations that are kept.
     """
 
     name: str
@@ -74,11 +74,11 @@ class Step(NamedTuple):
 
 
 class NotRecordedError(Exception):
-    """Error of a model that cannot run on shapes alone: a value that it asks for, a shape that does not fit."""
+    """Error for a model whose operations cannot be recorded on shapes alone, as where it reads a tensor's value."""
 
 
 class FlatProgram:
-    """The operations that a function's results rest on.
+    """The operations that a function's results depend on.
 
     Args:
         function: from tensors to a list of tensors.
@@ -87,7 +87,7 @@ class FlatProgram:
     Attributes:
         steps: the operations, in order.
         inputs: tensors without values that stand for the arguments.
-        outputs: those that stand for the results.
+        outputs: tensors without values that stand for the results.
 
     Raises:
         NotRecordedError: where the function cannot be run on shapes alone.
@@ -117,11 +117,11 @@ class FlatProgram:
     def evaluate(
         self, inputs: Sequence[Tensor], given: Mapping[Place, Tensor] | None = None, numbers: Numbers | None = None
     ) -> list[Tensor]:
-        """The results, from arguments and from what is known already.
+        """The results, computed from arguments and from results that are known already.
 
         Args:
             inputs: the arguments.
-            given: results of operations, by their place, in place of what would be computed.
+            given: results of operations, by their place, that are not computed.
             numbers: arguments of operations, by the operation's number and the argument's name, in place of its own.
         """
         known, given, numbers = self._known(inputs), given or {}, numbers or {}
@@ -134,7 +134,7 @@ class FlatProgram:
         return [known[id(x)] if id(x) in known else x for x in self.outputs]
 
     def results(self, wanted: Sequence[Place], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Some results of operations, by their place; what they do not rest on is not computed.
+        """Some results of operations, by their place; operations that they do not depend on are left out.
 
         Args:
             wanted: their places.
@@ -160,14 +160,14 @@ class FlatProgram:
         positional = [arguments[x.name] for x in schema if not x.kwarg_only]
         overload = _not_in_place(step.overload) if step.overload._schema.is_mutable else step.overload
         if overload._schema.is_mutable:
-            positional[0] = positional[0].clone()  # what it writes over may be given, or asked for
+            positional[0] = positional[0].clone()  # the operand that it overwrites may be a given or a wanted value
         found = overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
         known.update(zip(map(id, step.results), tensors_in(found), strict=True))
 
 
 @contextlib.contextmanager
 def _on_shapes() -> Iterator[None]:
-    """Run without values, unseen by whoever else records operations, and leave Pyro's parameters as they are."""
+    """Run on shapes alone, unseen by other recorders of operations, and leave Pyro's parameter store as it is."""
     store = pyro.get_param_store()
     with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad(), forward_alone():
         with without_modes(), FakeTensorMode(allow_non_fake_inputs=True):
@@ -185,10 +185,10 @@ def _reason(error: Exception) -> str:
 class Recorder(TorchDispatchMode):
     """Keeps every operation that is run.
 
-    What a model writes in place has been rewritten before it comes here; PyTorch's own operations write in place in
-    passing. An operation that writes over the result of another one is kept: the result has another value from there
-    on. Who shares its memory (a view of it, or what it is a view of) must not be read after that, and what is no result
-    of an operation (the data, a tensor that the model holds) must not be read at all where it is written over.
+    A model's in-place writes have been rewritten before they come here, but some of PyTorch's own operations write in
+    place. An operation that overwrites the result of another one is kept: the result has a new value from there on.
+    After that, reading another view of the same memory is an error. So is reading a tensor that no recorded operation
+    made (the data, a tensor that the model holds), if it is overwritten.
 
     Attributes:
         steps: the operations.
@@ -199,10 +199,10 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.steps: list[Step] = []
         self.stopped_at = ""
-        self._met: dict[int, tuple[Tensor, Memory]] = {}  # all tensors that were seen
-        self._own: set[int] = set()  # those that are results
-        self._stale: dict[int, str] = {}  # those of which something wrote over the entries by another name, and what
-        self._written: dict[Any, str] = {}  # storages of what is no result and is written over, and by what
+        self._met: dict[int, tuple[Tensor, Memory]] = {}  # every tensor that was seen, and its memory
+        self._own: set[int] = set()  # ids of tensors that are results
+        self._stale: dict[int, str] = {}  # ids of tensors overwritten through another view, and the operation
+        self._written: dict[Any, str] = {}  # storages of overwritten tensors that are no results, and the operation
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and keep it."""
@@ -225,7 +225,7 @@ class Recorder(TorchDispatchMode):
         return results
 
     def check_not_written(self, tensors: Iterable[Tensor]) -> None:
-        """Raise where one of these, which are read, is no result of an operation, and is written over."""
+        """Raise where one of these tensors, which are read, was overwritten but made by no recorded operation."""
         for x in tensors:
             if _storage(x) in self._written:
                 raise NotRecordedError(self._written[_storage(x)])
@@ -237,7 +237,7 @@ class Recorder(TorchDispatchMode):
             self._met.setdefault(id(x), (x, (_storage(x),)))
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Note what an operation writes over."""
+        """Note which memory an operation overwrites."""
         what = f"{func.overloadpacket.__name__}, which changes a tensor in place"
         given = _by_name(func._schema.arguments, args, kwargs)
         names = [x.name for x in func._schema.arguments if x.alias_info is not None and x.alias_info.is_write]
@@ -254,7 +254,7 @@ class Recorder(TorchDispatchMode):
                     self._stale.update(dict.fromkeys(set(others) - {id(x)}, what))
 
     def _of_shape_before(self, func: Any, args: Any) -> tuple[Any, Any]:
-        """An operation that gives its operand another shape in place, as one that leaves it as it is."""
+        """An operation that reshapes its operand in place, as one that makes a new tensor of the operand."""
         x, name = args[0], func.overloadpacket.__name__
         if id(x) not in self._own:
             raise RuntimeError(f"{name}, which changes a tensor in place")
@@ -281,10 +281,10 @@ class Recorder(TorchDispatchMode):
 
 
 class Rewritten(TorchFunctionMode):
-    """Runs an operation that PyTorch knows in place alone, and so refuses to rewrite, as others that it can."""
+    """Replaces an operation that exists in place only, which PyTorch cannot rewrite, by others that it can."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
+        """Run an operation, or its replacement."""
         return (_fill_diagonal if func is Tensor.fill_diagonal_ else func)(*args, **(kwargs or {}))
 
 
@@ -301,12 +301,12 @@ def _storage(x: Tensor) -> Any:
 
 
 def _overlap(a: Memory, b: Memory) -> bool:
-    """Whether of two pieces of memory one lies in the other: parts of one tensor do not."""
+    """Whether one of two pieces of memory lies in the other; different parts of one tensor do not."""
     return all(x == y for x, y in zip(a, b, strict=False))
 
 
 def _not_in_place(func: Any) -> Any:
-    """The operation that makes a tensor of its own of what another one writes over; that one where there is none."""
+    """The out-of-place variant of an operation; the operation itself where it has none."""
     packet = getattr(torch.ops.aten, func.overloadpacket.__name__.removesuffix("_"))
     overloads = (getattr(packet, overload) for overload in packet.overloads())
     same = (other for other in overloads if _signature(other._schema) == _signature(func._schema))
@@ -318,14 +318,14 @@ def _signature(schema: Any) -> list[tuple[str, str]]:
 
 
 def _constant(args: Any, kwargs: Any) -> Tensor:
-    """A number as a tensor that has its value on shapes alone too: PyTorch's own operations branch on some."""
+    """A number as a tensor that keeps its value on shapes alone: some of PyTorch's own operations branch on it."""
     with without_modes():
         number = SCALAR(*args, **kwargs)
     return torch.ops.aten.lift_fresh.default(number)
 
 
 def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation, those that were left out among them."""
+    """The arguments of an operation by name, defaults included."""
     given = {argument.name: value for argument, value in zip(schema, args, strict=False)}
     defaults = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
     found = {**defaults, **given, **kwargs}
@@ -335,7 +335,7 @@ def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 def _where() -> str:
     """File and line of the user's model that is being run, or ""."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code is not FlatProgram.__init__.__code__:  # who asks is not the model
+    while frame is not None and frame.f_code is not FlatProgram.__init__.__code__:  # beyond it is no model
         file = frame.f_code.co_filename
         if "site-packages" not in file and not file.startswith(NOT_THE_USERS):
             return f"{Path(file).name}:{frame.f_lineno}"
@@ -344,7 +344,7 @@ def _where() -> str:
 
 
 def _needed(steps: list[Step], outputs: Sequence[Tensor], given: Iterable[Place] = ()) -> list[Step]:
-    """Steps that the outputs rest on, where some results are given."""
+    """Steps that the outputs depend on, where some results are given."""
     wanted, given = {id(x) for x in outputs}, set(given)
     kept = []
     for step in reversed(steps):

@@ -62,10 +62,10 @@ def _with_keys(opened: Opened) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 class Place:
-    """A part's place in a container, in a path.
+    """The place of a container's part, as an element of a tree path.
 
     Args:
-        text: what a message shows.
+        text: how messages show it.
     """
 
     def __init__(self, text: str):

@@ -1,4 +1,7 @@
-"""Held values (:mod:`split_common.held`) of a likelihood's operations: results, and numbers among arguments."""
+"""Shared values of a likelihood (:mod:`split_common.held`): results of its operations, and numbers among arguments.
+
+Shared values combine rows but depend on no parameter, so they are computed once on all rows and held.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from split_common.held import HeldValue
 
 
 class HeldNumber(NamedTuple):
-    """An argument of an operation, a number that depends on how many rows there are.
+    """A number among an operation's arguments that depends on how many rows there are.
 
     Attributes:
-        number: on all rows.
-        what: the same in words, with its line in the model.
+        number: its value on all rows.
+        what: its description, with its line in the model.
     """
 
     number: Any
@@ -23,12 +26,12 @@ class HeldNumber(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Values that a model's likelihood on some rows takes from all rows.
+    """The shared values that a model's likelihood on some rows needs.
 
     Attributes:
-        values: each value, by its place.
-        numbers: of operations, by their number, the arguments that are numbers of all rows: name and value.
-        num_steps: how many operations the likelihood has.
+        values: each shared result, by its place in the likelihood's program.
+        numbers: by an operation's number, its arguments that depend on how many rows there are: name and value.
+        num_steps: number of operations in the program.
         position: a position on all rows, to run the likelihood at.
     """
 
@@ -38,7 +41,7 @@ class Held(NamedTuple):
     position: tuple[tuple[str, Tensor], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is."""
+        """Whether anything is held."""
         return bool(self.values or self.numbers)
 
 

@@ -1,11 +1,11 @@
-r"""The host's own potential as a density of one subset: for models that do not divide, which M = 1 runs all the same.
+r"""The host's own potential as a density of one subset, for models that do not divide: M = 1 runs them as they are.
 
 .. math:: -U(z) = \log p(z) + \ell(z)
 
 with :math:`\log p` the latent sites, Jacobians included, and :math:`\ell` whatever is observed, factors included: the
 kernels for hierarchical models draw precisions given the first alone. Nothing is cut, so both are on all arguments.
 
-Where the host sums discrete latent sites out ("enumeration"), what follows the first of them in the model may rest on
+Where the host sums discrete latent sites out ("enumeration"), what follows the first of them in the model may depend on
 it. Then :math:`\log p` are the latent sites before it, and :math:`\ell` is the host's sum for the model without these
 sites' terms: a factor of every summand, which comes out of the sum.
 """
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
     Attributes:
         prior_sites: names of latent sites.
         evaluator: the host's sum over discrete sites; None where there are none.
-        depth: how many plates lie in one another.
+        depth: number of dimensions that plates take.
     """
 
     prior_sites: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, sites: list[Site], model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Parts:
-        """Density of a model's sites, in its order."""
+        """Parts of a model with these sites, in its order."""
         first = next((place for place, site in enumerate(sites) if site.discrete), len(sites))
         prior_sites = frozenset(site.name for site in sites[:first] if not site.observed)
         if first == len(sites):
@@ -94,13 +94,13 @@ class HostDensity:
         return {name: site for name, site in sample_sites(model_trace).items() if name in names}
 
     def likelihood(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """All other terms."""
+        """All terms but the prior's."""
         names, evaluator = self.parts.prior_sites, self.parts.evaluator
         if evaluator is None:
             model_trace, _ = self._trace(z, data)
             return _log_prob(model_trace, sample_sites(model_trace).keys() - names)
         model_trace, constrained = self._trace(z, data)
-        for name in names:  # zeros in the terms' places: the host's sum over plates goes by all of its sites
+        for name in names:  # zeros in place of the prior's terms, since the host's evaluator reads every site
             site = model_trace.nodes[name]
             site["log_prob"] = site["unscaled_log_prob"] = torch.zeros(log_prob_shape(site["fn"], site["value"]))
         with unvalidated():
@@ -108,27 +108,27 @@ class HostDensity:
         return total + self._jacobians(z, constrained, z.keys() - names)
 
     def pointwise(self, z: Position, data: Data, indices: Tensor) -> Tensor:
-        """All other terms, which are those of the one row there is."""
+        """All terms but the prior's, as those of the only row."""
         return self.likelihood(z, data, indices).expand(len(indices))
 
     def hold(self, data: Data) -> Data:
-        """The data as they are."""
+        """The data, unchanged: nothing is held."""
         return data
 
     def take(self, data: Data, block: RowBlock) -> Data:
-        """The data as they are."""
+        """The data, unchanged: no rows are cut."""
         return data
 
     def rows_of(self, data: Data, indices: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The model's arguments."""
+        """The model's arguments, whole: no rows are cut."""
         return self.arguments.build(data)
 
     def for_outside(self, values: Position, data: Data, axes: Mapping[str, int]) -> tuple[Position, Any, Any]:
-        """Values of the latent sites as they are, and the model's arguments."""
+        """Values of the latent sites, unchanged, and the model's arguments, whole."""
         return values, *self.arguments.build(data)
 
     def sites_at(self, z: Position, indices: Tensor) -> dict[str, Any]:
-        """The model's sample sites at a position that do not rest on a discrete one."""
+        """The model's sample sites at a position that do not depend on a discrete one."""
         sites = sample_sites(self._trace(z, self.arguments.data)[0])
         if self.parts.evaluator is None:
             return sites

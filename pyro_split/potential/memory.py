@@ -25,7 +25,7 @@ from pyro_split.potential.split_potential import SplitPotential
 
 
 def bytes_of_gradient(potential: SplitPotential, z: Position, num_rows: int) -> int:
-    """Bytes that one gradient of a subset takes beside the data and the position.
+    """Bytes that one gradient of a subset takes besides the data and the position.
 
     Args:
         potential: bound to the data.
@@ -50,8 +50,8 @@ def peak_of(function: Callable[[], Any], device: torch.device) -> int:
     """Bytes of the tensors that a function makes, at the moment when most of them are there.
 
     Args:
-        function: makes tensors.
-        device: where it makes them.
+        function: function that makes tensors.
+        device: device on which it makes them.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)

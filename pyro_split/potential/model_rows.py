@@ -27,7 +27,7 @@ from split_common.plates import Observation
 
 ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
-SELECTED = "rows_are_selected"  # in a plate's message: its rows are those of a handler within, no more the model's own
+SELECTED = "rows_are_selected"  # set on a plate's message once a handler has chosen its rows
 
 
 class SelectRows(AnyNumberOfRows):
@@ -90,7 +90,7 @@ class RowSelectableModel:
 
 
 class Site(NamedTuple):
-    """Properties of one sample site that splitting rests on."""
+    """Properties of one sample site that splitting depends on."""
 
     name: str
     observed: bool
@@ -98,8 +98,8 @@ class Site(NamedTuple):
     discrete: bool
     plates: dict[str, int | None]  # name of each enclosing plate -> its dim, None for a sequential one
     batch_ndim: int
-    shape: tuple[int, ...]  # of its value
-    observation: Observation | None = None  # of an observed site that is no factor
+    shape: tuple[int, ...]  # shape of its value
+    observation: Observation | None = None  # for an observed site that is no factor
 
 
 class ModelSites(NamedTuple):
@@ -162,7 +162,7 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         plate_sizes = {str(plate_of(site)): site["fn"].size for site in subsamples if site["fn"].size > 0}
         sites = [_describe_site(site) for site in nodes if not (_is_plate(site) or is_deterministic(site))]
         for site in nodes:
-            for frame in _sized(site):  # of a plate that is only said to be there
+            for frame in _sized(site):  # also of an implied plate, which sends no message of its own
                 plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
             if site["is_observed"]:
                 site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
@@ -246,7 +246,7 @@ def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Te
 
 
 def bounds_of(support: Any) -> list[Tensor]:
-    """The numbers in a support, those of the supports that it is made of among them."""
+    """The numbers in a support, including those of the supports that it consists of."""
     found: list[Tensor] = []
     for value in vars(support).values():
         for part in value if isinstance(value, list | tuple) else [value]:

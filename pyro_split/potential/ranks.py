@@ -6,15 +6,15 @@ Rank r of P holds :math:`N_r` of the :math:`N` rows, divided into M subsets like
 
 and subset m of all rows is made of every rank's own subset m. A rank computes its terms and their gradient; one
 ``all_reduce`` in float64 gives the sums to every rank; the prior is computed on each and added once. What a chain does
-rests on its position, on these sums and on random numbers, which are alike on all ranks. So P processes make one chain,
-the one that a single process with these subsets makes, and what leaves the target invariant there does so here.
+depends on its position, on these sums and on random numbers, which are alike on all ranks. So P processes make one
+chain, the one that a single process with these subsets makes, and what leaves the target invariant there does so here.
 
 Kernels that read a few rows draw numbers of rows, from 0 to N - 1, by the common random numbers, and each rank reads
 those that it holds: numbers :math:`N_1 + ... + N_{r-1}` and following. Their sums are again those of one process, so
 an estimate is as unbiased, and its variance as well known, as there (:mod:`split_common.penalty`): rows are drawn
-uniformly from all, whoever holds them. Drawing so many from each rank instead would make a stratified estimate, with a
-variance, and degrees of freedom of its estimate, of its own, to save the scatter of how many a rank reads:
-:math:`n N_r/N` give or take its root.
+uniformly from all, whoever holds them. To draw a fixed number from each rank would make a stratified estimate, whose
+variance needs an estimate of its own, and would only save the scatter in how many rows a rank reads (:math:`n N_r/N`
+give or take about its square root).
 
 The rows that a rank began with are a *shard*. A run that goes on from a store may do so on fewer ranks, of which each
 holds several shards and adds up what these give, in float64 and in order, before a message. So a subset is still made
@@ -46,18 +46,18 @@ from split_common.values import shown
 Result = TypeVar("Result")
 WORLD = "world"
 MARK_BITS = 20  # so that squares, added up over 4,096 ranks, are whole numbers of float64
-PRIOR_ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
+PRIOR_ROUNDING = 1e-5  # relative difference that rounding may make between equal energies in single precision
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Who holds which rows.
+    """Which process holds which rows.
 
     Attributes:
         num_rows: N_r, rows of each shard.
-        rank: of this process in the group.
+        rank: rank of this process in the group.
         group: the process group; None where one process holds all rows and nothing is reduced.
-        shards_per_rank: how many shards each process holds.
+        shards_per_rank: number of shards that each process holds.
 
     Example:
         >>> Ranks((5, 3), rank=1).here
@@ -83,7 +83,7 @@ class Ranks:
 
     @property
     def rows_here(self) -> tuple[int, ...]:
-        """Rows of each of these."""
+        """Number of rows in each shard that this process holds."""
         return self.num_rows[self.shards_here.start : self.shards_here.stop]
 
     @property
@@ -98,11 +98,11 @@ class Ranks:
         return range(start, start + sum(self.rows_here))
 
     def sum(self, z: Position, *by_shard: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over ranks, in float64, of tensors that each has computed at ``z``; of the types that these have.
+        """Sums over ranks of tensors that each rank has computed at ``z``: added in float64, returned in their types.
 
         Args:
             z: the position.
-            *by_shard: tensors of each shard that this process holds; or once, of all of these.
+            *by_shard: the tensors of each shard that this process holds; or one list of tensors for all of its shards.
 
         Raises:
             RanksError: where ranks are at different positions.
@@ -128,11 +128,11 @@ class Ranks:
         return places, indices[places] - self.here.start
 
     def of_rows(self, indices: Tensor, function: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
-        """A function that sums over rows, of those among ``indices`` that this process holds.
+        """The value of a function that sums over rows, on those rows in ``indices`` that this process holds.
 
-        How many these are is random, and a function is traced anew for every number. So the last row is repeated up to
-        one of few numbers, and what is too much is taken away. No function is asked about a single row, which models
-        that squeeze their arrays do not take.
+        Their number is random, and a function is traced anew for every number of rows. So the last row is repeated up
+        to one of a few numbers, and its excess is subtracted. The function is never called with a single row, which
+        models that squeeze their arrays do not take.
 
         Args:
             indices: numbers of rows, shape (n,).
@@ -151,7 +151,7 @@ class Ranks:
         return [x - excess / 2 * y for x, y in zip(found, twice, strict=True)]
 
     def values(self, indices: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """A function with values for each row on its last axis, zeros for rows that this process does not hold.
+        """The values of a function for each row, on its last axis; zeros for rows that this process does not hold.
 
         Args:
             indices: numbers of rows, shape (n,).
@@ -165,7 +165,7 @@ class Ranks:
         return found.new_zeros((*found.shape[:-1], len(indices))).index_copy_(-1, places.to(found.device), found)
 
     def of_first(self, draw: Callable[[], Position]) -> Position:
-        """What the first rank draws, on every rank, with the random numbers at the state that the first leaves them."""
+        """The first rank's draw, on every rank; every rank takes on the random state that the first then has."""
         if self.group is None:
             return draw()
         drawn: Position = {}
@@ -259,7 +259,7 @@ def gathered(group: Any, value: Result) -> list[Result]:
 
 
 def together(group: Any, find: Callable[[], Result]) -> list[Result]:
-    """What a function that waits for nobody gives on each rank, in order.
+    """The results on all ranks, in order, of a function that does not communicate.
 
     Raises:
         RanksError: on every rank, where it fails on any.
@@ -267,7 +267,7 @@ def together(group: Any, find: Callable[[], Result]) -> list[Result]:
     error, mine = None, cast(Result, None)
     try:
         mine = find()
-    except Exception as failure:  # whatever it is, the others must hear of it
+    except Exception as failure:  # whatever it is, the other ranks must learn of it
         error = failure
     said = None if error is None else f"{type(error).__name__}: {error}"
     outcomes = gathered(group, (said, mine))
@@ -286,7 +286,7 @@ def random_state() -> list[Tensor]:
 
 
 def set_random_state(state: Sequence[Tensor]) -> None:
-    """Bring these generators to a state."""
+    """Set the generators to a state that :func:`random_state` gave."""
     torch.set_rng_state(state[0])
     for on_gpu in state[1:]:
         torch.cuda.set_rng_state(on_gpu)

@@ -1,9 +1,9 @@
 """Values that a model reads from its data with Python or NumPy: ``y.max().item()``, ``len(torch.unique(group))``.
 
-On the rows of a subset such a value would be another one, and the model another model. So where a model reads, it is
-run once on all rows, and what it read there is what it reads on any rows, each reading known by its place in the code
-and by how often that place was passed before. Readings that rest on parameters are left alone: they are made anew in
-each run, as on the host. Which these are is seen from the operations of that one run, value by value.
+On the rows of a subset such a value would be another one, and the model another model. So a model that reads is run
+once on all rows, and the values read there answer its readings on any rows. A reading is identified by its place in the
+code and by how often that place was passed before. Readings that depend on parameters are not answered: they are made
+anew in each run, as on the host. They are found by following values through the operations of that one run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyro_split.host import TorchDispatchMode, pytree, unvalidated
 from split_common.errors import ReadingError
 from split_common.readings import reading_advice
 
-# how Python and NumPy ask a value of a tensor, and operations whose result's shape is a matter of values
+# methods by which Python and NumPy read a tensor's value, and operations whose result's shape depends on values
 READERS: set[Any] = {
     *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount", "argwhere")),
     *(getattr(Tensor, name) for name in ("equal", "allclose", "is_nonzero")),
@@ -37,18 +37,18 @@ READERS: set[Any] = {
     one_hot,
 }
 NUMBERS = {getattr(Tensor, name) for name in ("item", "tolist", "numpy", "__int__", "__float__", "__complex__")}
-LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # which read for who calls them
-Line = tuple[CodeType, int]  # a function, and the line in it
-Place = tuple[Line, Line, int]  # where the model reads, where the library does that it calls, and how often before
+LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # read for their callers
+Line = tuple[CodeType, int]  # a code object, and a line in it
+Place = tuple[Line, Line, int]  # line of the model, line of a library that reads for it, earlier readings there
 
 
 class Reading(NamedTuple):
     """One value that Python reads.
 
     Attributes:
-        line: where, as ``model.py:12``.
-        value: of all the data.
-        rests_on_parameters: whether it is to be read anew in each run.
+        line: line of the model that reads, as ``model.py:12``.
+        value: the value that is read from all the data.
+        rests_on_parameters: whether it depends on parameters, and so is read anew in each run.
     """
 
     line: str
@@ -63,7 +63,7 @@ class Readings:
         self.found: dict[Place, Reading] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: code does not pickle, and every run looks anew."""
+        """An empty state: code objects do not pickle, and every run finds its readings anew."""
         return {"found": {}}
 
     @property
@@ -84,10 +84,10 @@ class Readings:
 
 
 class Watch(TorchFunctionMode):
-    """Sees whether a model reads at all.
+    """Notices whether a model reads any value.
 
     Attributes:
-        has_seen: whether it did.
+        has_seen: whether it has.
     """
 
     def __init__(self) -> None:
@@ -101,23 +101,23 @@ class Watch(TorchFunctionMode):
 
 
 class _Tainted(TorchDispatchMode):
-    """Follows which values rest on parameters: by the memory that they lie in, through every operation."""
+    """Follows which values depend on parameters: by the memory that they lie in, through every operation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._tensors: dict[int, Tensor] = {}  # by memory, with one that keeps it
+        self._tensors: dict[int, Tensor] = {}  # by memory, a tensor that keeps it alive
 
     def taint(self, value: Any) -> None:
-        """A value that is a parameter's, or rests on one."""
+        """Note that a value is a parameter, or depends on one."""
         self._tensors |= {_memory(x): x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)}
 
     def holds(self, value: Any) -> bool:
-        """Whether something in a value rests on parameters."""
+        """Whether any tensor in a value depends on parameters."""
         tensors = [x for x in pytree.tree_leaves(value) if isinstance(x, Tensor)]
         return any(_memory(x) in self._tensors or x.requires_grad for x in tensors)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out an operation, and note what it makes or writes over."""
+        """Run an operation; note results and overwritten tensors that depend on parameters."""
         results = func(*args, **(kwargs or {}))
         if self.holds((args, kwargs)):
             self.taint((results, args[:1] if func._schema.is_mutable else ()))
@@ -129,20 +129,20 @@ def _memory(x: Tensor) -> int:
 
 
 class _Recorder(TorchFunctionMode):
-    """Notes every reading, and whether it rests on parameters.
+    """Notes every reading, and whether it depends on parameters.
 
     Args:
-        tainted: the values that do.
+        tainted: knows the values that do.
     """
 
     def __init__(self, tainted: _Tainted) -> None:
         super().__init__()
         self.found: dict[Place, Reading] = {}
         self._tainted, self._passed = tainted, {}
-        self._has_read_parameters = False  # numbers of Python then do too, and whatever is made of these
+        self._has_read_parameters = False  # any later Python number, and what is computed from it, may then do so too
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out an operation, and note what is read."""
+        """Run an operation, and note what is read."""
         result = func(*args, **(kwargs or {}))
         if _reads(func, args, kwargs) and (here := _where()) is not None:
             is_tainted = self._has_read_parameters or self._tainted.holds((args, kwargs))
@@ -162,7 +162,7 @@ class _Answers(TorchFunctionMode):
         self._found, self._passed = found, {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Answer a reading; anything else is carried out."""
+        """Answer a reading; run any other operation."""
         here = _where() if _reads(func, args, kwargs) else None
         if here is None:
             return func(*args, **(kwargs or {}))
@@ -180,7 +180,7 @@ class _Answers(TorchFunctionMode):
 
 
 class _Parameters(Messenger):
-    """Tells what the parameters are."""
+    """Notes the values of latent sites as parameters."""
 
     def __init__(self, tainted: _Tainted):
         super().__init__()
@@ -195,7 +195,7 @@ def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     """Find the values that a model reads from its data with Python, in a run on all rows.
 
     Args:
-        model: the user's, made to run on all rows.
+        model: the user's model, which is run on all rows.
         args: its positional arguments.
         kwargs: its keyword arguments.
     """
@@ -221,7 +221,7 @@ def _arrays_of(value: Any) -> list[np.ndarray]:
 
 
 def _where() -> tuple[Line, Line] | None:
-    """The model's line that reads, and the line that it or a library reads at; None where it is not the model."""
+    """The line of the model that reads, and the line in it or in a library that does so; None outside the model."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back

@@ -30,7 +30,7 @@ class RowBlock(NamedTuple):
         return x.index_select(axis, self.indices.to(x.device))
 
     def local(self, z: Position, axes: Mapping[str, int]) -> Position:
-        """``z``, sites with an entry for every row cut to these rows.
+        """``z`` with sites that have an entry for every row cut to these rows.
 
         Args:
             z: values by site.
@@ -39,7 +39,7 @@ class RowBlock(NamedTuple):
         return {name: self.take(u, axes[name]) if name in axes else u for name, u in z.items()}
 
     def spread(self, grad: Position, z: Position, axes: Mapping[str, int]) -> Position:
-        """A gradient in what :meth:`local` makes of ``z``, as one in ``z``: summed over repeated rows, 0 for others."""
+        """Gradient in ``z``, from that in :meth:`local` of ``z``: summed over repeated rows, 0 for other rows."""
         full = dict(grad)
         for name, axis in axes.items():
             full[name] = torch.zeros_like(z[name]).index_add(axis, self.indices.to(z[name].device), grad[name])
@@ -47,6 +47,6 @@ class RowBlock(NamedTuple):
 
 
 def subset_block(layout: SubsetLayout, m: int, first: int = 0) -> RowBlock:
-    """The rows of subset ``m``, of rows that begin with number ``first``."""
+    """The rows of subset ``m``, where the first of all rows has the number ``first``."""
     indices = first + torch.as_tensor(layout.rows(m))
     return RowBlock(indices, first + int(layout.starts[m]) if layout.permutation is None else None)

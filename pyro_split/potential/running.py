@@ -1,4 +1,4 @@
-"""How models are run: one run at a time, unvalidated, and with tensors where a model expects arrays of NumPy."""
+"""How models are run: one run of MCMC at a time, and with tensors where a model expects NumPy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from split_common.tables import RowsOf
 
 @contextmanager
 def tensors_for_arrays() -> Iterator[None]:
-    """Let a model that makes tensors of NumPy arrays and columns of pandas find tensors in their place."""
+    """Context in which a model that converts NumPy arrays and pandas columns to tensors may be given tensors."""
     own = {name: getattr(torch, name) for name in ("from_numpy", "tensor", "as_tensor")}
     torch.from_numpy = lambda data: _as_tensor(data) if _is_tensor(data) else own["from_numpy"](data)
     torch.as_tensor = lambda data, *args, **kwargs: own["as_tensor"](_as_tensor(data), *args, **kwargs)

@@ -1,7 +1,7 @@
 """Rows that are read from sources, as tensors (:mod:`split_common.sources`).
 
-Where rows are needed all sources are read at once, and the next subset by a thread meanwhile. Where a model is looked
-at on all rows, as for its prior, a source is stood for by an expanded zero, which takes no memory.
+Where rows are needed all sources are read at once, and a thread reads the next subset meanwhile. Where a model is run
+on all rows, as for its prior, an expanded zero, which takes no memory, stands for a source.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def sources_in(data: Sequence[Any]) -> tuple[Source, ...]:
 
 
 def take(block: RowBlock, data: Sequence[Any], axes: Sequence[int | None]) -> tuple[Tensor, ...]:
-    """Data cut to some rows, or read where they are elsewhere.
+    """Data cut to some rows, which are read where the data are a source.
 
     Args:
-        block: which rows.
+        block: numbers of the rows.
         data: tensors, and sources in place of some.
-        axes: of the rows in each; None for none.
+        axes: the axis of the rows in each; None where it holds none.
     """
     rows = iter(_read(sources_in(data), block))
     return tuple(
@@ -49,15 +49,15 @@ def placeholder(x: Any) -> Tensor:
 
 
 def first_rows(x: Any, most: int = 2048) -> np.ndarray:
-    """A tensor of the arguments as an array, of a source the first rows, to say in a message what they are like."""
+    """A tensor of the arguments as a NumPy array, or the first rows of a source, for messages about their values."""
     return x.read(0, min(most, x.shape[0])) if isinstance(x, Source) else x.detach().cpu().numpy()
 
 
 def tensor_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of NumPy's that tensors have of such numbers.
+    """The NumPy type of a tensor that is made from numbers of this type.
 
     Raises:
-        TypeError: where they have none.
+        TypeError: where no tensor can be made from them.
     """
     return torch.from_numpy(np.empty(0, dtype)).numpy().dtype
 

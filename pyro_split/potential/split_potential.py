@@ -44,8 +44,8 @@ class BoundRows(NamedTuple):
     """Some rows of the data that a potential is bound to.
 
     Attributes:
-        block: which rows.
-        data: the data tensors there.
+        block: the numbers of the rows.
+        data: the data tensors on these rows.
     """
 
     block: RowBlock
@@ -58,6 +58,12 @@ class SplitPotential:
     Made by :func:`split_model` from a Pyro model, or by :meth:`from_functions` from two functions. A position
     ``z`` is a dict of unconstrained values by site name. Values are differentiable by autograd; the gradients
     returned by the ``_and_grad`` methods take the memory of one subset.
+
+    Args:
+        density: the log-density, which knows how its rows divide; the two functions above make it.
+        data: its data tensors, with sources in place of some.
+        jit_compile: whether to trace the density once and keep its tensor operations; False runs it at every gradient.
+        ranks: which process holds which rows; None where this one holds all.
 
     Attributes:
         num_subsets: M.
@@ -79,11 +85,11 @@ class SplitPotential:
         3.5
     """
 
-    held: Any = None  # what must be kept as long as the potential is: the user's own tables, which are read from
+    held: Any = None  # the user's data, kept alive as long as the potential: tables in them are referred to weakly
 
     def __init__(self, density: Density, data: Data, jit_compile: bool = True, ranks: Ranks | None = None):
         self._density, self._data, self._jit_compile = density, data, jit_compile
-        self._whole = tuple(map(placeholder, data))  # what the prior is given, which rests on no row of a source
+        self._whole = tuple(map(placeholder, data))  # data of the prior, which may depend on no row of a source
         self.ranks = ranks or Ranks((density.layout.num_rows,))
         self._layouts = tuple(map(self._layout, self.ranks.rows_here))
         self._subsets: dict[int, list[BoundRows]] = {}
@@ -94,7 +100,7 @@ class SplitPotential:
         return f"SplitPotential(plate={self.plate!r}, plate_size={self.plate_size}, num_subsets={self.num_subsets})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but views of the data, each of which would be written with all of it."""
+        """The state without views of the data, each of which would be pickled with all the data."""
         return {**self.__dict__, "_subsets": {}}
 
     @classmethod
@@ -159,7 +165,7 @@ class SplitPotential:
 
     @property
     def num_subsets(self) -> int:
-        """M."""
+        """M, the number of subsets."""
         return self._density.layout.num_subsets
 
     @property
@@ -211,7 +217,7 @@ class SplitPotential:
         return energies[0] / self.num_subsets + energies[1], grad
 
     def subset_energies_and_grad(self, z: Position, m: int) -> tuple[tuple[Tensor, Tensor], Position]:
-        """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m: one evaluation of all."""
+        """The prior's and subset ``m``'s terms of U(z), and the gradient of U_m, from one evaluation."""
         share = 1.0 / self.num_subsets
         prior_value, prior_grad = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         value, *grads = self.ranks.sum(z, *(self._rows_and_grad(z, rows) for rows in self._subset(m)))
@@ -234,7 +240,7 @@ class SplitPotential:
         grads = found[0]
         if not self.ranks.is_one:
             num_sites, none = len(self._sites), torch.zeros((), dtype=torch.float64)
-            # with an energy that nobody reads: as long a message as that of a rank where this could not be run
+            # with an unused energy, so that the message is as long as that of a rank where this trace fails
             _, *summed = self.ranks.sum(z, *([none, *parts[num_sites:]] for parts in found))
             grads = [p + grad for p, grad in zip(grads[:num_sites], summed, strict=True)]
         by_site = dict(zip(self._sites, grads, strict=True))
@@ -250,11 +256,11 @@ class SplitPotential:
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
-        """Whether any of these sites may have a part in the likelihood of any row, wherever its value lies.
+        """Whether the likelihood of any row may depend on one of these sites, at whatever position.
 
         Args:
-            z: a position, for its shapes.
-            names: of the sites.
+            z: a position, of which only shapes count.
+            names: names of the sites.
         """
         sites, density = sorted(z, key=lambda name: name not in names), self._density  # those asked about first
 
@@ -268,7 +274,7 @@ class SplitPotential:
         try:
             of_each_size = [rows for m in dict.fromkeys((0, self.num_subsets - 1)) for rows in self._subset(m)]
             return any(uses(likelihood, inputs(rows), len(names)) for rows in of_each_size)
-        except Exception:  # of a model that cannot be traced nobody knows
+        except Exception:  # a model that cannot be traced may use any site
             return True
 
     def pointwise_log_likelihood(self, z: Position, indices: Tensor) -> Tensor:
@@ -297,7 +303,7 @@ class SplitPotential:
         Args:
             z: position.
             indices: row numbers, shape (n,), among those of all ranks.
-            row_weight: how often each of them counts; None for N/n, which makes the estimate unbiased for rows drawn
+            row_weight: weight of each row; None for N/n, which makes the estimate unbiased for rows drawn
                 uniformly.
 
         Returns:
@@ -327,11 +333,11 @@ class SplitPotential:
         return self._summed(z, by_shard)
 
     def subset_hessian_products(self, z: Position, m: int, directions: Position) -> Position:
-        """Products of the Hessian of the log-likelihood of the rows in subset ``m``; as for all rows."""
+        """Products of the Hessian of the log-likelihood of the rows in subset ``m``; shapes as for all rows."""
         return self._summed(z, [self._hessian_products(z, rows, directions) for rows in self._subset(m)])
 
     def _hessian_products(self, z: Position, rows: BoundRows, directions: Position) -> Position:
-        """Those of some of this process's rows."""
+        """Products of the Hessian of the log-likelihood of some of this process's rows."""
         total, (block, data) = zeros(directions), rows
         leaves = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
         with torch.enable_grad():
@@ -350,7 +356,7 @@ class SplitPotential:
         Args:
             function: ``function(positions, row_terms)``, a tensor, from positions and the map from a position to the
                 log-likelihoods of the rows, shape (n,).
-            num_positions: how many positions it takes.
+            num_positions: number of positions that it takes.
             sites: names of the latent sites.
 
         Returns:
@@ -377,7 +383,7 @@ class SplitPotential:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether some of the rows are read as they are needed."""
+        """Whether some of the rows are read from sources when they are needed."""
         return bool(sources_in(self._data))
 
     def row_sum(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
@@ -467,7 +473,7 @@ class SplitPotential:
         return (*self._inputs(block.local(z, axes) if axes else z, rows.data), block.indices)
 
     def _subset(self, m: int) -> list[BoundRows]:
-        """The rows of subset ``m`` in each shard here: kept where they are views, as copies of all might not fit."""
+        """The rows of subset ``m`` in each shard here; cached where they are views, as copies of all might not fit."""
         if m in self._subsets:
             return self._subsets[m]
         m = check_subset(m, self.num_subsets)
@@ -484,15 +490,15 @@ class SplitPotential:
         return own if num_rows == own.num_rows else SubsetLayout(num_rows, own.num_subsets, own.subset_order)
 
     def bound(self, block: RowBlock) -> BoundRows:
-        """Some of this process's rows, with the data there."""
+        """Some of this process's rows, with their data."""
         return BoundRows(block, self._density.take(self._data, block))
 
 
 def _row_numbers(indices: Any, num_rows: int) -> Tensor:
-    """Row numbers as a tensor, checked where their values can be looked at."""
+    """Row numbers as a tensor, checked where their values can be read."""
     try:
         numbers = check_rows(indices.cpu() if isinstance(indices, Tensor) else indices, num_rows)
-    except RuntimeError:  # as `torch.func.jvp` and `vmap` raise, while they run, of any tensor
+    except RuntimeError:  # as `torch.func.jvp` and `vmap` raise for the values of any tensor
         return torch.as_tensor(indices)
     return indices if isinstance(indices, Tensor) else torch.as_tensor(numbers)
 

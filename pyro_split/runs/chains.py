@@ -1,4 +1,4 @@
-"""A chain that moves some draws at a time, with random numbers of its own."""
+"""A chain that moves some draws at a time, with its own state of the random number generators."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Task(NamedTuple):
     """What the chains of a run have in common.
 
     Attributes:
-        kernel: of the run.
+        kernel: kernel of the run.
         args: the model's positional arguments.
         kwargs: its keyword arguments.
         plan: how long the run is.
-        hook: the user's function of each iteration; None for none.
-        transforms: the user's, by site, from constrained values to positions; None for those of the model.
+        hook: the user's function that is called in each iteration, or None.
+        transforms: the user's transforms by site, from constrained values to positions; None for those of the model.
     """
 
     kernel: SplitKernel
@@ -47,10 +47,10 @@ class KernelChain:
     """One chain, at its start.
 
     Args:
-        number: of the chain.
-        task: what it has in common with the others.
-        start: state of the random numbers that it starts with; or a seed.
-        initial_params: where it starts; None for where the kernel starts it.
+        number: number of the chain.
+        task: what it has in common with the other chains.
+        start: state of the random number generators at its start, or a seed.
+        initial_params: position at its start; None for the one that the kernel finds.
     """
 
     def __init__(self, number: int, task: Task, start: Mapping[str, np.ndarray] | int, initial_params: Any):
@@ -70,14 +70,14 @@ class KernelChain:
 
     @property
     def state(self) -> Any:
-        """Where the chain is."""
+        """State of the chain."""
         state = self._chain.state
         assert state is not None
         return state
 
     @property
     def text(self) -> str:
-        """What the host's bar says."""
+        """The host's text for the progress bar."""
         self._task.kernel._chain = self._chain
         return ", ".join(f"{name}={value}" for name, value in self._task.kernel.logging().items())
 
@@ -87,7 +87,7 @@ class KernelChain:
         return tuple({name: Form(x.shape[1:], x.dtype) for name, x in part.items()} for part in (draw, statistics))  # type: ignore[return-value]
 
     def draw(self) -> dict[str, np.ndarray]:
-        """Constrained values where the chain is, by site, with a leading axis of one draw."""
+        """Constrained values at the chain's present position, by site, with a leading axis of one draw."""
         return self._drawn([dict(self.state.z)])
 
     def start_energies(self) -> list[float]:
@@ -96,14 +96,14 @@ class KernelChain:
         return [float(x) for x in self._chain.prepared.potential.energies(self.state.z)]
 
     def go_on(self, packed: Sequence[Packed]) -> None:
-        """Go on from a state."""
+        """Continue from a stored state."""
         (one,) = packed
         self._chain = self._chain._replace(state=unpack_state(one, self.state))
         self._random = {name: x for name, x in one.arrays.items() if name.startswith("random/")}
         self.position, self._seconds = sum(one.values["counts"]), one.values["seconds"]
 
     def advance(self, num: int) -> list[Drawn]:
-        """Move by so many draws, or iterations of warm-up; what was drawn."""
+        """Move by a number of draws, or of warm-up iterations, and return what was drawn."""
         start, kernel, is_warmup = time.monotonic(), self._task.kernel, self.position < self._task.plan.num_warmup
         kernel._chain = self._chain._replace(statistics={})
         set_random_state(self._random)
@@ -118,12 +118,12 @@ class KernelChain:
         return [Drawn(WARMUP if is_warmup else SAMPLING, num, self._drawn(positions), self._statistics(states))]
 
     def states(self) -> list[Packed]:
-        """The state, with that of the random numbers."""
+        """The state of the chain, with that of the random number generators."""
         packed = pack_state(self.state)
         return [Packed({**packed.values, "seconds": self._seconds}, {**packed.arrays, **self._random})]
 
     def found(self) -> list[Found]:
-        """What warm-up found."""
+        """Step size, metric and center that warm-up found."""
         own, state = self.diagnostics(), self.state
         step_size = state.step_size if state.adapt_state is None else state.adapt_state.step_size
         metric, center = own.get("inverse_mass_matrix"), own.get("center")
@@ -136,12 +136,12 @@ class KernelChain:
         ]
 
     def progress(self) -> list[dict[str, Any]]:
-        """Seconds of sampling, and what warm-up settled on."""
+        """Seconds of computation, and the values that warm-up settled on, with their last changes."""
         settled = self.state.settled or ()
         return [{"seconds": self._seconds, "settled": [float(x) if np.isfinite(x) else None for x in settled]}]
 
     def diagnostics(self) -> dict[str, Any]:
-        """What the host keeps of a chain at its end, besides the statistics."""
+        """Diagnostics that the host keeps at the end of a chain, besides the statistics."""
         assert self._chain.prepared is not None
         own = self._chain.prepared.method.diagnostics(self.state)
         return {"acceptance rate": self.state.mean_accept_prob, **own}
@@ -153,7 +153,7 @@ class KernelChain:
             self._task.hook(self._task.kernel, position, stage, done)
 
     def _drawn(self, positions: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
-        """Constrained values of each site, draw by draw, so that they do not hang on how many there are."""
+        """Constrained values of each site, computed draw by draw, so that they do not depend on the number of draws."""
         transforms = (self._task.kernel.transforms if self._task.transforms is None else self._task.transforms) or {}
         found = {}
         for name in self._sites:
@@ -167,10 +167,10 @@ class KernelChain:
 
 
 def _on_host(x: Any) -> Any:
-    """A tensor, or a block of low rank, in arrays of NumPy."""
+    """A tensor, or a low-rank block, as NumPy arrays."""
     return x.converted(_on_host) if isinstance(x, LowRank) else x.detach().cpu().numpy()
 
 
 def _column(values: list[Any]) -> np.ndarray:
-    """Statistics of draws, as an array."""
+    """One statistic of several draws, as an array."""
     return np.array([float(x) if isinstance(x, Tensor) else x for x in values])

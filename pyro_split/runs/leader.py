@@ -1,4 +1,4 @@
-"""How the first rank of a process group tells the others what a stored run does (:mod:`split_common.runs.leader`)."""
+"""Broadcast from the first rank of a process group, which leads a stored run (:mod:`split_common.runs.leader`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from split_common.runs.leader import Broadcast
 
 
 class Ended(NamedTuple):
-    """What a run left, as every rank's ``MCMC`` holds it.
+    """Results of a run, as every rank's ``MCMC`` holds them.
 
     Attributes:
         samples: draws by site, chains and draws first; None where they are not loaded.
-        diagnostics: of each chain.
+        diagnostics: diagnostics of each chain.
     """
 
     samples: dict[str, Tensor] | None
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 def broadcast_in(group: Any) -> Broadcast | None:
-    """What the first rank of a group says, on all of its ranks; None where there is no group."""
+    """A function that returns the first rank's message on all ranks of a group; None where there is no group."""
     return None if group is None else partial(_from_first, group)
 
 

@@ -130,10 +130,10 @@ def predict(
 
     Every random site of the model that is neither observed nor among the draws is predicted, as by Pyro's
     ``Predictive``. Predictions do not depend on ``draws_per_batch``, except for rounding; random draws do depend on
-    ``rows_per_batch``, because each block of rows has random numbers of its own. All of them follow from one that is
-    drawn from torch's generator. Rows must be independent of one another given the parameters, as in training; a value
-    that mixes rows but does not depend on parameters, such as a column mean for centring, is computed from all the rows
-    that are given here, not from those of the training data.
+    ``rows_per_batch``, because each block of rows has random numbers of its own. All seeds are derived from one number
+    that is drawn from torch's generator. Rows must be independent of one another given the parameters, as in training;
+    a value that mixes rows but does not depend on parameters, such as a column mean for centring, is computed from all
+    the rows that are given here, not from those of the training data.
 
     Args:
         model: a Pyro model whose observations lie in a plate over the rows.
@@ -205,7 +205,7 @@ class Draw(NamedTuple):
 
 
 class Predicting:
-    """A model with one more argument, which gives it values of its sites.
+    """A model with an additional argument, which gives it values of its sites.
 
     Args:
         model: the user's model, opened.
@@ -213,7 +213,7 @@ class Predicting:
     """
 
     def __init__(self, model: OpenModel, target: Target):
-        self.__wrapped__, self._target = model, target  # whose signature this has
+        self.__wrapped__, self._target = model, target  # __wrapped__ gives this object the model's signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model: at a :class:`Draw`, or on observations by site, with rows first."""
@@ -234,7 +234,7 @@ class _Observing(ConditionMessenger):
         self._target, self._values = target, values
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        """Take note of the rows of the plate, where these are some of those that values are known of."""
+        """Select the observations of the rows that the plate yields, where it does not yield all of them."""
         if isinstance(msg["fn"], Subsample) and plate_of(msg) == self._target.plate:
             for name, x in self._values.items():
                 if len(x) != len(msg["value"]):
@@ -242,7 +242,7 @@ class _Observing(ConditionMessenger):
 
 
 class Predictor:
-    """What a model predicts, at some draws and some rows of the data that it was given.
+    """Predictions of a model at some draws and some rows of the data that it was given.
 
     Args:
         target: what it predicts.
@@ -265,10 +265,10 @@ class Predictor:
         kwargs: dict[str, Any],
         data_axes: dict[str, int | None] | None,
     ) -> Predictor:
-        """Look at a model with its arguments, which have been opened, and divide it.
+        """Examine a model with its opened arguments, and divide it.
 
         Args:
-            model: the user's.
+            model: the user's model.
             options: the draws, and how many of them and of the rows are evaluated together.
             args: positional arguments of the model.
             kwargs: keyword arguments.
@@ -293,11 +293,11 @@ class Predictor:
         return cls(target, split, args, kwargs, grid)
 
     def pieces(self, read: Callable[[dict[str, Any]], Any], origin: int, posterior: Posterior) -> Iterator[Piece]:
-        """What is read of the predicted sites, at all draws and rows.
+        """Values read from the predicted sites, at all draws and rows.
 
         Args:
-            read: from a site to arrays.
-            origin: from which the seeds of the predictive distribution's draws follow.
+            read: function from a site to arrays.
+            origin: number from which the seeds of the predictive distribution's draws are derived.
             posterior: the draws.
         """
         density = self._density
@@ -338,7 +338,7 @@ def _sites_at(model: OpenModel, draw: dict[str, Tensor], arguments: Arguments) -
 
 
 class _Latents(ConditionMessenger):
-    """Gives the latent sites of a model those of some values that fit, and remembers which sites these are."""
+    """Gives latent sites of a model their values where the shapes fit, and marks every unobserved site as latent."""
 
     def __init__(self, values: dict[str, Tensor]):
         super().__init__(values)
@@ -376,7 +376,7 @@ def _divided(
     draw: dict[str, Tensor],
     data_axes: dict[str, int | None] | None,
 ) -> ModelSplit:
-    """How a model with observations divides over rows: one that predicts does in the same way."""
+    """How the model divides over rows when it is given observations; without them it divides in the same way."""
     rows = min(options.rows_per_batch, target.num_rows)
     try:
         return ModelSplit.find(
@@ -386,7 +386,7 @@ def _divided(
             num_subsets=num_subsets_for(target.num_rows, rows),
             plate=target.plate,
             data_axes=None if data_axes is None else {**data_axes, GIVEN: 0},
-            subset_order="shuffled",  # as the order does not matter here, none is to be warned of
+            subset_order="shuffled",  # the order does not matter here, so no warning about sorted rows is wanted
             init_strategy=partial(init_to_value, values=draw),
             jit_compile=True,
             batch_sizes=lambda num_rows: {rows},
@@ -401,7 +401,7 @@ def _value(site: dict[str, Any]) -> np.ndarray:
 
 
 def _moments(site: dict[str, Any]) -> Probabilities | Moments:
-    """What is summed up of a site's distribution."""
+    """Class probabilities of a site's distribution, or else its mean and variance."""
     fn: Any = site["fn"]
     base, shape = fn, fn.shape()
     while isinstance(base, dist.Independent | dist.MaskedDistribution | dist.ExpandedDistribution):

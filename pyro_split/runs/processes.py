@@ -1,7 +1,7 @@
-"""Chains that move in processes of their own, each writing its part of the store.
+"""Chains that move in processes of their own, each of which writes its part of the store.
 
-The main process holds the store against others, passes on the wish to stop, and looks at what has been drawn. A chain
-whose main process has died ends without writing more.
+The main process holds the lock of the store, tells the chains when to stop, and reads the draws they have written. A
+chain whose main process has died ends without writing more.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from split_common.runs.drive import drive, resumed
 from split_common.runs.plan import Plan
 from split_common.runs.store import RunStore
 
-WAIT = 0.2  # seconds between two looks at whether to stop
+WAIT = 0.2  # seconds between two checks of whether to stop
 
 
 class Message(NamedTuple):
-    """What a chain tells the main process.
+    """Message of a chain to the main process.
 
     Attributes:
-        chain: its number.
-        position: where it is.
-        diagnostics: at its end, pickled by value, since tensors that are passed on must not outlive their process; None
-            before.
-        error: text of what went wrong; None for nothing.
-        text: for the progress bar.
+        chain: number of the chain.
+        position: number of warm-up iterations and draws that it has made.
+        diagnostics: diagnostics at the chain's end, pickled by value because tensors shared between processes must not
+            outlive their process; None before the end.
+        error: traceback of the exception that ended the chain, or None.
+        text: text for the progress bar.
     """
 
     chain: int
@@ -48,7 +48,7 @@ class Message(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int]:
-        """The chain, as those who show progress ask for it."""
+        """Number of the chain, in the form that progress bars need."""
         return (self.chain,)
 
 
@@ -78,16 +78,16 @@ def drive_in_processes(
     """Move chains to the end of the plan, each in a process of its own.
 
     Args:
-        context: of multiprocessing.
+        context: context of multiprocessing.
         task: what the chains have in common.
-        path: of the store.
-        starts: seed and starting point of each chain.
+        path: path of the store.
+        starts: seed and initial parameters of each chain.
         summarised: shape and type of the variables that are summarised.
-        should_stop: the reason to stop at once; None to go on.
-        on_progress: called with what says which chain moved, and by how much.
+        should_stop: returns the reason to stop at once, or None to continue.
+        on_progress: called with each message of a chain, which has its position, and 0.
 
     Returns:
-        The reason why they were stopped, None where all is drawn; and diagnostics and position of each chain.
+        The reason why the chains were stopped, None if they made all draws; and diagnostics and position of each chain.
 
     Raises:
         RuntimeError: where a chain has failed, or its process has died.
@@ -118,7 +118,7 @@ def _supervise(
     should_stop: Callable[[], str | None],
     on_progress: Callable[[Any, int], None],
 ) -> tuple[str | None, list[dict[str, Any]], list[int]]:
-    """Start processes, and wait until each chain has ended."""
+    """Start the processes, and wait until each chain has ended."""
     with _without_interrupts():
         for process in processes:
             process.start()
@@ -158,7 +158,7 @@ def _check_alive(processes: list[Any], ended: Mapping[int, Message], messages: A
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Have processes that are started ignore a Ctrl-C, which is for the main process alone."""
+    """Context in which started processes ignore Ctrl-C, which is for the main process alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -180,7 +180,7 @@ def _move_chain(
     parent: int,
     circumstances: Circumstances,
 ) -> None:
-    """What the process of a chain does."""
+    """Run a chain to its end: the work of its process."""
     torch.set_default_dtype(circumstances.dtype)
     torch.set_default_device(circumstances.device)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Runs the host's ``MCMC`` with a store: what is drawn is written as it is drawn, and a run that died goes on."""
+"""Runs the host's ``MCMC`` with a store: draws are written as they are made, and a run that died can be resumed."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def sample(
     load: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Run an ``MCMC`` and write what it draws to a store, from which the same call goes on.
+    """Run an ``MCMC`` and write its draws to a store, from which the same call resumes the run.
 
-    Draws, statistics and the whole state of every chain, the random numbers' among it, are written every so many draws,
-    in warm-up too. Where the process dies, the same call goes on from what was written last, and comes to the same
-    draws, bit for bit, as if it had never been stopped; with more draws to make (a larger ``num_samples``) it extends a
-    run that has ended. A run on other data, of another model or kernel, or by other versions is refused. One chain
-    begins with the present random numbers; several, in one process or in many, with those that the host gives to chains
-    in parallel.
+    Draws, statistics and the whole state of every chain, with that of the random number generators, are written every
+    ``every`` draws, in warm-up too. If the process dies, the same call resumes from what was written last, and makes
+    the same draws, bit for bit, as if it had never been stopped; with a larger ``num_samples`` it extends a run that
+    has ended. A store of a run on other data, of another model or kernel, or by other versions is refused. A single
+    chain begins with the present state of the random number generators; several chains, in one process or in many,
+    begin with the seeds that the host gives to parallel chains.
 
     A store can be opened by :func:`open_store` while the run goes on, and watched:
     ``python -m split_common.watch PATH``.
@@ -66,30 +66,30 @@ def sample(
     Args:
         mcmc: the run, with a kernel of this package; its ``hook_fn`` is called in every iteration that is made.
         *args: the model's positional arguments.
-        store: path of the store, a folder that this makes; or an address that fsspec knows. Two processes cannot write
-            to one local store; on others that is not looked at.
-        every: how many draws, or iterations of warm-up, are written at a time.
+        store: path of the store, a folder that this function makes; or an address that fsspec knows. Two processes
+            cannot write to one local store; for other stores this is not checked.
+        every: number of draws, or of warm-up iterations, that are written at a time.
         keep: "draws"; or "summaries", where there are too many: mean, standard deviation, effective draws and R-hat
             (:func:`summary_of`), and the statistics.
-        warmup: whether to write what is drawn in warm-up too.
-        stop_when: what ends the run early, such as enough effective draws.
-        stop_on: names of signals that end it early, after the present iteration.
+        warmup: whether to write the draws of warm-up too.
+        stop_when: criterion that ends the run early, such as enough effective draws.
+        stop_on: names of signals that end the run early, after the present iteration.
         load: whether draws and statistics are loaded into ``mcmc`` at the end, so that ``mcmc.get_samples()`` has them;
-            False for more than memory holds.
+            False where memory cannot hold them.
         **kwargs: the model's keyword arguments.
 
     Returns:
-        What the store holds, as :func:`open_store` returns it: numbers are read when they are looked at. Where the
-        kernel has a ``process_group``, that is on its first rank, which alone writes (observed data are those of its
-        rows); on the others None.
+        The content of the store, as :func:`open_store` returns it: numbers are read when they are used. Where the
+        kernel has a ``process_group``, only its first rank writes (observed data are those of its rows), and the other
+        ranks return None.
 
     Raises:
         TypeError: for an ``mcmc`` of another package's kernel.
-        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store that this run
-            cannot go on from.
-        OSError: where nothing can be written, such as on a full disk; what was written before is whole.
+        ValueError: for an argument out of range; as :class:`~split_common.errors.StoreError` for a store from which
+            this run cannot be resumed.
+        OSError: where nothing can be written, such as on a full disk; what was written before is intact.
         RuntimeError: where a chain in a process of its own has failed.
-        RanksError: on the other ranks, where the first has failed; a ValueError.
+        RanksError: a ValueError, on the other ranks, where the first has failed.
 
     Warns:
         UserWarning: where the run was stopped early, and where a store is damaged.
@@ -113,7 +113,7 @@ def sample(
     plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
-    transforms = None if has_draws(mcmc) else mcmc.transforms  # an earlier run leaves those of its own model
+    transforms = None if has_draws(mcmc) else mcmc.transforms  # an earlier run leaves the transforms of its own model
     task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook, transforms), _group_of(mcmc)
     broadcast = broadcast_in(group)
     if broadcast is not None and dist.get_rank(group):
@@ -160,7 +160,7 @@ def _group_of(mcmc: MCMC) -> Any:
 
 
 def _follow(mcmc: MCMC, task: Task, broadcast: Broadcast, options: Options) -> None:
-    """A rank that does not write: does as the first one does, until that ends the run."""
+    """Run a rank that does not write: it repeats the moves of the first rank until that ends the run."""
 
     def begin(start: Mapping[str, Any]) -> list[Any]:
         return PyroStart(mcmc, task, start).groups
@@ -170,10 +170,10 @@ def _follow(mcmc: MCMC, task: Task, broadcast: Broadcast, options: Options) -> N
 
 
 def _division(about: Mapping[str, Any], group: Any, path: str) -> dict[str, Any]:
-    """How the rows of a run that goes on are divided, where it does so in fewer processes than there are shards.
+    """How the rows of a resumed run are divided, where it has fewer processes than there are shards.
 
     Raises:
-        StoreError: for processes that cannot hold as many shards each.
+        StoreError: where the number of processes does not divide the number of shards, or the rows cannot be divided.
     """
     shards, num_ranks = about.get("shards", ()), 1 if group is None else dist.get_world_size(group)
     if len(shards) in (0, num_ranks) or num_ranks > len(shards):
@@ -193,7 +193,7 @@ def _division(about: Mapping[str, Any], group: Any, path: str) -> dict[str, Any]
 
 @contextmanager
 def ended_clean(kernel: SplitKernel) -> Iterator[None]:
-    """Leave a kernel without a chain, as the host does, so that its next run starts afresh."""
+    """Context that leaves a kernel without a chain, as the host does, so that its next run starts anew."""
     splitting = kernel._splitting
     try:
         yield
@@ -203,7 +203,7 @@ def ended_clean(kernel: SplitKernel) -> Iterator[None]:
 
 
 def beginning() -> dict[str, Any]:
-    """The random numbers that a new run begins with."""
+    """Seed and state of the random number generators at the start of a new run."""
     return {"seed": torch.initial_seed(), "random": Packed({}, pack_random_state()).to_bytes().hex()}
 
 
@@ -213,9 +213,9 @@ class PyroStart:
     Args:
         mcmc: the run.
         task: what its chains have in common.
-        start: the random numbers that it begins with, and, where it goes on in fewer processes than there are shards of
-            rows, how many rows these have.
-        leader: tells other ranks how chains move; None where there are none, or one of these leads.
+        start: seed and state of the random number generators at its start; and, for a run resumed in fewer processes
+            than there are shards of rows, the number of rows of each shard and the number of subsets.
+        leader: tells the other ranks how chains move; None without other ranks, and on those that follow.
     """
 
     def __init__(self, mcmc: MCMC, task: Task, start: Mapping[str, Any], leader: Leader | None = None):
@@ -236,10 +236,10 @@ class PyroStart:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Kernel, model, data and versions."""
+        """Kernel, model, data and versions of the run as texts; a store of another identity is refused."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
-        num_subsets = kernel._prepared.potential.num_subsets  # a store knows how many, not how they were chosen
+        num_subsets = kernel._prepared.potential.num_subsets  # the identity has this number, not how it was chosen
         splitting = kernel._splitting.for_subsets(num_subsets)
         return {
             **self._data,
@@ -254,7 +254,7 @@ class PyroStart:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Package, kernel, how model and rows divide, and the random numbers that the run began with."""
+        """Package, kernel, how model and rows divide, and the state of the random number generators at the start."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
         split, potential = kernel._prepared.split, kernel._prepared.potential
@@ -272,7 +272,7 @@ class PyroStart:
         return self.groups[0].forms()
 
     def observed(self) -> dict[str, np.ndarray]:
-        """What the model observes, by site."""
+        """Observed values of the model by site; empty without a model, and where rows are read from a source."""
         kernel = self._task.kernel
         if kernel._prepared is None or kernel._prepared.split is None:
             return {}
@@ -284,7 +284,7 @@ class PyroStart:
     def move(
         self, options: Options, store: RunStore, progress: Callable[[Any, int], None]
     ) -> tuple[str | None, list[dict[str, Any]], list[int]]:
-        """Move the chains to the end: the reason why they were stopped, and diagnostics and position of each."""
+        """Move the chains to the end, and return why they were stopped, and the diagnostics and position of each."""
         if self._context is None:
             reason = run(options, store, self, progress)
             return reason, [chain.diagnostics() for chain in self.groups], [chain.position for chain in self.groups]
@@ -313,7 +313,7 @@ class PyroStart:
         return KernelChain(number, self._task, start, start_of_chain(self._mcmc, number))
 
     def _data_of_all(self) -> dict[str, str]:
-        """Model and data as texts, shard by shard, of all ranks, as a model may close over a rank's rows."""
+        """Texts of model and data for each shard of all ranks, because a model may close over its rank's rows."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
         ranks = kernel._prepared.potential.ranks
@@ -326,7 +326,7 @@ class PyroStart:
         return {**division, **first, **named}
 
     def _data_of(self, shard: slice) -> dict[str, str]:
-        """The data as texts: of arguments that hold rows those of a shard, where this process has several."""
+        """The data as texts; where this process holds several shards, arguments with rows are cut to one shard."""
         kernel, found = self._task.kernel, {}
         assert kernel._prepared is not None
         split, is_part = kernel._prepared.split, kernel._prepared.potential.ranks.shards_per_rank > 1
@@ -336,9 +336,9 @@ class PyroStart:
         for path, leaf in _leaves(opened):
             place = pytree.keystr(path)
             own = leaf if place not in axes else _rows_of_shard(leaf, axes[place], shard)
-            if place in axes and place in row_numbers:  # they count from 0 in every process
+            if place in axes and place in row_numbers:  # row numbers count from 0 in every process
                 own = own - shard.start
-            # of positional arguments, by number, and of keyword arguments, by name
+            # positional arguments are named by number, keyword arguments by name
             found |= texts_of(own, f"data{pytree.keystr(path[1:])}")
         return found
 
@@ -352,7 +352,7 @@ def _leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tup
 
 
 def _is_table(x: Any) -> bool:
-    """Whether an argument that was taken apart is a table of pandas."""
+    """Whether an opened argument is a pandas table."""
     return isinstance(x, Opened) and isinstance(x.whole, Table)
 
 
@@ -360,7 +360,7 @@ def _rows_of_shard(x: Any, axis: int, shard: slice) -> Any:
     """Rows of an argument that are those of a shard.
 
     Raises:
-        StoreError: for a source, of which a store knows the digest of all rows.
+        StoreError: for a source, because the store has only the digest of all its rows.
     """
     if is_source(x):
         raise StoreError(

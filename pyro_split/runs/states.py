@@ -1,8 +1,8 @@
-"""The state of a chain, and that of the random numbers, as arrays and plain values, and back.
+"""Conversion of the states of a chain and of the random number generators to arrays and plain values, and back.
 
-A state is a value made of named tuples, dicts, lists, tensors and numbers. It is written as a tree of JSON, in which a
-tensor is the name of an array and a named tuple the name of its class. Only classes that are listed here, and those
-that occur in a new chain's state, are made again: what is read executes nothing.
+A state is a value made of named tuples, dicts, lists, tensors and numbers. It is written as a tree of JSON, in which an
+array's name stands for a tensor and the name of a class for a named tuple. Only classes that are listed here, or that
+occur in a new chain's state, are made again, so reading a state does not execute code from the store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from split_common.low_rank_metric import LowRank
 from split_common.runs.packed import Packed
 from split_common.settling import Settled
 
-TOOLS = ("adapter", "estimator", "forces")  # fields that hold no state, and are made anew
+TOOLS = ("adapter", "estimator", "forces")  # fields whose objects hold no state, and are made anew
 CLASSES = (
     AdaptState,
     CenterState,
@@ -43,8 +43,8 @@ CLASSES = (
     ThresholdState,
     WindowMean,
 )
-OBJECTS = {DualAveraging.__name__: DualAveraging}  # of the host's, that are no named tuples
-ALIGNMENT = 64  # bytes, of the memory that torch gives
+OBJECTS = {DualAveraging.__name__: DualAveraging}  # classes of the host that are not named tuples
+ALIGNMENT = 64  # alignment in bytes of the memory that torch allocates
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -52,7 +52,7 @@ def pack_state(state: ChainState) -> Packed:
     """A state without its tools.
 
     Raises:
-        TypeError: for something in it that cannot be written.
+        TypeError: for an object in the state that cannot be written.
     """
     arrays: dict[str, np.ndarray] = {}
     tree = _tree(state._replace(**dict.fromkeys(TOOLS)), arrays)
@@ -60,11 +60,11 @@ def pack_state(state: ChainState) -> Packed:
 
 
 def unpack_state(packed: Packed, like: ChainState) -> ChainState:
-    """A state of what was packed.
+    """The state that was packed.
 
     Args:
         packed: made by :func:`pack_state`.
-        like: the state of a new chain of the same run, whose tools it takes.
+        like: the state of a new chain of the same run, whose tools (``TOOLS``) it takes.
 
     Raises:
         StoreError: for a class that this package does not know.
@@ -76,7 +76,7 @@ def unpack_state(packed: Packed, like: ChainState) -> ChainState:
 
 
 def pack_random_state() -> dict[str, np.ndarray]:
-    """State of all generators of random numbers that a model may use: torch's, NumPy's, Python's."""
+    """State of all random number generators that a model may use: torch's, NumPy's and Python's."""
     _, keys, place, has_gauss, cached = np.random.get_state()
     version, words, gauss = random.getstate()
     found = {
@@ -92,7 +92,7 @@ def pack_random_state() -> dict[str, np.ndarray]:
 
 
 def set_random_state(arrays: Mapping[str, np.ndarray]) -> None:
-    """Bring the generators back to a state."""
+    """Set the random number generators to a state."""
     torch.set_rng_state(torch.from_numpy(arrays["random/torch"]))
     *keys, place, has_gauss = (int(x) for x in arrays["random/numpy"])
     np.random.set_state(
@@ -107,7 +107,7 @@ def set_random_state(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """A value as JSON, its arrays put among the others."""
+    """A value as JSON; its arrays are added to ``arrays``."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, PLAIN):
@@ -126,7 +126,7 @@ def _tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _value(tree: Any, arrays: Mapping[str, np.ndarray], classes: Mapping[str, type], device: torch.device) -> Any:
-    """The value of JSON made by :func:`_tree`."""
+    """The value from JSON made by :func:`_tree`."""
     if not isinstance(tree, dict):
         return tree
     kind = tree["kind"]
@@ -150,8 +150,8 @@ def _value(tree: Any, arrays: Mapping[str, np.ndarray], classes: Mapping[str, ty
 
 
 def _tree_of_tensor(x: Tensor, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """A tensor, with how it lies in memory: rounding in sums and products hangs on strides and alignment."""
-    kept = x[tuple(slice(1) if step == 0 else slice(None) for step in x.stride())]  # what is expanded is kept once
+    """A tensor with its layout in memory, because rounding in sums and products depends on strides and alignment."""
+    kept = x[tuple(slice(1) if step == 0 else slice(None) for step in x.stride())]  # one copy of expanded values
     at = x.storage_offset() % max(ALIGNMENT // x.element_size(), 1)
     return {
         "kind": "tensor",
@@ -172,7 +172,7 @@ def _tensor(tree: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Tensor
 
 
 def _added(x: np.ndarray, arrays: dict[str, np.ndarray]) -> str:
-    """Put an array among the others; its name."""
+    """Add an array to ``arrays`` and return its name."""
     name = str(len(arrays))
     arrays[name] = x
     return name

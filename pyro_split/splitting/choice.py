@@ -1,8 +1,8 @@
 """The split of a model into as few subsets as memory allows: the number is chosen before chains start, from the data.
 
-A model is first divided in two, to learn how it divides; then gradients of few rows are made and measured, and of more
-rows as long as these are expected to fit. The number that is chosen is then divided and checked like one that was
-given.
+A model is first divided in two, to learn how it divides; then gradients of few rows are evaluated and measured, and of
+more rows as long as these are expected to fit. The model is then divided into the chosen number and checked, as for a
+number that was given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_fitting(
     """The split into the fewest subsets whose gradient fits into a memory; leaves torch's generator as it is.
 
     Args:
-        find: divides the model into so many subsets, and checks that.
+        find: divides the model into a number of subsets, and checks the split.
         auto: the memory, and the fewest subsets.
         args: the model's positional arguments, with tensors.
         kwargs: its keyword arguments, likewise.
@@ -43,14 +43,14 @@ def find_fitting(
     """
     refusal = ""
     with warnings.catch_warnings(), torch.random.fork_rng():
-        warnings.simplefilter("ignore")  # given when the chosen number is divided
+        warnings.simplefilter("ignore")  # warnings are given when the model is divided into the chosen number
         try:
             split = find(2)
         except ModelNotSplittableError as error:
             if auto.least > 1:
                 raise
             split, refusal = find(1), first_line(error)
-        except ValueError:  # of one row
+        except ValueError:  # for data of one row
             split = find(1)
         chosen = _chosen(split, auto, args, kwargs, refusal)
     found = find(chosen.num_subsets)
@@ -62,7 +62,7 @@ def find_fitting(
 def _chosen(
     split: Any, auto: AutoSubsets, args: tuple[Any, ...], kwargs: dict[str, Any], refusal: str
 ) -> ChosenSubsets:
-    """How many subsets; of a model that does not divide, and why is in ``refusal``, one."""
+    """The number of subsets: one where the model does not divide, for the reason in ``refusal``."""
     potential, z = split.bind(args, kwargs), split.reference_position(args, kwargs)
     num_rows = split.layout.num_rows
     if refusal:

@@ -138,7 +138,7 @@ def _operation(node: Node, read: Callable[[Any], Value]) -> Value:
         return Free()
     if name == "rsub" and len(node.args) == 2:
         return result("sub", [read(x) for x in reversed(node.args)])
-    if name in ("add", "sub", "mul", "div", "pow"):  # which may take an alpha or a mode of rounding
+    if name in ("add", "sub", "mul", "div", "pow"):  # these may take an alpha or a rounding mode
         return result(str(node.target) if node.kwargs else name, [read(x) for x in node.args])
     is_same = name in SAME or (name == "_to_copy" and node.meta["val"].is_floating_point())
     is_same = is_same or (name == "detach" and isinstance(operands[0], Free))

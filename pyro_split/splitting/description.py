@@ -1,4 +1,4 @@
-"""What a model is seen to be before it is divided: its sites, what it reads with Python, which columns it observes."""
+"""Description of a model before it is divided: its sites, its readings with Python, and the columns it observes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from split_common.errors import ModelNotSplittableError, ReadingError
 from split_common.readings import must_not_read
 
 FEW_ROWS = 16
-LITTLE = 2**26  # bytes of data that a model is run on without more ado
+LITTLE = 2**26  # bytes of data up to which a model is run on all rows
 
 
 def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
-    """Arguments that bear the name of an observed site: the labels, by the usual way of writing models."""
+    """Arguments named like an observed site, which usually are the labels."""
     observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
     named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
     return [(name, x.detach().cpu().numpy()) for name, x in named]
@@ -35,12 +35,12 @@ def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> lis
 def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     """Run the model once with values, before it is run on shapes alone.
 
-    What it or Pyro keeps of a first run (a network that is built lazily, a table of factorials) has values then, and is
-    that of all rows where these are little to run on. Else the run is on few of them, for all may not fit, or on all
-    where the model does not take few.
+    So what the model or Pyro keeps from a first run (a network that is built lazily, a table of factorials) has values.
+    The run is on all rows where the data are small. Else it is on a few rows, as all may not fit, or on all rows where
+    the model does not take a few.
     """
     longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
-    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # sources are all read
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
     block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
     few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
     is_little = sum(x.nbytes for x in arguments.data if not is_source(x)) <= LITTLE
@@ -60,7 +60,7 @@ def _check_not_read(watch: Watch, arguments: Arguments) -> None:
 
 
 def _versions(arguments: Arguments) -> list[int]:
-    """How often each tensor was written to."""
+    """The number of times that each tensor was written to."""
     return [0 if is_source(x) or x.is_inference() else x._version for x in arguments.data]
 
 
@@ -68,7 +68,7 @@ def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
     """Raise where a model that writes to its data changes them each time, so that no two runs are on the same data.
 
     Raises:
-        ModelNotSplittableError: naming them.
+        ModelNotSplittableError: naming the arguments that change.
     """
     before = [x.clone() for x in arguments.data]
     describe_model(model, *arguments.build(arguments.data))
@@ -82,7 +82,7 @@ def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
 
 
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """Trace the model, with what it reads with Python; where it fails on data of unequal length, say so."""
+    """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = arguments.build(arguments.data)
     versions = _versions(arguments)
     _run_on_few_rows(model, arguments)

@@ -34,10 +34,10 @@ TRIES = 20
 DESCENT = 100  # steps of the descent
 STEP_SIZE = 0.05
 FAR = (3.0, 10.0, 30.0)  # standard deviations of points far out
-SAME = 64  # roundings by which two runs at one point may differ, as sums in another order do
-ROUNDINGS = 100  # how much further the energies may lie apart there than rounding moves the model's own
-MEMORY_SHARE = 0.5  # of the free memory, that a value on all rows may take
-COPIES = 20  # of the data, that a pass over all rows is taken to need
+SAME = 64  # number of roundings by which two runs at one point may differ, as where sums are in another order
+ROUNDINGS = 100  # factor by which energies there may differ beyond the change that rounding a point makes
+MEMORY_SHARE = 0.5  # share of the free memory that an evaluation on all rows may take
+COPIES = 20  # copies of the data that a pass over all rows is assumed to need
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, i
         density: the split model, bound to data.
         potential: the potential that will be sampled.
         z: a point with a finite density on some rows; points near it are compared.
-        is_proved: whether one point will do.
+        is_proved: whether rows are proved independent, so that one point is enough.
 
     Returns:
         What was compared, in words.
@@ -114,14 +114,14 @@ def _has_memory(density: ModelDensity) -> bool:
     needed = COPIES * sum(x.numel() * x.element_size() for x in density.arguments.data)
     try:
         return needed < MEMORY_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):  # a system that does not tell
+    except (ValueError, OSError):  # the system does not say
         return False
 
 
 def _compare(
     density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool, with_grad: bool
 ) -> list[Position]:
-    """Compare at finite points, found here; the points."""
+    """Find points where the potential is finite, and compare there; returns these points."""
     host = _host_potential(density, z)
 
     def is_finite(point: Position) -> bool:
@@ -139,7 +139,7 @@ def _compare(
 
 
 def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
-    """Compare energies where a sampler seldom goes: what holds near the start alone is no property of the model."""
+    """Compare energies far away, where a sampler seldom goes: equality near the start alone would show little."""
     generator = torch.Generator().manual_seed(3)
     for scale in FAR:
         drawn = {name: scale / JITTER * _noise(u, generator) for name, u in z.items()}

@@ -1,7 +1,7 @@
 """A plate where the user wrote none: round the one observed site whose log-probability has an entry for each row.
 
-The plate is only said to be there, by a frame on the site's message. Whether the entries rest on one row each is
-not known from their shape; who divides by such a plate asks for a proof (:mod:`pyro_split.splitting.row_independence`).
+The plate is only declared, by a frame on the site's message. Whether the entries depend on one row each is not known
+from their shape; a model is divided by such a plate only with a proof (:mod:`pyro_split.splitting.row_independence`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InImpliedPlate:
 
     def __init__(self, model: Callable[..., Any], site: str):
         self.model, self.site, self.plate = model, site, f"rows of {site}"
-        self.__wrapped__ = model  # whose arguments these are
+        self.__wrapped__ = model  # gives this object the model's signature, which names the arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model."""
@@ -34,7 +34,7 @@ class InImpliedPlate:
 
 
 class _Frame(Messenger):
-    """Adds the plate's frame to the site's message, as long as its log-probability is."""
+    """Adds to the site's message a frame of the plate, of the length of the site's log-probability."""
 
     def __init__(self, site: str, plate: str):
         super().__init__()

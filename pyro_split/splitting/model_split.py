@@ -1,6 +1,6 @@
 """How a model divides over subsets: its data plate, the arguments that hold rows, the way to select them.
 
-The model is asked, not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
+The model is not rewritten. Ways of selecting rows are tried, and the first one whose subsets add up
 to the model's own potential is kept: cutting the data arguments ("slice"), telling the plate which row
 numbers to yield ("index", for data in a closure or parameters with an entry per row), and both ("numbered", for models
 that compute with these numbers).
@@ -93,7 +93,7 @@ def split_model(
         data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
             tensor whose axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
-        init_strategy: where to look for a point to check at.
+        init_strategy: the host's strategy for the point near which the sum is checked.
         jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
 
     Returns:
@@ -170,7 +170,7 @@ class ModelSplit:
         self.site_sizes: dict[str, int] = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # of the one subset, so that rows must be independent nevertheless
+        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
         self._reference: Position = {}
 
     @classmethod
@@ -191,7 +191,7 @@ class ModelSplit:
     ) -> ModelSplit:
         """Find the split of a model, and check it; the arguments but the last are those of :func:`split_model`.
 
-        One subset is all of the model, which then need not divide.
+        One subset is the whole model, which then need not divide.
 
         ``batch_sizes`` gives, for N rows, the numbers of rows that are evaluated at a time besides a subset's.
         """
@@ -270,7 +270,7 @@ class ModelSplit:
             ModelNotSplittableError: with the edit that would help, where there is no such site or no proof.
         """
         arguments, sizes = Arguments(args, kwargs, model=model), options.pop("batch_sizes")
-        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # of one subset too, a proof
+        options["batch_sizes"] = lambda num_rows: {*sizes(num_rows), num_rows // 2}  # so that one subset needs a proof
 
         def divide(site: str) -> ModelSplit:
             implied = InImpliedPlate(model, site)
@@ -295,7 +295,7 @@ class ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
         sites, _ = describe(model, arguments)
-        whole = RowSelectableModel(model, "")  # as no plate is called; on all rows what it reads is what it is
+        whole = RowSelectableModel(model, "")  # a name that no plate has; on all rows readings need no answer
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
@@ -330,7 +330,7 @@ class ModelSplit:
         return list(self._local_axes)
 
     def rests_on_other_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Why some rows alone would not do in a process that has no others; "" where it is proved that they do."""
+        """Why a process cannot evaluate the model on its own rows alone; "" where it is proved that it can."""
         if self.mode == WHOLE:
             return "it is run undivided (num_subsets=2 says why it does not divide)"
         if self.mode == NUMBERED:
@@ -378,7 +378,7 @@ class ModelSplit:
     def prior_sites(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[Position, Data], dict[str, Any]], Data]:
-        """The sample sites outside the plate, as a function of a position and the data tensors; and these."""
+        """The sample sites outside the plate, as a function of a position and the data; and data to trace it with."""
         density = self._density(args, kwargs)
         return density.prior_sites, tuple(map(placeholder, density.arguments.data))
 
@@ -436,7 +436,7 @@ class ModelSplit:
         self.verdict = self.verdict._replace(compared=compared)
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
-        """Learn supports that rest on data, as in ``Uniform(0, y.max())``, from all rows."""
+        """Learn supports that depend on data, as in ``Uniform(0, y.max())``, from all rows."""
         data, num_rows = tuple(map(placeholder, density.arguments.data)), len(self.part(0))
         if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
             return
@@ -446,9 +446,9 @@ class ModelSplit:
         self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
-        """Whether rows are independent of one another, by the model's operations; the first verdict but a proof.
+        """Whether rows are independent of one another, by the model's operations: the first verdict that is no proof.
 
-        And what is held, where it is proved.
+        The proof where all are proved, and with it the shared values.
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
         data = tuple(map(placeholder, density.arguments.data))
@@ -464,7 +464,7 @@ class ModelSplit:
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
         rows = self.part(0)
-        if self.mode == NUMBERED:  # whose numbers look up cut rows as well, where that is held
+        if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
             rows = torch.arange(len(rows))
         args, kwargs = density.rows_of(density.arguments.data, rows)
         try:
@@ -485,7 +485,7 @@ def _ways(
 
     A traced prior drops the likelihood's operations, so it is given all the rows. Replayed, it would compute
     them, so one row is tried first: enough unless something outside the plate depends on the data. A plate that is not
-    the model's own yields no row numbers. Of a source no model is given all rows.
+    the model's own yields no row numbers. No model is given all rows of a source.
     """
     if has_sources:
         return [(SLICE, 1), (NUMBERED, 1)]
@@ -496,7 +496,7 @@ def _ways(
 
 
 def _what_is_held(held: dict[Any, HeldValue | HeldNumber], num_steps: int, z: Position) -> Held:
-    """Results, whose place ends in a number, and arguments, whose place ends in a name."""
+    """What is held after a proof: results, whose place ends in an index, and numbers, whose place ends in a name."""
     values = tuple((place, value) for place, value in held.items() if isinstance(value, HeldValue))
     numbers: dict[int, tuple[tuple[str, Any], ...]] = {}
     for place, value in held.items():

@@ -2,8 +2,8 @@
 
 The likelihood of all rows and that of as many as are evaluated at a time are run on shapes alone, and the two lists of
 tensor operations are walked side by side, value by value (:mod:`split_common.row_independence` says what is known of
-one). A rule says what an operation makes of what it is given: :data:`RULES`, by the operation's name. What has no rule
-is not proved.
+one). A rule says how an operation's results depend on rows: :data:`RULES`, by the operation's name. Without a rule
+nothing is proved.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from split_common.selection import cuts_data, yields_numbers
 __all__ = ["RULES", "Operation", "Walk", "no_rule", "prove", "prove_free"]
 
 ANOTHER = "the program is another one on fewer rows"
-DRAWN = "drawn"  # what random numbers rest on, which is another one in each run: as a parameter
+DRAWN = "drawn"  # key on which random numbers depend: they differ in each run, like a parameter
 
 
 def prove(density: ModelDensity, data: Data, z: Position, num_rows: int) -> Proof:
-    """The verdict on a model's division into parts of a number of rows, and what must be held for it.
+    """The verdict on a model's division into parts of a number of rows, and the shared values that it needs.
 
     Args:
         density: the model, and how its rows are selected.
@@ -90,7 +90,7 @@ def prove_free(read: Read, density: ModelDensity, data: Data, z: Position, num_r
 def _follow(
     read: Read, density: ModelDensity, data: Data, z: Position, num_rows: int
 ) -> tuple[Walk, list[Known], Record]:
-    """Knowledge of the tensors read from a model, and their values on all rows."""
+    """The walk through a model on all rows and on some, knowledge of the tensors read, and the record of all rows."""
     rows = density.layout.num_rows, num_rows
     whole, part = (_record(read, density, data, z, n) for n in rows)
     if part.axes != whole.axes:
@@ -117,7 +117,7 @@ class Record(NamedTuple):
     """Record of the tensors that are read from a model on some rows.
 
     Attributes:
-        program: from tensors to that.
+        program: from the model's inputs to these tensors.
         known: what is known of its inputs.
         axes: of each result, the axis (negative) of the plate, or None.
     """
@@ -151,8 +151,8 @@ class Walk:
     """Two records, of all rows and of some, walked side by side.
 
     Args:
-        rows: how many there are, and how many of them a part has.
-        num_sites: how many of the inputs, the first ones, are parameters.
+        rows: number of all rows, and of those in a part.
+        num_sites: number of inputs that are parameters; they come first.
     """
 
     def __init__(self, rows: tuple[int, int], num_sites: int):
@@ -160,10 +160,10 @@ class Walk:
         self._holding = Holding(*rows, [*range(num_sites), DRAWN])
         self._numbers: dict[Hashable, HeldNumber] = {}
         self._steps: list[tuple[list[Hashable], list[Place]]] = []
-        self._keys: dict[int, Hashable] = {}  # of tensors on all rows: an input's number, a result's place
-        self._known: dict[int, Value] = {}  # by the tensor on all rows
-        self._twins: dict[int, int] = {}  # of a tensor on some rows, the one on all
-        self._parted = NotAligned(False, ANOTHER)  # where the two go different ways
+        self._keys: dict[int, Hashable] = {}  # key of each tensor on all rows: an input's number, a result's place
+        self._known: dict[int, Value] = {}  # what is known, by the tensor on all rows
+        self._twins: dict[int, int] = {}  # for each tensor on some rows, its counterpart on all
+        self._parted = NotAligned(False, ANOTHER)  # said of tensors computed after the two records differ
 
     def record(self, whole: Record, part: Record) -> list[Known]:
         """Knowledge of the outputs."""
@@ -204,9 +204,9 @@ class Walk:
         """Propagate what is known of an operation's operands to its results."""
         operands = [self.read(a, b) for a, b in zip(whole.tensors, part.tensors, strict=True)]
         op = Operation(whole, part, operands, self._rows)
-        rests_on = op.values("src") if op.name == "copy" else operands  # what is written over does not count
+        rests_on = op.values("src") if op.name == "copy" else operands  # the overwritten operand does not count
         faults = [value for value in rests_on if isinstance(value, NotAligned)]
-        faults.sort(key=lambda fault: not fault.is_known)  # what is known to have met counts, whatever else there is
+        faults.sort(key=lambda fault: not fault.is_known)  # a known combination of rows is reported first
         try:
             if faults:
                 found = faults[:1] * op.results
@@ -221,7 +221,7 @@ class Walk:
         ]
 
     def _with_numbers_held(self, op: Operation) -> Operation:
-        """``op``, where entries are computed from numbers that differ on fewer rows, with those of all rows."""
+        """``op`` with the numbers of all rows, where an elementwise operation has other numbers on fewer rows."""
         if not op.same() and op.name in ELEMENTWISE:
             names = [name for name in op.whole.arguments if not op.same(name)]
             pairs = [(name, op.whole.arguments[name], op.part.arguments.get(name)) for name in names]
@@ -243,7 +243,7 @@ class Walk:
 
 
 def _is_one(a: Step, b: Step) -> bool:
-    """Whether two steps are one operation, but for lengths."""
+    """Whether two steps are the same operation, up to lengths."""
     counts = [(step.overload, len(step.tensors), len(step.results)) for step in (a, b)]
     return counts[0] == counts[1]
 

@@ -1,7 +1,7 @@
-"""Rules of row independence of look-ups: entries read from, or put to, where an index says.
+"""Rules of row independence for look-ups: entries read from, or written to, the places that an index names.
 
-A row may be looked up by its own number, and entries of a table that all rows share by what the row says. Where an
-index may name another row, rows meet.
+A row may be looked up by its own number, and entries of a table that all rows share by any value of the row. Where an
+index may name another row, the result combines rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAlign
 
 
 def index(op: Operation) -> list[Value]:
-    """Entries looked up by tensors of places, one for each of some axes."""
+    """Entries looked up by index tensors, one for each indexed axis."""
     table, tensors = op.value("self"), op.param("indices")
     if any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in tensors):
         return unknown(op, "a choice of as many entries as a mask says")
@@ -31,7 +31,7 @@ def index(op: Operation) -> list[Value]:
         return number_of_rows(op)
     at = [axis for axis, x in enumerate(tensors) if x is not None]
     spread = max(tensors[axis].dim() for axis in at)
-    first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0  # where the places' own axes come to lie
+    first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0  # where the index tensors' axes stand in the result
 
     def of_table(axis: int) -> int:
         before = sum(1 for a in range(axis) if a not in at)
@@ -49,7 +49,15 @@ def _looked_up(
     of_table: Callable[[int], int],
     placed: list[tuple[int, Value, Callable[[int], int]]],
 ) -> list[Value]:
-    """Split a look-up into the axes it looks up in, the other axes' places in the result, and the indices."""
+    """Results of a look-up.
+
+    Args:
+        op: the operation.
+        table: what is known of the table.
+        at: the axes that are looked up in.
+        of_table: from another axis of the table to its place in the result.
+        placed: for each looked-up axis, what is known of its indices, and the places of their axes in the result.
+    """
     if isinstance(table, Numbers):
         return met(op, NUMBER_AS_CUT)
     if isinstance(table, Free):
@@ -67,14 +75,14 @@ def _looked_up(
 
 
 def index_select(op: Operation) -> list[Value]:
-    """Entries of one axis, looked up by places."""
+    """Entries of one axis, looked up by indices."""
     axis = op.param("dim") % max(op.rank("self"), 1)
     placed = [(axis, op.value("index"), lambda a: axis + a)]
     return _looked_up(op, op.value("self"), {axis}, lambda a: a, placed) if op.same() else unknown(op)
 
 
 def embedding(op: Operation) -> list[Value]:
-    """Rows of a table, looked up by places of any shape."""
+    """Rows of a table, looked up by indices of any shape."""
     rank = op.rank("indices")
     placed = [(0, op.value("indices"), lambda a: a)]
     return _looked_up(op, op.value("weight"), {0}, lambda a: a - 1 + rank, placed) if op.same() else unknown(op)
@@ -86,12 +94,12 @@ def gather(op: Operation) -> list[Value]:
 
 
 def scatter(op: Operation) -> list[Value]:
-    """In each line along one axis, entries added or put at that line's own places."""
+    """In each line along one axis, entries added or written at that line's own places."""
     return lines(op, f"rows put together by an index ({op.name})")
 
 
 def lines(op: Operation, what: str) -> list[Value]:
-    """Tensors that lie beside each other, each line along one axis for itself; ``what`` where that is the rows'."""
+    """An operation on each line along one axis by itself; ``what`` is the reason where that axis is the rows'."""
     rank = op.rank("self")
     axis = op.param("dim") % max(rank, 1)
     if any(isinstance(value, Numbers) for value in op.operands):
@@ -101,7 +109,7 @@ def lines(op: Operation, what: str) -> list[Value]:
     if any(x.dim() != rank for x in op.whole.tensors):
         return unknown(op)
     if op.name == "gather" and op.value("self") == FREE and op.value("index").axes == {axis}:
-        return [op.value("index")]  # of a table that no row reaches
+        return [op.value("index")]  # a table that depends on no row
     if any(axis in value.axes for value in op.operands):
         return met(op, what) if any(isinstance(value, Aligned) for value in op.operands) else unknown(op)
     found = beside(op, [(value, lambda a: a) for value in op.operands])
@@ -111,7 +119,7 @@ def lines(op: Operation, what: str) -> list[Value]:
 
 
 def index_add(op: Operation) -> list[Value]:
-    """Slices added or put at places along one axis."""
+    """Slices added or written at places along one axis."""
     axis = op.param("dim") % max(op.rank("self"), 1)
     if op.value("index") != FREE or axis in op.value("self").axes:
         return met(op, f"rows put together by an index ({op.name})")
@@ -122,7 +130,7 @@ def index_add(op: Operation) -> list[Value]:
 
 
 def index_put(op: Operation) -> list[Value]:
-    """Entries added or put where an index says, or one number where a mask says."""
+    """Entries added or written where an index says, or one number where a mask says."""
     mask, *more = op.param("indices")
     is_masked = not more and mask is not None and mask.dtype == torch.bool and op.param("values").numel() == 1
     if is_masked and op.same():
@@ -140,7 +148,7 @@ def index_put(op: Operation) -> list[Value]:
 
 
 def _in_own_row(op: Operation) -> list[Value]:
-    """What is made of a tensor where the row's own number is among the places written to; else nothing."""
+    """The result where each row is written to by its own number; an empty list otherwise."""
     tensors = op.param("indices")
     at = [axis for axis, x in enumerate(tensors) if x is not None]
     is_plain = op.same() and at == list(range(len(at))) and all(tensors[axis].dtype != torch.bool for axis in at)
@@ -148,7 +156,7 @@ def _in_own_row(op: Operation) -> list[Value]:
     if not is_plain or len(numbered) != 1 or op.value("self").axes != set(numbered):
         return []
     [row], spread = numbered, max(tensors[axis].dim() for axis in at)
-    rank = spread + op.rank("self") - len(at)  # of what is written
+    rank = spread + op.rank("self") - len(at)  # number of axes of the written entries
     given = [(value, spread - tensors[axis].dim()) for axis, value in zip(at, op.values("indices"), strict=True)]
     [along] = [shift + next(iter(value.axes)) for value, shift in given if isinstance(value, Numbers)]
     beside_it = [(value, shift) for value, shift in given if not isinstance(value, Numbers)]
@@ -159,7 +167,7 @@ def _in_own_row(op: Operation) -> list[Value]:
 
 
 def slice_scatter(op: Operation) -> list[Value]:
-    """Entries put in a part of an axis; in all of it where it is the rows'."""
+    """Entries written to a part of an axis; to all of it where it is the rows'."""
     axis, source = op.param("dim") % op.rank("self"), op.value("src")
     if op.shapes("src") == op.shapes("self") and op.param("step") == 1:
         return [source]
@@ -169,7 +177,7 @@ def slice_scatter(op: Operation) -> list[Value]:
 
 
 def select_scatter(op: Operation) -> list[Value]:
-    """Entries put in one place of an axis."""
+    """Entries written to one place of an axis."""
     axis = op.param("dim") % op.rank("self")
     if axis in op.value("self").axes:
         return met(op, "entries put in some of the data rows")

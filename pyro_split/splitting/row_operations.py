@@ -2,7 +2,7 @@
 
 What may be known of a value is in :mod:`split_common.row_independence`; rules (:mod:`pyro_split.splitting.row_rules`)
 are made of what is here. Lengths that differ between the two runs need no rule of their own:
-:meth:`Operation.consistent` holds every answer against the shapes of what was computed.
+:meth:`Operation.consistent` checks every answer against the shapes of what was computed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pyro_split.potential.flat_program import Step, tensors_in
 from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers
 from split_common.row_independence import Value as Known
 
-ROUNDING = 1e-12  # of numbers, relative: a plate's scale N/n, undone, leaves some
+ROUNDING = 1e-12  # relative, of numbers: undoing a plate's scale N/n leaves some
 FREE = Free()
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Merged(NamedTuple):
-    """A value with the rows among others on one axis, as in a batch of sequences laid out as one batch of steps.
+    """A value whose rows share an axis with other entries, as in a batch of sequences laid out as one batch of steps.
 
     Attributes:
-        axis: of ``before * N * after`` entries, of which entry k depends on row (k // after) % N alone.
-        before: how often all rows are passed.
-        after: how many entries of a row lie beside each other.
+        axis: the shared axis, of ``before * N * after`` entries; entry k depends on row (k // after) % N alone.
+        before: number of times that the axis runs through all rows.
+        after: number of entries of a row that are adjacent.
     """
 
     axis: int
@@ -50,10 +50,10 @@ class Operation(NamedTuple):
     """One operation on all rows and on some, and what is known of its operands.
 
     Attributes:
-        whole: as it was run on all rows.
-        part: as it was run on some.
+        whole: the operation as it was run on all rows.
+        part: the operation as it was run on some rows.
         operands: what is known of each tensor among the arguments, in order.
-        rows: how many there are, and how many of them a part has.
+        rows: number of all rows, and of those in a part.
     """
 
     whole: Step
@@ -63,12 +63,12 @@ class Operation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In ATen."""
+        """Name of the operation in ATen."""
         return self.whole.name
 
     @property
     def results(self) -> int:
-        """How many."""
+        """Number of results."""
         return len(self.whole.results)
 
     def param(self, name: str) -> Any:
@@ -113,7 +113,7 @@ class Operation(NamedTuple):
 
     @property
     def longer(self) -> frozenset[int]:
-        """Axes of the first result that are of another length on fewer rows."""
+        """Axes of the first result whose length differs on fewer rows."""
         return _longer(self.result_shapes)
 
     def axes_of(self, name: str, rank: int) -> list[int]:
@@ -123,7 +123,7 @@ class Operation(NamedTuple):
         return [axis % max(rank, 1) for axis in chosen] if chosen else list(range(rank))
 
     def differing(self, *names: str) -> list[tuple[Any, Any]]:
-        """Pairs of numbers and settings, in some arguments or in all of them, that are others on fewer rows."""
+        """Pairs of numbers and settings, in some arguments or in all of them, that differ on fewer rows."""
         chosen = names or tuple(self.whole.arguments)
         pairs = [(self.whole.arguments[name], self.part.arguments.get(name)) for name in chosen]
         return [pair for a, b in pairs for pair in _unlike(a, b)]
@@ -134,11 +134,11 @@ class Operation(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing that it takes rests on rows or on how many there are."""
+        """Whether no argument depends on rows or on how many there are."""
         return all(value == FREE for value in self.operands) and self.same()
 
     def consistent(self, value: Value, place: int) -> Value:
-        """``value``, unless the lengths of a result's axes in the two runs tell another story."""
+        """``value`` where it agrees with the lengths of a result's axes in the two runs; else a value not aligned."""
         a, b = self.whole.results[place], self.part.results[place]
         if isinstance(value, NotAligned):
             return value
@@ -165,7 +165,7 @@ def _unlike(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 
 def is_equal(a: Any, b: Any) -> bool:
-    """Whether two settings are one, numbers but for rounding; tensors are not looked at."""
+    """Whether two settings are equal, numbers up to rounding; tensors are not compared."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return True
     if type(a) is not type(b):
@@ -198,17 +198,17 @@ BESIDE = "rows beside other rows"
 
 
 def met(op: Operation, what: str | None = None) -> list[Value]:
-    """Rows have met."""
+    """Each result combines several rows."""
     return [NotAligned(True, what or f"{WORDS.get(op.name, op.name)} over the data rows")] * op.results
 
 
 def unknown(op: Operation, what: str | None = None) -> list[Value]:
-    """Nobody knows."""
+    """Each result depends on rows in a way that no rule describes."""
     return [NotAligned(False, what or f"{op.name}, which is not followed here")] * op.results
 
 
 def number_of_rows(op: Operation, *names: str) -> list[Value]:
-    """An argument is another one on fewer rows."""
+    """Results of an operation with an argument that differs on fewer rows."""
     for a, b in op.differing(*names):
         if isinstance(a, int | float | complex) and isinstance(b, int | float | complex):
             return met(op, f"a number that depends on how many rows there are, {a} or {b}")
@@ -222,7 +222,7 @@ def no_rule(op: Operation) -> list[Value]:
 
 
 def beside(op: Operation, placed: Iterable[tuple[Value, Callable[[int], int]]], what: str = BESIDE) -> list[Value]:
-    """Operands side by side in one result, each with the places of its axes there."""
+    """Operands side by side in one result; ``placed`` gives each operand, and the places of its axes there."""
     aligned: set[Value] = set()
     repeats: set[int] = set()
     for value, place in placed:

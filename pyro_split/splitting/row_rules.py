@@ -1,9 +1,9 @@
 """Rules of row independence: for every ATen operation that is followed, how its results depend on rows.
 
 A rule is given what is known of an operation's operands, none of which is ``NotAligned``, and answers for each result.
-Axes are counted from the left. The rows' axis of an operand may be carried to another place; along it nothing may be
-done, or rows meet. A ``Free`` operand as long as there are rows stands for what it repeats, where the result does not
-depend on how often. What a rule cannot follow, it calls unknown.
+Axes are counted from the left. The rows' axis of an operand may be moved to another place; an operation along it
+combines rows. A ``Free`` operand as long as there are rows stands for the entry that it repeats, where the result does
+not depend on how often. Where a rule cannot follow an operation, the results are unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAlign
 
 
 def elementwise(op: Operation) -> list[Value]:
-    """Entry by entry, operands spread over each other's axes."""
+    """Operations entry by entry, with operands broadcast over each other's axes."""
     if not op.same():
         return number_of_rows(op)
     rank = len(op.result_shapes[0])
@@ -97,7 +97,7 @@ def losses_of_classes(op: Operation) -> list[Value]:
 
 
 def numbers(op: Operation) -> list[Value]:
-    """0, 1, 2, ..."""
+    """The numbers 0, 1, 2, ..."""
     if op.same():
         return [FREE]
     is_plain = op.whole.arguments.get("start", 0) == 0 and op.whole.arguments.get("step", 1) == 1
@@ -153,7 +153,7 @@ def view(op: Operation) -> list[Value]:
 
 
 def laid_out(op: Operation, value: Aligned | Merged) -> list[Value]:
-    """The axis where the rows come to lie, if what stands before them stays before them, and what after, after."""
+    """The axis of the rows after a reshape, if the entries before and after them stay before and after them."""
     shapes = op.shapes("self"), op.result_shapes
     if "size" not in op.whole.arguments:
         return unknown(op)
@@ -199,7 +199,7 @@ def unsqueeze(op: Operation) -> list[Value]:
 
 
 def squeeze(op: Operation) -> list[Value]:
-    """Axes of length 1 go."""
+    """Axes of length 1 removed."""
     whole, part = op.shapes("self")
     named = op.axes_of("dim", len(whole)) if whole else []
     gone = [axis for axis in named if whole[axis] == 1]
@@ -230,7 +230,7 @@ def window(op: Operation) -> list[Value]:
 
 
 def pad(op: Operation) -> list[Value]:
-    """A rim around the last axes."""
+    """Padding around the last axes."""
     rims = [step.arguments["pad" if op.has("pad") else "padding"] for step in (op.whole, op.part)]
     rank = op.rank("self")
     if not op.same():
@@ -285,7 +285,7 @@ OF_CONSTANTS = ("amax", "amin", "max", "min", "any", "all", "mean", "median", "n
 
 
 def reduction(op: Operation) -> list[Value]:
-    """Over some axes, or all."""
+    """A reduction over some axes, or all."""
     value, rank = op.value("self"), op.rank("self")
     gone = op.axes_of("dim", rank)
     if not op.same():
@@ -372,7 +372,7 @@ def convolution(op: Operation) -> list[Value]:
 
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
-PRODUCTS = {  # operands with their axes, and the result's
+PRODUCTS = {  # operands with their axes, and the axes of the result
     "mm": (("self", "ij"), ("mat2", "jk"), "ik"),
     "bmm": (("self", "bij"), ("mat2", "bjk"), "bik"),
     "mv": (("self", "ij"), ("vec", "j"), "i"),
@@ -389,7 +389,7 @@ PRODUCTS = {  # operands with their axes, and the result's
 
 
 def product(op: Operation) -> list[Value]:
-    """Products summed over an axis that the result has not, some with a term added."""
+    """Products summed over an axis that the result lacks, some with a term added."""
     *sides, out = PRODUCTS[op.name]
     if not op.same():
         return number_of_rows(op)
@@ -543,7 +543,7 @@ RULES: dict[str, Rule] = {
     "unsqueeze": unsqueeze,
 }
 
-OF_MERGED = {  # rules that take the rows' axis for one of entries that do not meet, whichever row each is of
+OF_MERGED = {  # rules that also hold for `Merged` values: they do not ask which row an entry on the axis is of
     *(elementwise, unchanged, view, permute, transpose, unsqueeze, squeeze, select, window, parts, stack, expand),
     *(reduction, along, product, RULES["native_layer_norm"]),
 }

@@ -1,4 +1,4 @@
-"""How a kernel divides its model: the arguments for it, checked."""
+"""The arguments of a kernel that say how its model is divided, checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from split_common.subsets import SUBSET_ORDERS, SubsetLayout
 
 @dataclass(frozen=True)
 class Splitting:
-    """How a model is divided over subsets of the rows, before there are any.
+    """How a model is to be divided over subsets of the rows, before there are data.
 
     Attributes:
         num_subsets: M, or how it is to be chosen.
@@ -32,7 +32,7 @@ class Splitting:
         subset_order: "sequential" or "shuffled".
         init_strategy: the host's initialisation strategy.
         jit_compile: whether the model is traced once.
-        process_group: processes that hold rows each, "world" for all there are; None for this one alone.
+        process_group: the processes that hold rows, "world" for all there are; None for this one alone.
         shards: rows of each shard, of a run that was begun by as many processes and goes on in fewer; () where each
             process holds one, whatever its size.
     """
@@ -94,16 +94,16 @@ class Splitting:
         return [f"memory={text_of_bytes(auto.memory)!r}"] if isinstance(auto, AutoSubsets) else []
 
     def for_subsets(self, num_subsets: int) -> Splitting:
-        """The same for a number of subsets that was chosen."""
+        """A copy with a number of subsets that was chosen."""
         return replace(self, num_subsets=num_subsets)
 
     def for_shards(self, shards: tuple[int, ...], num_subsets: int) -> Splitting:
-        """The same for a run that goes on, whose shards have so many rows and are divided into so many subsets."""
+        """A copy for a run that goes on, with the rows of each of its shards, and its number of subsets."""
         return replace(self, num_subsets=num_subsets, shards=shards)
 
     @property
     def anywhere(self) -> Splitting:
-        """The same, wherever the rows lie."""
+        """A copy without the settings that say where the rows lie."""
         return replace(self, process_group=None, shards=())
 
     def find(
@@ -119,7 +119,7 @@ class Splitting:
             model: the model.
             args: its positional arguments, with tensors.
             kwargs: its keyword arguments, likewise.
-            batch_sizes: from the number of rows to how many are evaluated at a time besides a subset's.
+            batch_sizes: function from the number of rows to further numbers of rows that are evaluated at a time.
         """
         number = self.num_subsets
         of_shards = [] if isinstance(number, AutoSubsets) else [SubsetLayout(n, number).sizes for n in self.shards]

@@ -18,13 +18,13 @@ from split_common.penalty import Batches
 def find_certainty_rows(
     potential: SplitPotential, reference: Reference, batches: Batches, likelihood_power: float
 ) -> np.ndarray | None:
-    """The numbers of the rows to read always, ascending, or None where no row needs it; it reads all rows.
+    """The numbers of the rows to read always, ascending, or None where no row needs it. All rows are read.
 
-    Of rows over ranks each rank looks at its own, and they choose together.
+    Where rows lie over ranks, each rank examines its own rows, and all ranks choose together.
 
     Args:
-        potential: whose rows are looked at.
-        reference: the expansion, and about which point.
+        potential: the potential whose rows are examined.
+        reference: the expansion and its point.
         batches: how rows are drawn.
         likelihood_power: the power of the likelihood in the target.
     """
@@ -51,10 +51,10 @@ def find_certainty_rows(
 
 
 def _offsets(potential: SplitPotential, reference: Reference) -> np.ndarray:
-    """From the reference to the points that are looked at, shape (8, D).
+    """Offsets from the reference to the points at which rows are examined, shape (8, D).
 
-    Where there is no normal approximation these are random directions, so far that the log-likelihood's second order
-    is what it would be on average.
+    Where there is no normal approximation these are random directions, scaled so that the log-likelihood's second-order
+    term is as large as it is on average under one.
     """
     assert reference.z is not None
     flat = flatten(reference.z)

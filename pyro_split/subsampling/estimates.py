@@ -1,6 +1,6 @@
 """Estimating a change of energy from batches of rows, with its variance.
 
-Formulae are in :mod:`split_common.penalty`, and in :mod:`split_common.certainty` those of single rows' influence.
+Formulae are in :mod:`split_common.penalty`; those of single rows' influence are in :mod:`split_common.certainty`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from split_common.penalty import Batches, RowSampling
 
 
 class Estimate(NamedTuple):
-    """A change of energy, known with noise.
+    """A noisy estimate of a change of energy.
 
     Attributes:
         change: U(new) - U(old), an unbiased estimate.
         chi2: estimate of its variance.
-        num_batches: K that both rest on.
+        num_batches: K, the number of batches behind both.
         energies: estimates of U(old) and U(new).
         tail_error: estimate of how far single rows may put the log-density off.
     """
@@ -43,8 +43,8 @@ class Estimator:
     """Estimates changes of the target's energy -log p(z) - s Σ_i ℓ_i(z) from batches of rows.
 
     Args:
-        potential: whose rows are read.
-        batches: how many of all rows.
+        potential: the potential whose rows are read.
+        batches: how rows are drawn.
         target: "posterior" (s = 1) or "expected" (s = n/N).
         taylor: the control variate, or None.
         certainty_rows: numbers of the rows that are always read, ascending, shape (C,).
@@ -79,7 +79,7 @@ class Estimator:
         Args:
             new: a position.
             old: another.
-            num_groups: how many times as many batches as the least number.
+            num_groups: number of batches, as a multiple of the least number.
         """
         batches = self.batches
         num_batches = num_groups * batches.num_batches
@@ -90,7 +90,7 @@ class Estimator:
             tail = tail + tail_terms(changes / num_batches).sum()
             by_batch = torch.stack([changes, *terms]).reshape(3, batches.num_batches, -1)
             sums.append(by_batch.sum(2))
-        always = torch.zeros(3, dtype=torch.float64)  # what the rows that are always read add to the change and to both
+        always = torch.zeros(3, dtype=torch.float64)  # terms of the always-read rows: their change, and at both points
         if batches.num_certain:
             certain = self._likelihood_power * self._terms(self._certain, old, new, self._certainty_rows)
             always = torch.stack([(certain[1] - certain[0]).sum(), *certain.sum(1)])
@@ -108,7 +108,7 @@ class Estimator:
             known = [total + float(value) for total, value in zip(known, always[1:], strict=True)]
         before, after = (-total - float(value.mean()) for total, value in zip(known, values, strict=True))
         chi2 = batches.chi2(float(changes.var()), num_batches)
-        # a proposal whose energy is infinite is refused, and told of as a divergence: no fault of single rows
+        # a proposal of infinite energy is rejected and counted as a divergence, so it says nothing about single rows
         tail_error = float(tail) * batches.unread(num_batches) if math.isfinite(tail) else 0.0
         return Estimate(-change - float(changes.mean()), chi2, num_batches, (before, after), tail_error)
 
@@ -121,12 +121,12 @@ class Estimator:
         places = self._draw_places(num_groups)
         if not self.batches.num_certain:
             return places
-        # place j among the rows that are drawn is row j + (how many of the others come before it)
+        # place j among the rows that are drawn is row j + (number of always-read rows before it)
         skipped = self._certainty_rows - torch.arange(self.batches.num_certain)
         return [at + torch.searchsorted(skipped, at, right=True) for at in places]
 
     def _draw_places(self, num_groups: int) -> list[Tensor]:
-        """As :meth:`_draw`, of places among the rows that are drawn."""
+        """Like :meth:`_draw`, but gives places among the rows that are not always read."""
         batches = self.batches
         size, num_drawn = batches.batch_size * batches.num_batches, batches.num_drawn
         if batches.sampling is RowSampling.INDEPENDENT_ROWS:

@@ -1,4 +1,4 @@
-"""How noisy estimates have been: where the number of batches adapts, and where too much noise is noticed."""
+"""Running statistics of the noise of estimates, by which the number of batches adapts and warnings are given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NoiseState(NamedTuple):
     Attributes:
         num_groups: the number of batches, as a multiple of the least.
         mean: mean of χ² times ``num_groups``, over the quarter of warm-up that is under way.
-        count: its iterations.
+        count: number of iterations in that mean.
         mean_chi2: mean of χ² over the draws so far.
         share_above: share of the draws so far with χ² above K/4.
         mean_tail_error: mean over the draws so far of how far single rows may put the log-density off.
@@ -32,11 +32,11 @@ class NoiseState(NamedTuple):
 
 
 class NoiseAdapter:
-    """Counts noise, and in warm-up sets the number of batches by it; it stays as it is while sampling.
+    """Updates the statistics of the noise, and in warm-up the number of batches, which is fixed while sampling.
 
     Args:
         target_noise: χ² to aim at; None leaves the number of batches.
-        batches: of the estimates.
+        batches: batches of the estimates.
         warmup_steps: number of warm-up iterations.
     """
 
@@ -64,14 +64,14 @@ class NoiseAdapter:
 
 
 def warn_if_noisy(num_draws: int, num_batches: int, noise: NoiseState) -> None:
-    """Warn once, of each chain, where the first draws rest on noise that cannot be trusted.
+    """Warn once for each chain if its first draws depend on noise that cannot be trusted.
 
-    That is much of it in many draws, or noise of single rows.
+    Noise cannot be trusted where it is large in many draws, or where single rows cause it.
 
     Args:
-        num_draws: since warm-up.
-        num_batches: K.
-        noise: what is remembered of the noise.
+        num_draws: number of draws since warm-up.
+        num_batches: K, the number of batches.
+        noise: running statistics of the noise.
     """
     if num_draws != DRAWS_BEFORE_WARNING:
         return

@@ -1,9 +1,9 @@
 """Proposals of a Metropolis-Hastings step that read no row, or a few: leapfrog steps by a force drawn beforehand.
 
-A map made of kicks by any function of the position and drifts preserves volume and is undone by itself after a flip
-of the momentum. So of a force drawn without regard to the state, and kept for the whole trajectory, the ratio of
-proposal densities is that of the momenta's: acceptance needs their kinetic energies and nothing of the force. No
-force is a random walk, one step a Langevin proposal, several a Hamiltonian one.
+A map made of drifts and of kicks by any function of the position preserves volume, and with a flip of the momentum it
+is its own inverse. So if the force is drawn independently of the state and kept for the whole trajectory, the ratio of
+proposal densities is that of the momenta: acceptance needs their kinetic energies and nothing of the force. A proposal
+without a force is a random walk, one with a single step a Langevin proposal, one with several steps a Hamiltonian one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAPFROG = naive(1)
 
 
 class Force:
-    """Gradient-only potential: its energies are zeros, which the integrator carries and nothing reads."""
+    """Potential with a gradient alone: its energies are zeros, which the integrator carries but nothing uses."""
 
     def __init__(self, gradient: Gradient):
         self._gradient = gradient
@@ -54,9 +54,9 @@ class Forces:
     """Draws the force of each proposal: none, that of the surrogate, or that of a minibatch.
 
     Args:
-        settings: which.
-        batches: of the estimates, for the number of rows and the target.
-        potential: whose prior and rows move the proposal.
+        settings: settings of the kernel, which say which force.
+        batches: batches of the estimates, for the number of rows and the power of the likelihood.
+        potential: the potential whose prior and rows give the force.
         taylor: the control variate, or None.
         sites: names of the latent sites.
     """
@@ -72,7 +72,7 @@ class Forces:
         self._settings, self._batches, self._potential, self._taylor = settings, batches, potential, taylor
 
         def rest_grad(points: list[Position], row_terms: Callable[[Position], Tensor]) -> Tensor:
-            """Gradient of what the control variate leaves of some rows, shape (D,)."""
+            """Gradient of the residuals of some rows after the control variate, summed, shape (D,)."""
             return flatten(grad(lambda z: controlled(taylor, row_terms, z).sum())(points[0]))
 
         self._rest_grad = potential.row_function(rest_grad, 1, sites)
@@ -109,8 +109,8 @@ def propose(
 ) -> tuple[IntegratorState, IntegratorState]:
     """Start of a proposal, with a momentum drawn now, and its end.
 
-    The step of a Hamiltonian proposal is a random fraction of ``step_size``, lest trajectories return to where they
-    start.
+    The step of a Hamiltonian proposal is a random fraction of ``step_size``, so that trajectories do not return to
+    their start.
     """
     integrator, order = Integrator(LEAPFROG, force, kinetic), range(1)
     step_size = step_size * draw_length(settings.shortest_step, 1.0)

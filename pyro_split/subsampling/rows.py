@@ -1,4 +1,4 @@
-"""How a few rows are drawn from many, in time that does not grow with how many there are."""
+"""Drawing a few rows from many, in time that does not grow with their total number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from split_common.minibatches import draws_by_permutation, draws_with_replacemen
 
 
 def draw_rows(num_rows: int, size: int) -> Tensor:
-    """``size`` distinct row numbers below ``num_rows``, uniformly, in an order that says nothing; the work is O(size).
+    """``size`` distinct row numbers below ``num_rows``, drawn uniformly, in random order; the work is O(size).
 
-    Rows are drawn with replacement and what repeats is drawn again until nothing does. Each round treats all row
+    Rows are drawn with replacement, and repeats are drawn again until there are none. Each round treats all row
     numbers alike, so every ordered choice of distinct rows is as likely as any other.
     """
     if draws_by_permutation(num_rows, size):
@@ -29,7 +29,7 @@ def draw_minibatch(num_rows: int, size: int) -> Tensor:
 
 
 def _repeats(rows: Tensor) -> Tensor:
-    """Which entries are equal to another one that stands for both."""
+    """Which entries repeat another entry; of each value one entry is not a repeat."""
     in_order, order = torch.sort(rows, stable=True)
     repeats = torch.zeros(len(rows), dtype=torch.bool)
     repeats[order[1:]] = in_order[1:] == in_order[:-1]

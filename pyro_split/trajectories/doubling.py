@@ -1,20 +1,21 @@
-r"""A trajectory that doubles until a rule says that it has gone far enough: a tree of states.
+r"""Trajectories that double until a rule stops them: binary trees of states.
 
-It grows by a run of its own length, forwards or backwards with equal probability, until a rule
-(:mod:`pyro_split.trajectories.termination`) holds of the whole, or of any part that the doubling of its halves went
-through, in which case the new run is refused whole. Every state of the final trajectory would have built it with the
-same probability, 2 to the power of minus its depth, because every other order of doublings goes through the same parts
-and would have been stopped by the same rule. It takes steps that preserve volume and are undone by a step back in time
-(every schedule, given the order of its subsets; :mod:`split_common.schedule`).
+Each doubling adds a subtree as long as the trajectory, forwards or backwards with equal probability. Growth stops when
+the rule (:mod:`pyro_split.trajectories.termination`) holds for the whole trajectory; if it holds for a part of the
+new subtree, that subtree is discarded. Every state of the final trajectory would have built it with the same
+probability, 2^-d for depth d, because the doublings from any other state go through the same subtrees, which the same
+rule checks. Steps must preserve volume and be reversible by a step back in time; every schedule has such steps, given
+the order of its subsets (:mod:`split_common.schedule`).
 
-It remains to take a state of a given trajectory in a way that leaves the weights exp(-H) invariant: within a new run
-each state by its weight, and the new run's state instead of the old one's with probability min(1, w_new / w_old). By
-induction the old one's choice leaves the weights within the old run invariant, and w_old min(1, w_new / w_old) =
-w_new min(1, w_old / w_new) is as much flow from the old run to the new as back. This holds for the U-turn and for
-exhaustion alike: both take the same choice.
+The next state of the chain is chosen from the trajectory so that the weights exp(-H) are left invariant. Within a new
+subtree the proposal is each state with probability in proportion to its weight. The proposal of the subtree replaces
+that of the old trajectory with probability min(1, w_new / w_old), where w is a sum of weights: biased progressive
+sampling. By induction the choice within the old trajectory leaves its weights invariant, and detailed balance holds
+between the two halves: w_old min(1, w_new / w_old) = w_new min(1, w_old / w_new). This holds for the U-turn and for
+exhaustion alike, because both choose in the same way.
 
-A tree of 2^d states is built state by state. Of each size 2^k there is at most one finished run that waits for its
-second half, so d of them are kept: memory grows with the depth, not with the number of states.
+A tree of 2^d states is built state by state. Of each size 2^k there is at most one finished subtree that waits for its
+second half, so only d of them are kept: memory grows with the depth, not with the number of states.
 
 References:
     Betancourt (2017), A Conceptual Introduction to Hamiltonian Monte Carlo, appendix A. Phan, Pradhan and Jankowiak
@@ -44,17 +45,17 @@ class Doubling(DoublingBase):
     """Trajectories that double until a criterion holds (:class:`~split_common.termination.DoublingBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """Statistics of no tree, and the criterion's fields."""
+        """Initial values of the statistics of a tree, and the fields of the criterion."""
         none = {"tree_depth": 0, "reached_max_treedepth": False, "virial_average": 0.0, "share_at_limit": 0.0}
         return {**none, **self.criterion.first_fields(z)}
 
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, None]:
-        """One iteration."""
+        """One iteration: a tree, then an update of the criterion."""
         moved = tree_transition(state, integrator, self.criterion.rule(state), self.max_tree_depth)
         return self.criterion.updated(state, count_depth_limit(moved, warmup_steps), warmup_steps), None
 
     def watch(self, state: Any, warmup_steps: int) -> None:
-        """Warn where many of the first draws ended at the depth limit."""
+        """Warn if the trajectories of many of the first draws ended at the depth limit."""
         warn_if_often_at_limit(state, warmup_steps, self.max_tree_depth)
 
 
@@ -62,14 +63,14 @@ class Trajectory(NamedTuple):
     """A trajectory that doubles.
 
     Attributes:
-        first: its earliest state.
-        last: its latest state.
-        choice: the state taken.
-        span: what the rule knows of the whole, in order of time.
-        num_states: how many states, those of a refused run not counted.
-        depth: doublings made, a refused one included.
-        visits: what it met on its way.
-        stopped: whether the rule has held, of the whole or of a part of a refused run.
+        first: earliest state.
+        last: latest state.
+        choice: the proposal, and the sum of all weights.
+        span: summary of the whole trajectory for the rule, in order of time.
+        num_states: number of states, without those of a discarded subtree.
+        depth: number of doublings, including one that was discarded.
+        visits: statistics of the states visited, including those of a discarded subtree.
+        stopped: whether the rule has held, for the whole trajectory or for a part of a discarded subtree.
     """
 
     first: IntegratorState
@@ -83,17 +84,17 @@ class Trajectory(NamedTuple):
 
     @property
     def grows(self) -> bool:
-        """Whether nothing forbids another doubling."""
+        """Whether another doubling is allowed: neither has the rule held nor has a step diverged."""
         return not (self.stopped or self.visits.diverging)
 
 
 def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Trajectory:
-    """A trajectory that doubles until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
+    """Double a trajectory until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
-        path: how it is integrated, and from where.
-        rule: when it stops.
-        max_tree_depth: most doublings.
+        path: how the trajectory is integrated, and its start.
+        rule: when the trajectory stops.
+        max_tree_depth: largest number of doublings.
     """
     choice, span = _look_at_start(path, rule)
     trajectory = Trajectory(path.start, path.start, choice, span, 1, 0, Visits(), False)
@@ -105,14 +106,14 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Trajectory:
 
 
 class _Run(NamedTuple):
-    """A new run of states of the length of the trajectory that it doubles, or shorter if it was refused.
+    """A new subtree, as long as the trajectory that it doubles, or shorter if it is discarded.
 
     Attributes:
-        state: the outermost state.
-        choice: the state taken.
-        span: the largest finished run that ends here, in the order of the visit.
-        visits: the trajectory's and this run's.
-        stopped: whether the rule has held of a part.
+        state: outermost state.
+        choice: the proposal, and the sum of the subtree's weights.
+        span: summary of the largest finished part that ends here, in the order of the visit.
+        visits: statistics of the states visited, of the trajectory and of this subtree.
+        stopped: whether the rule has held for a part of the subtree.
     """
 
     state: IntegratorState
@@ -123,7 +124,7 @@ class _Run(NamedTuple):
 
 
 def _run(path: Path, trajectory: Trajectory, forwards: bool, rule: Rule) -> _Run:
-    """As many states beyond the end of ``trajectory`` as it has, or fewer if the rule holds or a step diverges."""
+    """The new subtree: as many states as ``trajectory`` has, or fewer if the rule holds or a step diverges."""
     direction = 1 if forwards else -1
     state, visits = trajectory.last if forwards else trajectory.first, trajectory.visits
     taken = trajectory.choice._replace(log_weight=-math.inf)
@@ -139,10 +140,10 @@ def _run(path: Path, trajectory: Trajectory, forwards: bool, rule: Rule) -> _Run
 
 
 def _merge(waiting: list[Span], span: Span, num_before: int, rule: Rule) -> tuple[Span, bool]:
-    """Join a state with the finished runs before it, as a binary counter carries, until the rule holds.
+    """Join a state with the finished parts before it, like the carries of a binary counter, until the rule holds.
 
     Returns:
-        The largest finished run that ends with the state, which now waits, and whether the rule held.
+        Summary of the largest finished part that ends with the state, which now waits, and whether the rule held.
     """
     level, stopped = 0, False
     while (num_before >> level) % 2 == 1 and not stopped:
@@ -154,7 +155,7 @@ def _merge(waiting: list[Span], span: Span, num_before: int, rule: Rule) -> tupl
 
 
 def _extend(trajectory: Trajectory, run: _Run, forwards: bool, rule: Rule) -> Trajectory:
-    """The trajectory with a finished run, or as it was with a refused one."""
+    """The trajectory with a finished subtree added, or without a subtree that is discarded."""
     trajectory = trajectory._replace(depth=trajectory.depth + 1, visits=run.visits)
     if run.stopped or run.visits.diverging:
         return trajectory._replace(stopped=run.stopped)
@@ -171,7 +172,7 @@ def _extend(trajectory: Trajectory, run: _Run, forwards: bool, rule: Rule) -> Tr
 
 
 def _look_at_start(path: Path, rule: Rule) -> tuple[Choice, Span]:
-    """Choice and span of the state that a trajectory starts from."""
+    """Choice and span of the state in which a trajectory starts."""
     grad = path.integrator.energies_and_grad(path.start)[1] if rule.takes_gradients else None
     return only(path.start, path.energies, 0.0), rule.span.of(path, path.start, 0.0, grad)
 
@@ -187,13 +188,13 @@ def _look(path: Path, rule: Rule, state: IntegratorState) -> tuple[Choice, Span]
 
 
 def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree_depth: int) -> Any:
-    """One iteration whose trajectory doubles, at the state's step size and metric, which it leaves as they are.
+    """One iteration whose trajectory doubles, at the state's step size and metric, which do not change.
 
     Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the state's metric.
+        state: current state of the chain.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
         rule: when the trajectory stops.
-        max_tree_depth: most doublings.
+        max_tree_depth: largest number of doublings.
 
     Returns:
         The next state.
@@ -212,7 +213,7 @@ def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree
 
 
 def _virial_average(trajectory: Trajectory, step_size: float) -> float:
-    """The mean of dG/dt in the form that the rule looks at; under the U-turn rule, which looks at none, over time."""
+    """The mean of dG/dt in the form that the rule uses; for rules that use no gradients, the mean over time."""
     span = trajectory.span
     if isinstance(span, Virial) and span.mean_rate is not None:
         return span.mean_rate
@@ -224,7 +225,7 @@ def _virial_average(trajectory: Trajectory, step_size: float) -> float:
 
 
 def count_depth_limit(moved: Any, warmup_steps: int) -> Any:
-    """``moved`` with its iteration counted in the share of draws that ended at the depth limit."""
+    """``moved`` with the share of draws at the depth limit brought up to date."""
     num_draws, share = moved.i + 1 - warmup_steps, moved.share_at_limit
     if num_draws < 1:
         return moved
@@ -232,6 +233,6 @@ def count_depth_limit(moved: Any, warmup_steps: int) -> Any:
 
 
 def warn_if_often_at_limit(state: Any, warmup_steps: int, max_tree_depth: int) -> None:
-    """Warn once, of each chain, where many of the first draws ended at the depth limit."""
+    """Warn once for each chain if the trajectories of many of the first draws ended at the depth limit."""
     if state.i - warmup_steps == DRAWS_BEFORE_WARNING and state.share_at_limit > WARN_ABOVE_SHARE:
         warn_of_depth_limit(max_tree_depth, state.share_at_limit)

@@ -1,12 +1,12 @@
-r"""A trajectory of a length that does not depend on where it goes, and the decision at its end.
+r"""Trajectories whose length does not depend on their path, and the accept-reject decision at their end.
 
-L steps are made, their number and size drawn without regard to the state, then the end point is accepted with
-probability min(1, exp(H - H')), else the start is kept; H is the energy on all the data. Steps preserve volume, and the
-map (steps, then flip of the momentum) is its own inverse, or, for an order drawn with its reverse, is proposed as often
-as its inverse (:mod:`split_common.schedule`); so exp(-H) is left invariant.
+A trajectory has L steps, whose number and size do not depend on the state. Its end point is accepted with probability
+min(1, exp(H - H')); otherwise the start is kept. H is the energy on all the data. Steps preserve volume, and the map of
+the steps followed by a flip of the momentum is its own inverse, or, where an order of the subsets is drawn, is proposed
+as often as its inverse (:mod:`split_common.schedule`). So exp(-H) is left invariant.
 
-The decision rests on the *change* of energy, taken subset by subset in float64, the kinetic energy's without the
-cancellation of large numbers (:mod:`pyro_split.integrators.euclidean`).
+The decision depends on the *change* of energy. Its potential part is the sum of the changes of the subsets' terms, and
+its kinetic part avoids the cancellation of large numbers (:func:`pyro_split.integrators.integrator.kinetic_change`).
 
 Reference:
     Neal (2011), MCMC using Hamiltonian dynamics, Handbook of MCMC, section 3.
@@ -30,37 +30,37 @@ from split_common.health import MAX_ENERGY_CHANGE
 
 @dataclass(frozen=True)
 class FixedLength(FixedLengthBase):
-    """Trajectories whose end is accepted or refused (:class:`~split_common.fixed_length.FixedLengthBase`)."""
+    """Trajectories whose end point is accepted or rejected (:class:`~split_common.fixed_length.FixedLengthBase`)."""
 
     def first_fields(self, z: Position) -> dict[str, Any]:
-        """The lengths, before any are learned."""
+        """The lengths of trajectories, before they are learned."""
         return {"shortest_length": 0.0, "trajectory_length": FIRST_LENGTH}
 
     def move(self, state: Any, integrator: IntegratorBase, warmup_steps: int) -> tuple[Any, Position]:
-        """One iteration, of a length between those that the state has."""
+        """One iteration, with a length between the shortest and the longest of the state."""
         draws_order = self.draws_order(integrator.schedule)
         return fixed_length_transition(state, integrator, self.lengths_at(state), draws_order)
 
     def watch(self, state: Any, warmup_steps: int) -> None:
-        """Warn where trajectories are longer than can be made at the draws' step size."""
+        """Warn if the step size of the draws is too small for the length of trajectories, which are then cut short."""
         warn_if_cut_short(state, warmup_steps, self.lengths_at(state))
 
 
 def draw_length(shortest: float, longest: float) -> float:
-    """A length between the two; of a fixed length both are equal."""
+    """A length drawn uniformly between the two; they are equal for a fixed length."""
     return shortest + (longest - shortest) * float(torch.rand(()))
 
 
 def jittered(step_size: float, jitter: float) -> float:
-    """The step size times a number drawn from U(1 - jitter, 1 + jitter), without regard to the state."""
+    """The step size times a number drawn from U(1 - jitter, 1 + jitter), independently of the state."""
     return step_size * (1 + jitter * (2 * float(torch.rand(())) - 1)) if jitter else step_size
 
 
 def steps_of_length(trajectory_length: float, step_size: float) -> tuple[int, float]:
     """Number of steps, and the step size that makes them exactly ``trajectory_length`` long.
 
-    At most ``MAX_STEPS`` are taken: after warm-up the number, cut or not, follows from the length drawn and a step size
-    that no longer adapts, and so depends on no state either.
+    At most ``MAX_STEPS`` steps are made, which may cut a trajectory short. This number too is independent of the state:
+    after warm-up it depends only on the length drawn and on the step size, which no longer adapts.
     """
     if trajectory_length > MAX_STEPS * step_size:
         return MAX_STEPS, step_size
@@ -72,8 +72,8 @@ class Decision(NamedTuple):
     """An accept-reject decision.
 
     Attributes:
-        accepted: whether the end point is taken.
-        accept_prob: with what probability.
+        accepted: whether the end point is accepted.
+        accept_prob: acceptance probability.
         diverging: whether the energy error was infinite, undefined or above 1000.
     """
 
@@ -85,7 +85,8 @@ class Decision(NamedTuple):
 def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
     """Accept with probability min(1, exp(-energy change)); an infinite or undefined change is a rejection.
 
-    So is one of minus infinity: a density that overflows is a fault of arithmetic, and its state no draw of the target.
+    This includes a change of minus infinity: a density that overflows is a numerical error, so the state is no draw of
+    the target.
     """
     energy_change = energy_change if math.isfinite(energy_change) else math.inf
     accept_prob = math.exp(-max(energy_change, 0.0))
@@ -95,16 +96,16 @@ def metropolis(energy_change: float, uniform: Callable[[], float]) -> Decision:
 def fixed_length_transition(
     state: Any, integrator: IntegratorBase, lengths: LengthSettings, draws_order: bool
 ) -> tuple[Any, Position]:
-    """One iteration of split HMC at the state's step size and metric, which it leaves as they are.
+    """One iteration of split HMC at the state's step size and metric, which do not change.
 
     Args:
-        state: where the chain is.
-        integrator: the schedule on the target's potential, with the state's metric.
-        lengths: length of the trajectory, and by how much its steps are longer or shorter.
-        draws_order: whether the order of subsets is drawn.
+        state: current state of the chain.
+        integrator: integrator of the schedule on the target's potential, at the state's metric.
+        lengths: length of the trajectory, and jitter of its step size.
+        draws_order: whether the order of the subsets is drawn.
 
     Returns:
-        The next state, and the momentum there.
+        The next state, and its momentum.
     """
     schedule, adapted = integrator.schedule, state.adapt_state
     p = integrator.kinetic.draw(state.z)
@@ -146,8 +147,8 @@ def fixed_length_transition(
 
 
 def warn_if_cut_short(state: Any, warmup_steps: int, lengths: LengthSettings) -> None:
-    """Warn once, of each chain, where trajectories are longer than can be made at the step size of its draws."""
+    """Warn once for each chain if the step size of its draws is too small for the length."""
     step_size = state.adapt_state.step_size
     if state.i - warmup_steps == 1 and lengths.is_cut_short(step_size):
-        assert lengths.trajectory_length is not None  # nothing else is cut
+        assert lengths.trajectory_length is not None  # a number of steps is never cut
         warn_of_cut_trajectories(step_size, lengths.trajectory_length)

@@ -1,4 +1,4 @@
-"""How a trajectory is integrated, and the energy that its states are weighed against."""
+"""The path of a trajectory: its integrator, step size, order of subsets and start, and the energy there."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pyro_split.potential.position import Position
 
 
 class Path(NamedTuple):
-    """How a trajectory is integrated, and the energy that its states are weighed against.
+    """How a trajectory is integrated from its start, and the energy that its states are compared with.
 
     Attributes:
-        integrator: the schedule on the potential, with the metric.
-        unscale: from a position and a momentum there to M to the power of -½ times it, shape (D,).
-        step_size: size of a step.
-        order: which subset stands at each place of the schedule, M numbers.
-        start: where it starts.
-        energies: terms of the potential at the start, shape (M + 1,).
+        integrator: integrator of the schedule on the potential, at the metric of the state.
+        unscale: ``unscale(z, p)`` is M^{-1/2} p at z, standard normal for a drawn p; shape (D,).
+        step_size: step size.
+        order: index of the subset at each place of the schedule, M numbers.
+        start: state in which the trajectory starts.
+        energies: the terms of the potential at the start, shape (M + 1,).
     """
 
     integrator: IntegratorBase
@@ -40,13 +40,13 @@ class Path(NamedTuple):
         )
 
     def energy_change(self, state: IntegratorState, energies: Tensor) -> float:
-        """H at ``state`` minus H at the start; infinite where it is not finite, so that the state has no weight."""
+        """H at ``state`` minus H at the start; infinity if it is not finite, so that the state has no weight."""
         change = float((energies - self.energies).sum()) + self.integrator.kinetic.change(state, self.start)
         return change if math.isfinite(change) else math.inf
 
 
 def draw_path(state: Any, integrator: IntegratorBase, step_size: float) -> Path:
-    """A path from the state with a momentum drawn from exp(-K), and an order of subsets where the schedule asks."""
+    """A path from the state with a drawn momentum, and with a drawn order of the subsets if the schedule needs one."""
     schedule, kinetic = integrator.schedule, integrator.kinetic
     order = torch.randperm(schedule.num_subsets).tolist() if schedule.draws_order else range(schedule.num_subsets)
     start = integrator.known(state.z, kinetic.draw(state.z), state.opening_grad, state.energies)

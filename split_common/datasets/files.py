@@ -1,4 +1,4 @@
-"""Where data lie, and how they get there: a directory of the user's, downloads by pooch, checksums."""
+"""Files of data: the user's directory, downloads by pooch, checksums."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ def file_in(
     """The path of a file of data, which is made where it is missing and may be downloaded.
 
     Args:
-        directory: of the user; None for the environment's, or, for a download where that has none, pooch's cache.
-        name: of the file in it.
+        directory: the user's directory; None for the environment's, or, for a download where that has none, pooch's
+            cache.
+        name: name of the file in it.
         download: whether to make the file where it is missing.
-        make: makes it; None for a file that cannot be downloaded.
+        make: makes the file at a path; None for a file that cannot be downloaded.
 
     Raises:
         FileNotFoundError: when the file is missing and not to be downloaded.
@@ -73,10 +74,9 @@ def retrieve(url: str, sha256: str | None, path: Path) -> None:
     """Download a file.
 
     Args:
-        url: its address.
-        sha256: of the file, which is refused where it has another; None where :func:`write_arrays` looks at what is
-            in it.
-        path: where to put it.
+        url: address of the file.
+        sha256: SHA-256 that the file must have; None where :func:`write_arrays` checks its content.
+        path: path of the downloaded file.
     """
     known = None if sha256 is None else f"sha256:{sha256}"
     _pooch().retrieve(url, known, path.name, path.parent, progressbar=False)
@@ -86,9 +86,9 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], sha256: str | Non
     """Write arrays to an ``.npz`` file, whole or not at all.
 
     Args:
-        path: of the file.
-        arrays: by name.
-        sha256: that :func:`content_digest` must give; None where the download itself was checked.
+        path: path of the file.
+        arrays: the arrays by name.
+        sha256: digest that :func:`content_digest` must give; None where the download itself was checked.
 
     Raises:
         ValueError: for arrays of another digest.

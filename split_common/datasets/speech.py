@@ -15,8 +15,8 @@ from split_common.checks import check_positive_int
 from split_common.datasets.files import file_in, read_arrays, retrieve, write_arrays
 from split_common.values import shown, whole_number
 
-SAMPLE_RATE, FULL_SCALE, SAMPLES = 8000, 32768.0, 8192  # hertz; of 16 bits; of a recording, cut or with zeros after it
-POWER_FLOOR = 1e-8  # of full scale squared per hertz, so that silence has a logarithm
+SAMPLE_RATE, FULL_SCALE, SAMPLES = 8000, 32768.0, 8192  # in hertz; of 16 bits; of a recording, cut or zero-padded
+POWER_FLOOR = 1e-8  # least power, in full scale squared per hertz, so that silence has a logarithm
 OFFICIAL_TEST = 5  # recordings of each speaker and digit below this number are the data set's own test set
 COMMIT = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 ARCHIVE_URL = f"https://github.com/Jakobovski/free-spoken-digit-dataset/archive/{COMMIT}.zip"
@@ -69,7 +69,7 @@ def load_spoken_digits(
         directory: where ``fsdd.npz`` lies; None for the directory that SPLIT_MCMC_DATA names. The file holds ``audio``
             (int16, shape (N, 8192)), ``label``, ``speaker`` and ``index``, the number of the recording.
         split: "official" for the data set's own (the first five recordings of each speaker and digit are the test
-            set), "speaker" for speakers nobody has heard in training, "random" for a random tenth.
+            set), "speaker" for speakers who are not in the training set, "random" for a random share.
         test_speakers: for "speaker", who is kept for testing: george, jackson, lucas, nicolas, theo, yweweler.
         test_fraction: for "random", the share that is kept for testing, digit by digit.
         seed: for "random", of the division.
@@ -128,7 +128,7 @@ def _log_power(audio: np.ndarray, window: int, overlap: int) -> np.ndarray:
 def _standardised(x_train: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both with each frequency shifted and scaled by its mean and deviation in training; a constant one is shifted."""
     mean, found = (f(x_train, axis=(0, 2), dtype=np.float64, keepdims=True) for f in (np.mean, np.std))
-    scale = np.where(found <= 1e-6 * np.abs(mean), 1.0, found)  # no more than rounding leaves
+    scale = np.where(found <= 1e-6 * np.abs(mean), 1.0, found)  # a deviation that is only rounding
     return ((x_train - mean) / scale).astype(np.float32), ((x_test - mean) / scale).astype(np.float32)
 
 
@@ -142,7 +142,7 @@ def _of_speakers(speakers: np.ndarray, chosen: Collection[str]) -> np.ndarray:
 
 
 def _at_random(labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Which recordings are in a random share of each digit's."""
+    """Which recordings are in a random share, taken digit by digit."""
     if not 0 < fraction < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, got {shown(fraction)}")
     rng, found = np.random.default_rng(seed), np.zeros(len(labels), bool)
@@ -153,7 +153,7 @@ def _at_random(labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
 
 
 def _make_recordings(path: Path) -> None:
-    """Recordings of the archive, in a fixed random order."""
+    """Write the recordings of the archive, in a fixed random order."""
     from scipy.io import wavfile
 
     archive = path.with_name("free-spoken-digit-dataset.zip")

@@ -1,4 +1,4 @@
-r"""Whether predictions are as often right as they say: scores and calibration of classes and of intervals.
+r"""Scores and calibration of predictions, of classes and of intervals: whether they are right as often as they say.
 
 **Classes.** With predictive probabilities :math:`p_{ic}` of points :math:`i` and classes :math:`c`, and labels
 :math:`y_i`, the Brier score is
@@ -50,15 +50,15 @@ class Calibration(NamedTuple):
     error: float  # expected calibration error
     confidence: np.ndarray  # mean probability of the predicted class, shape (bins,); NaN in an empty bin
     accuracy: np.ndarray  # share of right predictions, shape (bins,); NaN in an empty bin
-    count: np.ndarray  # points, shape (bins,)
-    edges: np.ndarray  # shape (bins + 1,); a bin has its upper edge, not its lower one
+    count: np.ndarray  # number of points, shape (bins,)
+    edges: np.ndarray  # edges of the bins, shape (bins + 1,); a bin contains its upper edge, not its lower one
 
 
 class Coverage(NamedTuple):
     """How many observations lie in their central intervals, by level; each array of shape (levels,)."""
 
-    level: np.ndarray  # of the interval
-    share: np.ndarray  # of observations inside it
+    level: np.ndarray  # probability of the interval
+    share: np.ndarray  # share of observations inside the interval
 
     @property
     def error(self) -> float:
@@ -67,12 +67,12 @@ class Coverage(NamedTuple):
 
 
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over points of the squared distance between the probabilities and the class as zeros and a one.
+    """Mean over points of the squared distance between the probabilities and the one-hot class.
 
     A proper score: in expectation it is least for the true probabilities.
 
     Args:
-        probabilities: of one prediction a point, shape (points, classes), as
+        probabilities: probabilities of one prediction a point, shape (points, classes), as
             :func:`~split_common.metrics.predictive_probabilities` makes them.
         labels: class of each point, whole numbers from 0, shape (points,).
 
@@ -96,7 +96,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, nu
     """Expected calibration error, with the bins that it is made of: the reliability curve of a classification.
 
     Args:
-        probabilities: of one prediction a point, shape (points, classes), as
+        probabilities: probabilities of one prediction a point, shape (points, classes), as
             :func:`~split_common.metrics.predictive_probabilities` makes them.
         labels: class of each point, whole numbers from 0, shape (points,).
         num_bins: number of bins from 0 to 1. With C classes no predicted class has less than 1/C, so the first bins
@@ -119,7 +119,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, nu
     array, num_bins = checked_predictive(probabilities), check_positive_int("num_bins", num_bins)
     is_right = array.argmax(axis=1) == checked_labels(labels, *array.shape)
     confidence, edges = array.max(axis=1), np.linspace(0.0, 1.0, num_bins + 1)
-    place = np.searchsorted(edges[1:-1], confidence)  # what rounding puts above 1 is in the last bin
+    place = np.searchsorted(edges[1:-1], confidence)  # a probability that rounding puts above 1 is in the last bin
     count = np.bincount(place, minlength=num_bins)
     sums = [np.bincount(place, x, num_bins) for x in (confidence, is_right)]
     means = [np.divide(x, count, where=count > 0, out=np.full(num_bins, np.nan)) for x in sums]
@@ -133,7 +133,7 @@ def central_interval_coverage(draws: np.ndarray, y: np.ndarray, levels: Sequence
         draws: draws of y itself, noise included, shape (draws, points); those of the mean function alone cover too
             little.
         y: the observations, shape (points,).
-        levels: of the intervals, between 0 and 1. S draws say nothing of levels above 1 - 2/(S + 1).
+        levels: levels of the intervals, between 0 and 1. S draws say nothing of levels above 1 - 2/(S + 1).
 
     Returns:
         ``level`` and ``share``, and ``error``, the mean distance between them.
@@ -171,9 +171,10 @@ def normal_interval_coverage(
 
     Args:
         mean: predictive mean, shape (points,).
-        variance: of the prediction, shape (points,): :attr:`~split_common.metrics.VarianceDecomposition.total`.
+        variance: variance of the prediction, shape (points,):
+            :attr:`~split_common.metrics.VarianceDecomposition.total`.
         y: the observations, shape (points,).
-        levels: of the intervals, between 0 and 1.
+        levels: levels of the intervals, between 0 and 1.
 
     Returns:
         ``level`` and ``share``, and ``error``, the mean distance between them.

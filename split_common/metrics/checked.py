@@ -1,4 +1,4 @@
-"""Arrays of users, checked: each function returns float64 or says what is wrong."""
+"""Checks of users' arrays: each function returns the array, or raises an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def checked_draws(probabilities: np.ndarray) -> np.ndarray:
 
 
 def checked_predictive(probabilities: np.ndarray) -> np.ndarray:
-    """Class probabilities of one prediction a point, likewise."""
+    """Class probabilities of one prediction a point in float64, or an error that says what is wrong with them."""
     array = np.asarray(probabilities, dtype=np.float64)
     if array.ndim == 3:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Class probabilities of the posterior predictive distribution, and what of their uncertainty is disagreement."""
+"""Class probabilities of the posterior predictive distribution, and how much of their uncertainty is disagreement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ClassMatrix(NamedTuple):
     """Points by true class (rows) and predicted class (columns), each array of shape (classes, classes)."""
 
     mean: np.ndarray  # mean of a quantity over the points of a cell; NaN where there are none
-    count: np.ndarray  # how many points a cell has: the confusion matrix
+    count: np.ndarray  # number of points in each cell: the confusion matrix
 
 
 def predictive_probabilities(probabilities: np.ndarray) -> np.ndarray:

@@ -98,10 +98,10 @@ def data_log_likelihood(log_likelihood: np.ndarray) -> DataLogLikelihood:
         \text{prior}) \le \operatorname{E}[\log p(Y \mid w) \mid Y] \le \log \operatorname{E}[p(Y \mid w) \mid Y].
 
     The divergence left out is what Occam's razor charges a larger model, so these averages say how well the draws fit,
-    not which model the data prefer. Only ``expected`` is a well-behaved average: ``log_mean`` rests on the few draws of
-    greatest likelihood, and on few draws is too small for its own limit. The harmonic mean of the likelihoods does tend
-    to p(Y), but its variance is commonly infinite, so it is not offered; bridge, nested or tempered sampling estimate
-    the evidence.
+    not which model the data prefer. Only ``expected`` is a well-behaved average: ``log_mean`` depends on the few draws
+    of greatest likelihood, and on few draws is too small for its own limit. The harmonic mean of the likelihoods does
+    tend to p(Y), but its variance is commonly infinite, so it is not offered; bridge, nested or tempered sampling
+    estimate the evidence.
 
     On held-out data ``log_mean`` is the log predictive density of all points jointly.
 

@@ -12,9 +12,9 @@ from split_common.metrics.checked import checked_finite, draws_by_points
 class VarianceDecomposition(NamedTuple):
     """Mean and variance of a regression's posterior predictive distribution, each of shape (points,)."""
 
-    mean: np.ndarray  # units of y
-    aleatoric: np.ndarray  # squared units of y: noise, which more data would not lessen
-    epistemic: np.ndarray  # squared units of y: what the draws disagree on
+    mean: np.ndarray  # in units of y
+    aleatoric: np.ndarray  # in squared units of y: variance of the noise, which more data would not reduce
+    epistemic: np.ndarray  # in squared units of y: variance between the predictions of the draws
 
     @property
     def total(self) -> np.ndarray:

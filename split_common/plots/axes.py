@@ -1,4 +1,4 @@
-"""Axes, colours, and arrays of users as the figures take them."""
+"""Axes and colours of the figures, and checks of the arrays that users give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reliability diagrams: what was said against what happened."""
+"""Reliability diagrams: observed frequencies against predicted probabilities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Any = None) ->
         The axes.
 
     Raises:
-        TypeError: for something else.
+        TypeError: for anything but a mapping from names to such results.
         ValueError: for no models.
 
     Example:
@@ -66,7 +66,7 @@ def plot_coverage(coverages: Mapping[str, Coverage], ax: Any = None) -> Any:
         The axes.
 
     Raises:
-        TypeError: for something else.
+        TypeError: for anything but a mapping from names to such results.
         ValueError: for no models.
 
     Example:

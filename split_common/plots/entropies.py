@@ -11,13 +11,13 @@ import numpy as np
 from split_common.metrics import ClassMatrix
 from split_common.plots.axes import COLOURS, axes_or_new, vector
 
-MOST_WRITTEN = 12  # classes of which the number of each cell is written
+MOST_WRITTEN = 12  # classes up to which the number of each cell is written
 
 
 def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins: Any = 16) -> Any:
     """Draw histograms of the entropy of right and of wrong predictions, each scaled to shares of its own number.
 
-    Where the probabilities are worth anything, wrong predictions lie to the right.
+    Where the probabilities are informative, wrong predictions lie to the right.
 
     Args:
         entropy: entropy of each prediction in nats (see :func:`split_common.metrics.predictive_entropy`), shape (n,).

@@ -1,4 +1,4 @@
-"""Figure of the posterior of precisions beside their prior."""
+"""Figure of the posterior of precisions next to their prior."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 from split_common.plots.axes import COLOURS, DATA_COLOUR, PRIOR_COLOUR, RIGHT_COLOUR, axes_or_new
 from split_common.values import shown
 
-RHAT_LIMIT, ESS_LIMIT = 1.01, 400.0  # what Vehtari and others (2021) ask of rank-based R-hat and effective draws
+RHAT_LIMIT, ESS_LIMIT = 1.01, 400.0  # limits of Vehtari and others (2021) for rank-based R-hat and effective draws
 
 
 def plot_cumulative(curves: Mapping[str, np.ndarray], ax: Any = None, ylabel: str = "accuracy") -> Any:
@@ -21,7 +21,7 @@ def plot_cumulative(curves: Mapping[str, np.ndarray], ax: Any = None, ylabel: st
         curves: by the name of each model, what :func:`split_common.metrics.cumulative_accuracy` or
             :func:`~split_common.metrics.cumulative_log_score` gives, shape (draws,).
         ax: Matplotlib axes; None makes a new figure.
-        ylabel: what the score is.
+        ylabel: name of the score.
 
     Returns:
         The axes.

@@ -11,17 +11,17 @@ from split_common.runs.plan import Plan
 
 @contextmanager
 def progress_bar(plan: Plan, is_shown: bool) -> Iterator[Callable[[Any, int], None]]:
-    """A bar over the iterations of all chains, of the library that both hosts use.
+    """A bar over the iterations of all chains, by tqdm, as both hosts use it.
 
     Args:
         plan: how long the run is.
-        is_shown: whether to show one.
+        is_shown: whether to show the bar.
 
     Yields:
         A function to be called with chains that have moved, and by how much.
     """
     if not is_shown:
-        yield lambda chains, num: None  # what a bar says takes time to find out
+        yield lambda chains, num: None  # the text of a bar takes time to compute
         return
     from tqdm.auto import tqdm
 

@@ -1,4 +1,4 @@
-"""Writes what chains draw to a store, a piece at a time, and finds where they go on."""
+"""Writing of chains' draws to a store, a piece at a time; finding of the states from which chains go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_DIGESTS = np.zeros((0, 4), np.uint32)
 
 
 class Counts(NamedTuple):
-    """How much of a chain belongs to a state.
+    """Numbers of iterations and draws of a chain that belong to a state.
 
     Attributes:
         warmup: iterations of warm-up.
@@ -30,18 +30,18 @@ class Counts(NamedTuple):
     draws: int
 
     def of(self, phase: Phase) -> int:
-        """How much of a phase."""
+        """The number for a phase."""
         return self.warmup if phase is WARMUP else self.draws
 
 
 class Drawn(NamedTuple):
-    """What one chain drew in a piece of a phase.
+    """Draws of one chain in a piece of a phase.
 
     Attributes:
-        phase: of the run.
+        phase: phase of the run.
         num: number of draws, or of iterations of warm-up.
         variables: draws by variable, shape (n, ...).
-        statistics: by name, shape (n,).
+        statistics: statistics by name, shape (n,).
     """
 
     phase: Phase
@@ -56,7 +56,7 @@ class Drawn(NamedTuple):
 
     @classmethod
     def joined(cls, pieces: Sequence[Drawn]) -> Drawn:
-        """Pieces of one phase, one after the other."""
+        """Pieces of one phase, concatenated."""
         if len(pieces) == 1:
             return pieces[0]
         variables, statistics = (
@@ -70,20 +70,20 @@ class ChainWriter:
     """Writer of one chain: collects what is drawn, and commits it together with the chain's state.
 
     Args:
-        store: of the run.
-        chain: its number.
+        store: store of the run.
+        chain: number of the chain.
     """
 
     def __init__(self, store: RunStore, chain: int):
         self._store, self._chain = store, chain
         self._phases = store.phases
         self._counts, self._written = Counts(0, 0), Counts(0, 0)
-        self._open: dict[Phase, Content] = {}  # of the chunk that is not full yet
+        self._open: dict[Phase, Content] = {}  # content of the chunk that is not full yet
         self._digests: dict[Phase, np.ndarray] = {}
         self._slot = 0
 
     def whole_states(self) -> dict[int, tuple[str, Packed]]:
-        """States of which everything is whole, by their positions: where they lie, and what they hold."""
+        """States that are whole, with all their draws, by position: the name of their place, and their content."""
         found = [(name, self._store.get_state(self._chain, name)) for name in (AFTER_WARMUP, *SLOTS)]
         return {
             sum(_counts_of(packed)): (name, packed)
@@ -92,7 +92,7 @@ class ChainWriter:
         }
 
     def begin_at(self, name: str, packed: Packed) -> None:
-        """Go on from one of :meth:`whole_states`, and say so to those who look in."""
+        """Go on from one of :meth:`whole_states`, and update the chain's progress in the store."""
         self._counts = self._written = _counts_of(packed)
         self._store.note(self._chain, draws=self._counts.draws, warmup_draws=self._counts.warmup)
         for phase in self._phases:
@@ -108,10 +108,10 @@ class ChainWriter:
             yield self._read(SAMPLING, num, k)[SAMPLING.draws]
 
     def warn_of_damage(self, position: int) -> None:
-        """Warn where the store tells of more than what is whole, or not even whether there was more.
+        """Warn where the chain's progress in the store is beyond what is whole, or is missing.
 
         Args:
-            position: of the newest state of which everything is whole; 0 for none.
+            position: position of the newest state that is whole with all its draws; 0 for none.
         """
         noted = self._store.noted(self._chain)
         if noted is None or noted.get("warmup_draws", 0) + noted.get("draws", 0) > position:
@@ -127,10 +127,10 @@ class ChainWriter:
         """Write draws, then the state that belongs to them.
 
         Args:
-            drawn: since the last commit, in pieces of one phase.
+            drawn: draws since the last commit, in pieces of one phase.
             packed: the chain's state after them.
-            progress: what those who look in are to know.
-            found: what warm-up has found, where the state is the one at its end.
+            progress: further values of the chain's progress, for those who watch the run.
+            found: what warm-up has found, where the state is the one at its end; else None.
         """
         chain, store = self._chain, self._store
         self._collect(Drawn.joined(drawn))
@@ -146,7 +146,7 @@ class ChainWriter:
         self._written = self._counts
 
     def _collect(self, drawn: Drawn) -> None:
-        """Take draws, to be written."""
+        """Collect draws that are to be written."""
         phase, num = drawn.phase, drawn.num
         if phase in self._phases:
             draws = drawn.variables if self._store.plan.keep == "draws" else {}
@@ -156,7 +156,7 @@ class ChainWriter:
         self._counts = Counts(warmup + num, draws) if phase is WARMUP else Counts(warmup, draws + num)
 
     def _write(self, phase: Phase) -> np.ndarray:
-        """Write what was collected of a phase; the digests of all its chunks, shape (chunks, 4)."""
+        """Write the collected draws of a phase; returns the digests of all its chunks, shape (chunks, 4)."""
         content, chunk, num = self._open.get(phase), self._store.plan.chunk, self._counts.of(phase)
         digests = self._digests.get(phase, NO_DIGESTS)
         if content is None or num == self._written.of(phase):
@@ -181,7 +181,7 @@ class ChainWriter:
         )
 
     def _read(self, phase: Phase, num: int, k: int) -> Content:
-        """A chunk of a phase of so many draws; nothing where it cannot be read."""
+        """Chunk ``k`` of a phase that has ``num`` draws; empty where it cannot be read."""
         chunk = self._store.plan.chunk
         try:
             return self._store.read(phase, self._chain, k * chunk, min((k + 1) * chunk, num))
@@ -190,7 +190,7 @@ class ChainWriter:
 
 
 def resume_together(writers: Sequence[ChainWriter]) -> list[Packed]:
-    """States with which chains go on that move together: the newest that all have at one position; none to begin anew.
+    """States from which chains that move together continue: the newest at a common position; none to begin anew.
 
     Warns:
         UserWarning: where something that was written is damaged.
@@ -205,25 +205,25 @@ def resume_together(writers: Sequence[ChainWriter]) -> list[Packed]:
 
 
 class Background:
-    """Does one piece of work at a time beside the caller, who waits only for the piece before."""
+    """Runs one piece of work at a time in a thread; the caller waits only for the piece before."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._last: Future[None] | None = None
 
     def do(self, work: Any, *args: Any) -> None:
-        """Begin work, once the work before is done; raises what that raised."""
+        """Begin work, once the work before is done; raises the error of that work, if any."""
         self.finish()
         self._last = self._executor.submit(work, *args)
 
     def finish(self) -> None:
-        """Wait for the work that was begun; raises what it raised."""
+        """Wait for the work that was begun; raises its error, if any."""
         last, self._last = self._last, None
         if last is not None:
             last.result()
 
     def close(self) -> None:
-        """Wait for the work, and end."""
+        """Wait for the work, and end the thread."""
         try:
             self.finish()
         finally:
@@ -231,7 +231,7 @@ class Background:
 
 
 def _joined(first: Content | None, second: Content) -> Content:
-    """Draws one after the other."""
+    """Draws of ``first``, then those of ``second``."""
     if first is None:
         return second
     return {
@@ -241,7 +241,7 @@ def _joined(first: Content | None, second: Content) -> Content:
 
 
 def _cut(content: Content, num: int) -> tuple[Content, Content]:
-    """The first draws, and the rest."""
+    """The first ``num`` draws, and the rest."""
     return tuple(
         {group: {name: x[part] for name, x in arrays.items()} for group, arrays in content.items()}
         for part in (slice(None, num), slice(num, None))
@@ -254,5 +254,5 @@ def _digests_of(phase: Phase) -> str:
 
 
 def _counts_of(packed: Packed) -> Counts:
-    """How much of a chain belongs to a state."""
+    """Numbers of iterations and draws of the chain that belong to a state."""
     return Counts(*packed.values["counts"])

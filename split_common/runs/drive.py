@@ -1,8 +1,8 @@
 """Moves chains from commit to commit until they are done, or asked to stop.
 
-Chains take turns, a commit's worth of draws each, those first that are behind, so that whoever looks in sees all of
-them. When it is asked whether they have drawn enough depends on their positions alone. So how long a piece was moved
-at a time, how often a run was written, and where it was stopped leave no trace in the draws.
+Chains take turns, a commit's worth of draws each, those first that are behind, so that whoever watches the run sees all
+of them. Whether they have drawn enough is asked at positions that depend on nothing else. So the sizes of pieces, the
+frequency of commits, and interruptions leave no trace in the draws.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from split_common.runs.starting import Found
 from split_common.runs.store import SAMPLING, Form, RunStore
 from split_common.runs.summaries import RunningSummary
 
-SECONDS = 0.5  # that chains are moved at a time, about: a signal waits so long, or for one draw
-SHARE = 0.005  # of the time, that commits may take
-MOST_BYTES = 2**24  # of draws of all chains that wait to be written
-SUMMARY = "summary"  # begins the names of a summary's arrays among those of a state
+SECONDS = 0.5  # time for which chains move at once, about: a signal waits so long, or for one draw
+SHARE = 0.005  # share of the time that commits may take
+MOST_BYTES = 2**24  # bytes of draws of all chains that may wait to be written
+SUMMARY = "summary"  # prefix of the names of a summary's arrays among those of a state
 
 
 class Chains(Protocol):
@@ -36,20 +36,20 @@ class Chains(Protocol):
 
     @property
     def position(self) -> int:
-        """How many iterations of warm-up and draws are over."""
+        """Number of iterations of warm-up and draws that have been made."""
         ...
 
     @property
     def text(self) -> str:
-        """What a progress bar says."""
+        """Text for the progress bar."""
         ...
 
     def go_on(self, packed: Sequence[Packed]) -> None:
-        """Go on from states of the chains, which are at the same position."""
+        """Set the chains to states, which are at the same position."""
         ...
 
     def advance(self, num: int) -> list[Drawn]:
-        """Move by so many draws, or iterations of warm-up; what each chain drew."""
+        """Move by ``num`` draws, or iterations of warm-up; returns the draws of each chain."""
         ...
 
     def states(self) -> list[Packed]:
@@ -61,16 +61,16 @@ class Chains(Protocol):
         ...
 
     def progress(self) -> list[dict[str, Any]]:
-        """What those who look in are to know of each chain, besides how much it has drawn; plain values."""
+        """Further progress of each chain for watchers of the run, in plain values; the number of draws is not in it."""
         ...
 
 
 class Recording(NamedTuple):
-    """What is written of a chain.
+    """The writer and the summaries of a chain.
 
     Attributes:
-        writer: of draws and states.
-        summaries: of the draws, by variable; empty where none are needed.
+        writer: writer of draws and states.
+        summaries: summaries of the draws, by variable; empty where none are needed.
     """
 
     writer: ChainWriter
@@ -81,14 +81,14 @@ class Recording(NamedTuple):
         """The recording of a chain.
 
         Args:
-            writer: of the chain.
+            writer: writer of the chain.
             forms: shape and type of the variables that are summarised.
-            packed: the state with which it goes on; None where it begins.
+            packed: the state from which the chain goes on; None where it begins.
         """
         if packed is not None and has_summaries(packed):
             return cls(writer, summaries_in(packed, forms))
         recording = cls(writer, {name: RunningSummary.start(1, form.shape) for name, form in forms.items()})
-        for draws in writer.draws() if forms else ():  # of a run that was begun without summaries
+        for draws in writer.draws() if forms else ():  # the run was begun without summaries
             recording.add(draws)
         return recording
 
@@ -105,7 +105,7 @@ class Recording(NamedTuple):
     def with_summaries(self, packed: Packed) -> Packed:
         """A state together with the summaries."""
         arrays = {
-            f"{SUMMARY}/{field}/{name}": x.copy()  # of what changes while it is written
+            f"{SUMMARY}/{field}/{name}": x.copy()  # copied, as summaries change while these are written
             for name, summary in self.summaries.items()
             for field, x in summary.arrays().items()
         }
@@ -116,8 +116,8 @@ def resumed(store: RunStore, groups: Sequence[Chains], forms: Mapping[str, Form]
     """Recordings of all chains, which go on from what their store holds of them.
 
     Args:
-        store: of the run.
-        groups: of chains that move together, at their start.
+        store: store of the run.
+        groups: groups of chains that move together, at their start.
         forms: shape and type of the variables that are summarised.
     """
     recordings = {}
@@ -132,12 +132,12 @@ def resumed(store: RunStore, groups: Sequence[Chains], forms: Mapping[str, Form]
 
 
 def has_summaries(packed: Packed) -> bool:
-    """Whether summaries lie with a chain's state."""
+    """Whether a chain's state holds summaries."""
     return any(key.startswith(f"{SUMMARY}/") for key in packed.arrays)
 
 
 def summaries_in(packed: Packed, names: Sequence[str] | Mapping[str, Any]) -> dict[str, RunningSummary]:
-    """Summaries of variables that lie with a chain's state."""
+    """Summaries of variables in a chain's state."""
     fields = {key.split("/", 2)[1] for key in packed.arrays if key.startswith(f"{SUMMARY}/")}
     return {
         name: RunningSummary.of_arrays({field: packed.arrays[f"{SUMMARY}/{field}/{name}"] for field in fields})
@@ -146,17 +146,17 @@ def summaries_in(packed: Packed, names: Sequence[str] | Mapping[str, Any]) -> di
 
 
 class Pace:
-    """How many draws to make at a time, so that each time takes about ``SECONDS``."""
+    """Chooses how many draws to make at a time, so that each piece takes about ``SECONDS``."""
 
     def __init__(self) -> None:
         self._num, self._is_first = 1, True
 
     def choose(self, most: int) -> int:
-        """A number of draws, at most so many."""
+        """The number of draws to make now, at most ``most``."""
         return max(1, min(self._num, most))
 
     def note(self, num: int, seconds: float) -> None:
-        """Take note of how long some draws took; the first time, programs are compiled."""
+        """Note how long some draws took; the first piece does not count, since programs are compiled in it."""
         if self._is_first:
             self._is_first = False
             return
@@ -164,14 +164,14 @@ class Pace:
 
 
 class Commits:
-    """Writes what chains draw, beside what comes next, and seldom enough that it is not felt.
+    """Writes draws while the next ones are made, and seldom enough to cost almost no time.
 
     Chains are committed again when commits of all chains would take less than one two-hundredth of the time since the
     last one, when ``LONGEST_WAIT`` seconds are over, or when ``MOST_BYTES`` wait. They are always committed at the end
     of warm-up, so that the draws of a commit are of one phase.
 
     Args:
-        recordings: of all chains, by number.
+        recordings: recordings of all chains, by number.
         plan: how long the run is.
     """
 
@@ -179,11 +179,11 @@ class Commits:
         self._recordings, self._plan, self._background = recordings, plan, Background()
         self._pieces: dict[Chains, list[list[Drawn]]] = {}
         self._last: dict[Chains, float] = {}
-        self._bytes: dict[Chains, int] = {}  # of the pieces
-        self._seconds = 0.0  # that the last commit took
+        self._bytes: dict[Chains, int] = {}  # bytes of the pieces
+        self._seconds = 0.0  # seconds that the last commit took
 
     def take(self, chains: Chains, pieces: list[list[Drawn]]) -> None:
-        """Take what chains drew, and write it if it is time."""
+        """Take the draws of chains, and write them if it is time."""
         for piece in pieces:
             for number, drawn in zip(chains.numbers, piece, strict=True):
                 self._recordings[number].note(drawn)
@@ -199,7 +199,7 @@ class Commits:
                 self._write(chains)
 
     def close(self) -> None:
-        """Wait for what is being written, and end."""
+        """Wait until everything is written, and end."""
         self._background.close()
 
     def _is_due(self, chains: Chains) -> bool:
@@ -238,11 +238,12 @@ def drive(
     """Move chains to the end of the plan.
 
     Args:
-        groups: of chains that move together.
-        recordings: of all chains, by number.
+        groups: groups of chains that move together.
+        recordings: recordings of all chains, by number.
         plan: how long the run is.
-        should_stop: the reason to stop at once; None to go on.
-        has_enough: the reason to stop where all chains are at the same position; given the recordings and the position.
+        should_stop: returns the reason to stop at once; None to go on.
+        has_enough: from the recordings and the position, where all chains are at the same one, to the reason to stop;
+            None to go on.
         on_progress: called with chains that have moved, and by how much.
 
     Returns:
@@ -272,7 +273,7 @@ def _move(
     should_stop: Callable[[], str | None],
     on_progress: Callable[[Chains, int], None],
 ) -> list[list[Drawn]]:
-    """Move chains to a position, unless asked to stop before; what was drawn in each piece by each chain."""
+    """Move chains to a position, unless asked to stop before; returns the draws of each piece and chain."""
     pieces = []
     while not pieces or (chains.position < target and should_stop() is None):
         start, num = time.monotonic(), pace.choose(target - chains.position)

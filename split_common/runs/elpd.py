@@ -7,7 +7,7 @@ by a Pareto distribution, whose shape says whether that is to be relied upon. WA
 
 .. math:: \log \tfrac1S \textstyle\sum_s e^{\ell_{si}} - \operatorname{Var}_s(\ell_{si}).
 
-A row's number rests on its own column of log-likelihoods and on no other row's, so blocks of rows give what all rows
+A row's number depends on its own column of log-likelihoods and on no other row's, so blocks of rows give what all rows
 give at once. The one number that all rows share is the relative efficiency of the draws, effective over drawn, by which
 ArviZ says how many weights are smoothed; it is computed before, from the posterior, likewise some coordinates at a
 time.
@@ -36,17 +36,17 @@ from scipy.special import logsumexp
 from split_common.runs.reading import LOG_LIKELIHOOD, as_inference_data, open_store
 from split_common.values import finite_number, shown
 
-BLOCK_BYTES = 2**25  # of float64 log-likelihoods in a block; what is made of one takes several times as much
+BLOCK_BYTES = 2**25  # bytes of float64 log-likelihoods in a block; computing with one takes several times as much
 SAMPLE = ("chain", "draw")
-WAIC_VARIANCE = 0.4  # variance of a row's log-likelihood above which WAIC is not to be relied upon, as ArviZ has it
+WAIC_VARIANCE = 0.4  # variance of a row's log-likelihood above which WAIC is unreliable, as in ArviZ
 
 
 class Pointwise(NamedTuple):
-    """What came of a block of rows, or of all of them.
+    """Results for a block of rows, or for all rows.
 
     Attributes:
         elpd: expected log predictive density of each row, as an ``xarray.DataArray``.
-        penalty: by how much it is less than that of draws given the row itself.
+        penalty: effective number of parameters: how much higher the density is under draws given the rows themselves.
         doubt: Pareto shape of each row, or variance of its log-likelihood.
     """
 
@@ -64,7 +64,7 @@ def loo(data: Any, *, var_name: str | None = None, reff: float | None = None) ->
         data: a run's posterior and log-likelihoods in ArviZ's format (``InferenceData`` or ``DataTree``, as
             ``open_store`` and ``to_inference_data`` make them), or the path of a store that holds both, or an
             ``xarray.Dataset`` of log-likelihoods alone.
-        var_name: the observed site; None where there is one.
+        var_name: the observed site; None where there is only one.
         reff: effective sample size over number of draws; None to compute it from the posterior as ArviZ does, which is
             1 for one chain.
 
@@ -110,7 +110,7 @@ def waic(data: Any, *, var_name: str | None = None) -> Any:
 
     Args:
         data: as for :func:`loo`.
-        var_name: the observed site; None where there is one.
+        var_name: the observed site; None where there is only one.
 
     Returns:
         ``arviz.ELPDData`` with the values of each row, on the log scale, which ``az.compare`` takes.
@@ -225,7 +225,7 @@ def _loo_of_block(block: Any, reff: float) -> Pointwise:
     scale = {"scale": "log"} if _is_old(arviz) else {}
     data = as_inference_data({LOG_LIKELIHOOD: block.rename("at_rows").to_dataset()})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one for all blocks comes at the end
+        warnings.simplefilter("ignore")  # there is one warning for all blocks at the end
         found: Any = arviz.loo(data, pointwise=True, reff=reff, **scale)
     names = ("loo_i", "p_loo") if _is_old(arviz) else ("elpd_i", "p")
     return Pointwise(found[names[0]], float(found[names[1]]), found["pareto_k"])
@@ -239,7 +239,7 @@ def _waic_of_block(block: Any) -> Pointwise:
 
 
 def _joined(blocks: list[Pointwise], dim: str | None) -> Pointwise:
-    """What came of all rows."""
+    """Results for all rows, from those of the blocks."""
     import xarray
 
     if len(blocks) == 1:
@@ -250,7 +250,7 @@ def _joined(blocks: list[Pointwise], dim: str | None) -> Pointwise:
 
 
 def _in_arviz(kind: str, found: Pointwise, num_draws: int, warning: bool, good_k: float) -> Any:
-    """The result as the installed ArviZ has it; one that is 1.x has leave-one-out alone, and no name for WAIC."""
+    """The result in the form of the installed ArviZ; ArviZ 1.x has a class for leave-one-out only, none for WAIC."""
     import arviz
 
     values, is_loo, is_old = found.elpd.values, kind == "loo", _is_old(arviz)

@@ -1,9 +1,9 @@
-"""What a look at the draws and statistics of a run's store finds.
+"""Findings from a bounded look at the draws and statistics in a run's store.
 
-What has been drawn may be more than memory holds, so a look is bounded: draws lie on disk in chunks that are read
-whole, all coordinates of a variable together, and therefore the last chunks are taken, as many as :data:`MOST_FILES`
-and :data:`MOST_BYTES` allow, of them draws that are evenly spaced, and some coordinates. The effective sample size of
-a part is about a lower bound of that of the whole.
+The draws may be more than memory holds. They lie on disk in chunks that are read whole, all coordinates of a variable
+together. So a look takes the last chunks, as many as :data:`MOST_FILES` and :data:`MOST_BYTES` allow, and of these
+evenly spaced draws of some coordinates. The effective sample size of a part is about a lower bound of that of the
+whole.
 
 Limits are those of :mod:`split_common.report`.
 """
@@ -23,25 +23,25 @@ from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Re
 from split_common.runs.reading import Progress, open_store, summary_of
 from split_common.runs.store import AFTER_WARMUP, open_group, state_in
 
-MOST_DRAWS = 2000  # of a chain that are looked at
-MOST_CHAINS = 40  # that are looked at, evenly spaced
-MOST_FILES = 10_000  # read in one look at one kind of numbers: a few seconds
-MOST_BYTES = 2**28  # of draws, likewise
-BLOCK_BYTES = 2**25  # of draws in memory at once
-STATE_BYTES = 2**26  # of a chain's state that is read for the time that warm-up took
+MOST_DRAWS = 2000  # draws read of each chain
+MOST_CHAINS = 40  # chains read, evenly spaced
+MOST_FILES = 10_000  # files read in one look at one kind of numbers: a few seconds
+MOST_BYTES = 2**28  # bytes of draws read in one look
+BLOCK_BYTES = 2**25  # bytes of draws in memory at once
+STATE_BYTES = 2**26  # largest state of a chain that is read for the duration of its warm-up
 TRACE_POINTS = 200
-MOST_COORDINATES = 8  # the worst, that are told of
+MOST_COORDINATES = 8  # coordinates that are reported, the worst
 
 
 class Coordinate(NamedTuple):
-    """What is known of a coordinate; NaN for what cannot be computed, such as R-hat of one chain.
+    """Figures of a coordinate; NaN for what cannot be computed, such as R-hat of one chain.
 
     Attributes:
-        name: of the variable, with the coordinate's indices.
-        mean: of the draws of all chains.
-        sd: standard deviation, likewise.
-        ess: effective sample size, bulk.
-        rhat: how far the chains differ.
+        name: name of the variable, with the coordinate's indices.
+        mean: mean of the draws of all chains.
+        sd: standard deviation of these draws.
+        ess: bulk effective sample size.
+        rhat: R-hat.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Coordinate(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Some values of each chain.
+    """Some values of each chain, to be plotted.
 
     Attributes:
-        title: what they are.
+        title: name of the values.
         values: in the order in which they were drawn, shape (chains, n).
     """
 
@@ -64,18 +64,18 @@ class Trace(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a look at draws and statistics has found.
+    """Findings from a look at draws and statistics.
 
     Attributes:
-        chains: numbers of the chains that were looked at.
-        statistics: for each of them, by name.
-        checks: of a report on the statistics.
-        coordinates: the worst first.
-        seen: what was looked at, in words.
-        is_whole: whether that was every chunk of the draws.
-        traces: some.
-        warmup_seconds: how long each chain of the run was in warm-up, where that is known, by number.
-        error: why there is less than there should be.
+        chains: numbers of the chains that were read.
+        statistics: statistics of each of them, by name.
+        checks: checks of a report on the statistics.
+        coordinates: figures of some coordinates, the worst first.
+        seen: description of what was read.
+        is_whole: whether every chunk of the draws was read.
+        traces: some traces.
+        warmup_seconds: duration of each chain's warm-up by the chain's number, where it is known.
+        error: why findings are missing; "" where none are.
     """
 
     chains: tuple[int, ...] = ()
@@ -96,17 +96,17 @@ def look(path: str, found: Progress) -> Findings:
     """Look at draws and statistics, as far as the bounds go.
 
     Args:
-        path: of a run's store.
+        path: path of a run's store.
         found: how far the run is.
 
     Returns:
-        What was found; :data:`NOTHING` before there are draws. Of draws that cannot be read it says so.
+        The findings; :data:`NOTHING` before there are draws; an ``error`` where draws cannot be read.
     """
     if not any(chain.get("draws") for chain in found.chains):
         return NOTHING
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # of few draws, and of numbers that are not finite: the screen shows them
+            warnings.simplefilter("ignore")  # about few draws and numbers that are not finite, which the screen shows
             return _findings(path, found)
     except Exception as error:  # whatever zarr, its codecs and xarray raise of damaged files, and while arrays grow
         return Findings(error=f"draws cannot be read now: {first_line(error)}")
@@ -132,7 +132,7 @@ def _findings(path: str, found: Progress) -> Findings:
 
 
 def _of_statistics(statistics: Any, found: Progress) -> tuple[dict[str, np.ndarray], tuple[Check, ...]]:
-    """Statistics of each chain, and a report on all: of the last draws, and all divergences that can be read."""
+    """Statistics of each chain, and checks of all: of the last draws, and of all divergences within the bounds."""
     import xarray
 
     num, num_chains = statistics.sizes["draw"], statistics.sizes["chain"]
@@ -158,10 +158,10 @@ class _Sampled(NamedTuple):
     """Some draws of some coordinates.
 
     Attributes:
-        names: of the coordinates.
-        values: shape (chains, draws, coordinates).
-        draws: their numbers.
-        seen: what they are, in words.
+        names: names of the coordinates.
+        values: the draws, shape (chains, draws, coordinates).
+        draws: numbers of the draws.
+        seen: description of what was read.
     """
 
     names: list[str]
@@ -171,7 +171,7 @@ class _Sampled(NamedTuple):
 
     @classmethod
     def of(cls, draws: Any, chunk: int) -> _Sampled:
-        """Those that may be looked at of a dataset that is not in memory."""
+        """The draws and coordinates within the bounds, read from a dataset on disk."""
         variables = {str(name): x for name, x in draws.data_vars.items() if x.dtype.kind in "fiub"}
         sizes = {name: math.prod(x.shape[2:]) for name, x in variables.items()}
         places = [(name, int(at)) for name, size in sizes.items() for at in _evenly(size, MOST_COMPONENTS)]
@@ -195,7 +195,7 @@ class _Sampled(NamedTuple):
 
 
 def _window(num: int, chunk: int, num_chunks: int, most: int) -> range:
-    """Draws that are looked at, evenly spaced in the last chunks of ``num`` draws, the last one among them."""
+    """Numbers of the draws to read: evenly spaced in the last chunks of ``num`` draws, the last draw among them."""
     start = max(0, -(-num // chunk) - max(num_chunks, 1)) * chunk
     step = max(1, -(-(num - start) // most))
     return range(start + (num - 1 - start) % step if num else 0, num, step)
@@ -218,7 +218,7 @@ def _columns(variable: Any, draws: range, at: Sequence[int], chunk: int) -> np.n
 
 
 def _of_draws(sampled: _Sampled) -> list[Coordinate]:
-    """The worst coordinates, of those that ever change, by ArviZ."""
+    """The worst coordinates of those that change, by ArviZ's figures."""
     import arviz
     import xarray
 
@@ -234,14 +234,14 @@ def _of_draws(sampled: _Sampled) -> list[Coordinate]:
         compare: Any = arviz.rhat
         mean[judged], sd[judged] = x[:, :, judged].mean((0, 1)), x[:, :, judged].std((0, 1), ddof=1)
         ess[judged] = arviz.ess(whole, method="bulk")["x"]
-        if len(x) > 1:  # one chain meets no other
-            rhat[judged] = np.nan_to_num(compare(whole)["x"], nan=np.inf)  # no chain ever moves, each elsewhere
+        if len(x) > 1:  # one chain has no R-hat
+            rhat[judged] = np.nan_to_num(compare(whole)["x"], nan=np.inf)  # NaN: no chain moves, each at another place
     names = [sampled.names[i] for i in places]
     return _worst(names.__getitem__, *(part[places] for part in (mean, sd, ess, rhat)))
 
 
 def _of_summaries(summaries: Mapping[str, Any]) -> list[Coordinate]:
-    """The worst coordinates, of those that ever change."""
+    """The worst coordinates of those that change, by running summaries."""
     found = []
     for name, summary in summaries.items():
         figures = [np.ravel(x) for x in (summary.mean, summary.sd, summary.ess, summary.rhat)]
@@ -274,13 +274,13 @@ def _warmup_seconds(path: str, chain: int) -> float | None:
 
 
 def _some_chains(group: Any) -> Any:
-    """The dataset of a group of ArviZ 0.x or 1.x, with so many chains as may be looked at."""
+    """The dataset of a group of ArviZ 0.x or 1.x, with at most ``MOST_CHAINS`` chains."""
     dataset = group.to_dataset() if hasattr(group, "to_dataset") else group
     return dataset.isel(chain=_evenly(dataset.sizes["chain"], MOST_CHAINS))
 
 
 def _evenly(number: int, most: int) -> np.ndarray:
-    """Some of so many places, or all of them."""
+    """At most ``most`` of ``number`` places, evenly spaced."""
     return np.linspace(0, number - 1, min(number, most)).round().astype(int)
 
 
@@ -297,7 +297,7 @@ def _part(number: int, total: int) -> str:
 
 
 def _draws_in_words(draws: range, num: int) -> str:
-    """Which draws of a chain were looked at."""
+    """Which draws of a chain were read, in words."""
     length = num - draws.start if draws.start >= draws.step else num
     which = f"all {num} draws" if length == num else f"the last {length} of {num} draws"
     return which if draws.step == 1 else f"one in {draws.step} of {which}"

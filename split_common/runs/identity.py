@@ -1,9 +1,9 @@
-"""What a store belongs to: the model, the data, the kernel with its arguments, the run's arguments, the versions.
+"""The identity of a stored run: the model, the data, the kernel with its arguments, the run's arguments, the versions.
 
-A run goes on from a store only where all of that is what it was. Every part is a text, so that an error can say which
+A run goes on from a store only where all of that is unchanged. Every part is a text, so that an error can say which
 part differs, and from what. Values are read by their kind (numbers, arrays, containers, functions by their code); what
-a function closes over counts, and so do the values, functions, classes and objects of the user's that it names. Of an
-object of a class of the user's the methods count too. What is installed counts by its version.
+a function closes over counts, and so do the user's values, functions, classes and objects that it names. Of an object
+of a user's class the methods count too. Installed packages count by their versions.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from split_common.sources.rows import Rows, Source
 from split_common.values import shown
 
 OfArray = Callable[[Any], str]
-INSTALLED = ("site-packages", "dist-packages")  # folders
-OURS = ("split_common", "numpyro_split", "pyro_split")  # known by their version, as what is installed
+INSTALLED = ("site-packages", "dist-packages")  # folders of installed packages
+OURS = ("split_common", "numpyro_split", "pyro_split")  # packages that count by their version
 DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-DEPTH = 40  # of values one in the other
-NUM_SUBSETS = "kernel argument splitting.num_subsets"  # its place
-MOST_SHOWN = 3  # differences in a message
-ROUNDING = 1e-5  # relative, of energies of single precision that are equal but for rounding
+DEPTH = 40  # levels of nesting that are read
+NUM_SUBSETS = "kernel argument splitting.num_subsets"  # key of the number of subsets in the identity
+MOST_SHOWN = 3  # differences that a message shows
+ROUNDING = 1e-5  # relative difference that rounding may make between equal energies in single precision
 
 
 def texts_of(value: Any, name: str, with_numbers: bool = True) -> dict[str, str]:
     """Every part of a value as a text, by its place.
 
     Args:
-        value: of any kind; arrays count by their numbers, functions by their code and what they close over.
-        name: of the value, with which each place begins.
+        value: a value of any kind; arrays count by their numbers, functions by their code and what they close over.
+        name: name of the value, with which each place begins.
         with_numbers: whether arrays count by their numbers; else by type and number of axes.
 
     Example:
@@ -64,7 +64,7 @@ def versions_of(*packages: str) -> dict[str, str]:
 
 
 def code_of(function: Any, with_numbers: bool = True) -> str:
-    """Digest of the code of a function, or of whatever else is called: as it is compiled, without names of files."""
+    """Digest of the compiled code of a function, or of another callable, without names of files."""
     digest = Digest()
     for place, text in sorted(texts_of(function, "", with_numbers).items()):
         digest.add(place, text)
@@ -76,11 +76,11 @@ def check_same(stored: Mapping[str, str], now: Mapping[str, str], path: Any) -> 
 
     Args:
         stored: texts in the store, by place.
-        now: of the run that would go on from it.
-        path: of the store.
+        now: texts of the run that would go on from it.
+        path: path of the store.
 
     Raises:
-        StoreError: that says what differs.
+        StoreError: saying what differs.
     """
     places = [place for place in {**stored, **now} if stored.get(place) != now.get(place)]
     if not places:
@@ -100,8 +100,8 @@ def check_same_density(stored: Sequence[float], now: Sequence[float], path: str)
 
     Args:
         stored: energies in the store.
-        now: of the run that would go on from it.
-        path: of the store.
+        now: energies of the run that would go on from it.
+        path: path of the store.
 
     Raises:
         StoreError: where they differ.
@@ -114,18 +114,18 @@ def check_same_density(stored: Sequence[float], now: Sequence[float], path: str)
 
 
 class Reader:
-    """Reads values as texts; each object, class and function once, since one that knows all others would take ages.
+    """Reads values as texts; each object, class and function once, since some refer to very many others.
 
     Args:
-        of_array: the text of an array.
+        of_array: from an array to its text.
     """
 
     def __init__(self, of_array: OfArray):
         self._of_array = of_array
-        self._seen: dict[int, Any] = {}  # by its identity
+        self._seen: dict[int, Any] = {}  # by identity
 
     def texts(self, value: Any, name: str, above: tuple[int, ...] = ()) -> Iterator[tuple[str, str]]:
-        """Pairs of a place and a text; ``above`` are the identities of what a value lies in."""
+        """Pairs of a place and a text; ``above`` are the identities of the values around ``value``."""
         if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
             yield name, shown(value)
         elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
@@ -160,12 +160,12 @@ class Reader:
             return False
         if id(value) in self._seen:
             return True
-        self._seen[id(value)] = value  # which keeps it, so that no other takes its identity
+        self._seen[id(value)] = value  # kept alive, so that no other object takes its identity
         return False
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    """Parts of a value, each with its place; none of what logs, which knows all that ever logged."""
+    """Parts of a value, each with its place; none of a logger, which refers to all others."""
     if isinstance(value, logging.Logger | logging.LoggerAdapter | logging.Handler):
         return []
     if isinstance(value, type):
@@ -176,7 +176,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if _is_distribution(value):
         return _parts_of_distribution(value)
-    if hasattr(type(value), "log_abs_det_jacobian"):  # a transform, which keeps the last values that it transformed
+    if hasattr(type(value), "log_abs_det_jacobian"):  # a transform, which caches the last values that it transformed
         return [(f".{name}", x) for name, x in vars(value).items() if not _is_kept(type(value), name)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """Code, defaults, what is closed over, and what of its own module or of the user's other modules it names."""
+    """Code, defaults, closure, and the values that it names in its own module or in the user's other modules."""
     code, closure = function.__code__, {}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -227,29 +227,29 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
 
 
 def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:
-    """All that is in a distribution of either framework but what it keeps once asked; parameters are all asked for."""
+    """The content of a distribution of either framework without what it caches; parameters are all included."""
     parts = {name: x for name, x in vars(value).items() if not _is_kept(type(value), name)}
     try:
         names = list(value.arg_constraints)
-    except NotImplementedError:  # a distribution of the user's that does not say them
+    except NotImplementedError:  # a user's distribution that does not name its parameters
         names = []
     parts |= {name: getattr(value, name) for name in names if hasattr(value, name)}
     return [(f".{name}", x) for name, x in parts.items()]
 
 
 def _is_kept(owner: type, name: str) -> bool:
-    """Whether an attribute of a distribution or a transform comes and goes with its use."""
+    """Whether an attribute of a distribution or a transform is a cache."""
     is_lazy = type(inspect.getattr_static(owner, name, None)).__name__ == "lazy_property"
     return is_lazy or name == "_inv" or name.startswith("_cached")
 
 
 def _is_distribution(value: Any) -> bool:
-    """Whether it is one of either framework, which on the class can be asked without an error."""
+    """Whether a value is a distribution of either framework; asking its class raises no error."""
     return hasattr(type(value), "arg_constraints") and hasattr(type(value), "log_prob")
 
 
 def _parts_of_class(value: type) -> list[tuple[str, Any]]:
-    """The methods and values of a class, and of the classes of the user's that it is made from."""
+    """The methods and values of a class, and of the user's classes among its bases."""
     classes = [c for c in value.__mro__ if is_users(c.__module__)]
     return [
         (f".{c.__qualname__}.{name}", x)
@@ -265,7 +265,7 @@ def _as_tuple(slots: Any) -> tuple[str, ...]:
 
 @functools.cache
 def is_users(module: str | None) -> bool:
-    """Whether a module is neither Python's, nor installed, nor this package's: a script, a notebook, a file beside."""
+    """Whether a module is a user's (a script, a notebook, a local file): not Python's, installed, or this package's."""
     if module is None or module.partition(".")[0] in (*OURS, *sys.stdlib_module_names):
         return module == "__main__"
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -279,7 +279,7 @@ def _names_in(code: types.CodeType) -> dict[str, None]:
 
 
 def _without_library(value: Any, module: str | None) -> Any:
-    """Something that a function names; of what is installed and is no value, its name."""
+    """A value that a function names; where it is installed and no plain value, its name."""
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__}"
     if isinstance(value, types.FunctionType | type) and value.__module__ != module and not is_users(value.__module__):
@@ -290,7 +290,7 @@ def _without_library(value: Any, module: str | None) -> Any:
 
 
 def _is_read(value: Any) -> bool:
-    """Whether something is a value by all that is in it, or a function or class."""
+    """Whether a value counts by its whole content, or is a function or class."""
     if isinstance(value, (*PLAIN, *VALUES, functools.partial, types.FunctionType, type)) or hasattr(value, "dtype"):
         return True
     is_table_or_network = hasattr(value, "to_numpy") or hasattr(value, "named_parameters")

@@ -1,4 +1,4 @@
-"""Ends a run where its user asks for it: a signal is taken note of, and the iteration is finished."""
+"""Ending of a run by a signal: the signal is noted, and the iteration is finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Interruption:
     """Whether a signal has arrived.
 
     Attributes:
-        reason: which; None before one has.
+        reason: name of the signal; None before one has arrived.
     """
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ def checked_signals(stop_on: Any) -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def interruptible(signals: Sequence[signal.Signals]) -> Iterator[Interruption]:
-    """Take note of signals instead of dying of them; the same signal a second time does what it always did.
+    """Context in which signals are noted; the same signal a second time has its usual effect.
 
     Outside the main thread, where Python takes no signals, it does nothing.
 
     Args:
-        signals: to take note of.
+        signals: the signals to note.
     """
     noted = Interruption()
     if threading.current_thread() is not threading.main_thread():

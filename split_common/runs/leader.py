@@ -1,12 +1,12 @@
 """Runs with a store in which several processes move each chain together: the first leads and writes, the others follow.
 
-Whatever rests on time, on signals or on the store is the leader's to decide: how many iterations are made at a time,
-from which states a run goes on, when it ends. It says so before it acts, and the followers do the same. So they need no
-clock and no store, and all processes make the same iterations; what a chain is, is in the store whole, since its state
-and its random numbers are the same in every process.
+The leader decides whatever depends on time, on signals or on the store: how many iterations are made at a time, from
+which states a run goes on, when it ends. It announces each decision before it acts, and the followers do the same. So
+they need no clock and no store, and all processes make the same iterations. The store holds each chain completely,
+since its state and its random numbers are the same in every process.
 
-The leader speaks by a function ``broadcast`` of the package's own: called in all processes, it returns to each what the
-first has given it.
+The leader announces decisions with a function ``broadcast`` of the package: called in all processes, it returns to each
+what the first has given it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ START, GO_ON, ADVANCE, END, FAILED = "start", "go on", "advance", "end", "failed
 
 
 class Leader:
-    """The first process.
+    """The first process, which announces what is done next.
 
     Args:
-        broadcast: tells the others.
+        broadcast: sends a value to the other processes.
     """
 
     def __init__(self, broadcast: Broadcast):
@@ -40,25 +40,25 @@ class Leader:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """While all processes compute together, nobody listens."""
+        """Context while all processes compute together and no follower listens."""
         self._is_moving = True
         yield
         self._is_moving = False
 
     def failed(self, error: BaseException) -> None:
-        """Tell the followers of an error that is the leader's alone."""
+        """Tell the followers of an error that only the leader has."""
         if not self._is_moving:
-            with suppress(Exception):  # of followers that are gone
+            with suppress(Exception):  # followers may be gone
                 self.say(FAILED, f"{type(error).__name__}: {error}")
 
 
 class LedChains:
-    """Chains of the leader, of which the followers move theirs alike.
+    """Chains of the leader; the followers move theirs in the same way.
 
     Args:
-        chains: the leader's own.
-        leader: who tells the others.
-        place: of these among the chains of the run.
+        chains: the leader's own chains.
+        leader: announces what is done.
+        place: place of this group among the groups of chains of the run.
     """
 
     def __init__(self, chains: Chains, leader: Leader, place: int):
@@ -73,7 +73,7 @@ class LedChains:
         self._chains.go_on(packed)
 
     def advance(self, num: int) -> list[Drawn]:
-        """Move by so many draws, or iterations of warm-up, in all processes; what was drawn."""
+        """Move by ``num`` draws, or iterations of warm-up, in all processes; returns the draws."""
         self._leader.say(ADVANCE, self._place, num)
         with self._leader.moving():
             return self._chains.advance(num)
@@ -81,7 +81,7 @@ class LedChains:
 
 @contextmanager
 def leading(broadcast: Broadcast | None) -> Iterator[Leader | None]:
-    """The leader, that tells the others of its errors; None where there are no others."""
+    """Context with the leader, which tells the others of its errors; None where there are no others."""
     if broadcast is None:
         yield None
         return
@@ -94,11 +94,11 @@ def leading(broadcast: Broadcast | None) -> Iterator[Leader | None]:
 
 
 def follow(broadcast: Broadcast, begin: Callable[..., Sequence[Chains]]) -> list[Any]:
-    """Do what the leader says, to the end of the run; what it said last.
+    """Do what the leader announces, to the end of the run; returns the values of its last message.
 
     Args:
-        broadcast: returns what the leader says.
-        begin: sets the chains up, from what the leader says of their start.
+        broadcast: returns the leader's message.
+        begin: sets the chains up, from the leader's values for their start.
 
     Raises:
         RanksError: where the leader has failed.

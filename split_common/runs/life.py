@@ -1,4 +1,4 @@
-"""What a run is doing: whether it goes on, by its store's lock and its last commit, and when it will end."""
+"""The state of a run: whether it goes on, by its store's lock and its last commit, and when it will end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from split_common.errors import StoreError
 from split_common.runs.plan import LONGEST_WAIT
 from split_common.runs.reading import Progress, progress_of
 
-LATE_COMMITS, LATE_SECONDS = 5.0, 60.0  # nothing written for so many times as long as usual, and for so long at least
+LATE_COMMITS, LATE_SECONDS = 5.0, 60.0  # a commit is late after so many times the usual wait, and at least so long
 GOOD, POOR, BAD = "green", "yellow", "red"
 
 
 def checked_progress(path: str) -> Progress:
-    """How far a run is; of a store that is only just being made there may be too little to tell.
+    """How far a run is, or an error where its store is only just being made.
 
     Args:
-        path: of a run's store.
+        path: path of a run's store.
 
     Raises:
-        StoreError: for a path of nothing, or of something else, and where there is too little to tell.
+        StoreError: where there is nothing at the path, or no store, or a store that is not complete yet.
     """
     try:
         return progress_of(path)
@@ -32,13 +32,13 @@ def checked_progress(path: str) -> Progress:
 
 
 class Life(NamedTuple):
-    """What a run is doing.
+    """The state of a run.
 
     Attributes:
-        state: in a word or two.
-        style: colour of it, in rich's words.
-        text: the same in full: since when, or until when.
-        is_over: whether it does no more.
+        state: the state in a word or two.
+        style: its colour, as rich names it.
+        text: the state in full: since when, or until when.
+        is_over: whether the run has ended or stopped.
     """
 
     state: str
@@ -48,12 +48,12 @@ class Life(NamedTuple):
 
 
 def life_of(found: Progress, is_held: bool | None, warmup_seconds: Mapping[int, float]) -> Life:
-    """What a run is doing.
+    """The state of a run.
 
     Args:
         found: how far it is.
         is_held: whether a process writes to its store; None where that cannot be known.
-        warmup_seconds: how long each chain was in warm-up, where that is known, by number.
+        warmup_seconds: duration of each chain's warm-up by the chain's number, where it is known.
     """
     chains, plan, now = found.chains, found.plan, datetime.now(UTC)
     written = max((chain["time"] for chain in chains if "time" in chain), default=None)
@@ -106,7 +106,7 @@ def _paces(found: Progress, warmup_seconds: Mapping[int, float]) -> list[_Pace]:
 
 
 def _duration(seconds: float) -> str:
-    """A time in words, to two digits or so.
+    """A duration in words, to about two digits.
 
     Seconds below two minutes, minutes below two hours, hours below two days.
     """

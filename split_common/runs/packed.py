@@ -1,8 +1,7 @@
-"""Arrays and plain values in one string of bytes that knows whether it is whole.
+"""Arrays and plain values packed into one byte string, with a digest that shows whether it is whole.
 
 A packed string is a line of JSON (the plain values, and type, shape and place of each array), the bytes of the arrays,
-and a digest of all that. Reading one executes nothing: arrays are made of their bytes, numbers and texts come from
-JSON.
+and a digest of both. Reading one executes nothing: arrays are made from their bytes, numbers and texts come from JSON.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import numpy as np
 
 from split_common.digest import Digest
 
-DIGEST_BYTES = 32  # a digest in hexadecimal
+DIGEST_BYTES = 32  # bytes of a digest in hexadecimal
 
 
 class Packed(NamedTuple):
     """Plain values and arrays.
 
     Attributes:
-        values: whatever JSON can hold.
-        arrays: by name.
+        values: values that JSON can hold.
+        arrays: arrays by name.
 
     Example:
         >>> packed = Packed({"iteration": 3}, {"z": np.arange(2.0)})
@@ -37,7 +36,7 @@ class Packed(NamedTuple):
     arrays: dict[str, np.ndarray]
 
     def to_bytes(self) -> bytes:
-        """The string."""
+        """The packed string."""
         places, parts, offset = {}, [], 0
         for name, x in self.arrays.items():
             content = np.ascontiguousarray(x).tobytes()
@@ -50,7 +49,7 @@ class Packed(NamedTuple):
 
     @classmethod
     def of_bytes(cls, content: bytes) -> Packed | None:
-        """What a string holds; None where it is not whole."""
+        """The content of a packed string; None where it is not whole."""
         body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
         if len(content) <= DIGEST_BYTES or Digest().add(body).key.encode() != digest:
             return None

@@ -1,4 +1,4 @@
-"""How long a run is, and where it is committed to its store."""
+"""The plan of a run: how long it is, and where it is committed to its store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from split_common.values import shown, whole_number
 
 KEEP = ("draws", "summaries")
-LONGEST_WAIT = 5.0  # seconds from commit to commit, where draws come faster than they are worth writing
-LEAST_CHUNK = 100  # draws in one file of a store, where fewer are committed at a time
+LONGEST_WAIT = 5.0  # seconds from commit to commit at most, where draws come too fast to write each commit
+LEAST_CHUNK = 100  # least draws in one file of a store, where fewer are committed at a time
 
 
 class Plan(NamedTuple):
@@ -19,8 +19,8 @@ class Plan(NamedTuple):
         num_warmup: number of warm-up iterations.
         num_draws: number of draws that each chain keeps.
         every: how many draws, or iterations of warm-up, are committed at a time.
-        keep: "draws", or "summaries" of them alone.
-        keeps_warmup: whether what is drawn in warm-up is kept too.
+        keep: "draws", or "summaries" for summaries of the draws only.
+        keeps_warmup: whether draws of warm-up are kept too.
 
     Example:
         >>> plan = Plan(num_chains=4, num_warmup=250, num_draws=1000, every=100)

@@ -1,9 +1,9 @@
-"""Numbers of every draw at every row, made of some draws and some rows at a time, in memory or in a store.
+"""Arrays with a value for every draw and row, computed some draws and rows at a time, in memory or in a store.
 
 A package evaluates a model at a batch of draws of one chain and at a block of rows, and yields the result as a
-:class:`Piece`. Here pieces are put into their places: in arrays of ArviZ's layout, of which a piece fills whole chunks
-where they are in a store. All blocks have the same number of rows, so that a package compiles one program: the last
-block begins early, and the rows that it has again do not count.
+:class:`Piece`. Here pieces are put into their places in arrays of ArviZ's layout; in a store a piece fills whole
+chunks. All blocks have the same number of rows, so that a package compiles one program: the last block begins early,
+and rows that an earlier block has do not count in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from split_common.runs.reading import DONE, LOG_LIKELIHOOD, counted, dataset_in,
 from split_common.runs.store import checked_path, decoded, encoded, explained, locked, write_coordinate, zarr_module
 from split_common.values import shown
 
-DRAWS_PER_BATCH = 100  # draws that are evaluated together, where nothing else is asked for
+DRAWS_PER_BATCH = 100  # default number of draws that are evaluated together
 
 
 class Batch(NamedTuple):
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
         chain: place of the chain, from 0.
         start: the first draw.
         stop: the draw after the last one.
-        before: how many draws, of this chain and others, come before.
+        before: number of draws, of this chain and others, that come before.
     """
 
     chain: int
@@ -55,17 +55,17 @@ class Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows are evaluated."""
+        """Number of rows that are evaluated."""
         return self.stop - self.start
 
 
 class Piece(NamedTuple):
-    """What came of a batch of draws at a block of rows.
+    """Results for a batch of draws at a block of rows.
 
     Attributes:
         batch: the draws.
         rows: the rows; None for values that have none.
-        values: by site; arrays with the draws first, or what is made of such arrays.
+        values: results by site: arrays with the draws first, or tuples of such arrays.
     """
 
     batch: Batch
@@ -88,14 +88,14 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, num_rows: int, rows_per_block: int, draws_per_batch: int, whole: bool) -> Grid:
-        """The grid of so many rows and draws at a time.
+        """The grid with these numbers of rows and draws at a time.
 
         Args:
             num_rows: N.
             rows_per_block: rows at a time.
             draws_per_batch: draws at a time.
-            whole: whether all rows must be evaluated together; then there are fewer draws at a time, so that as many
-                numbers are made.
+            whole: whether all rows must be evaluated together; then fewer draws are evaluated at a time, for about the
+                same number of values.
 
         Example:
             >>> Grid.of(1000, 100, 50, whole=False), Grid.of(1000, 100, 50, whole=True)[1:]
@@ -122,7 +122,7 @@ class Posterior:
     """Draws by variable, read when they are asked for.
 
     Args:
-        variables: by name; arrays with chains and draws first, which can be cut like those of NumPy.
+        variables: arrays by name, with chains and draws first, which can be sliced like NumPy's.
         coordinates: labels of the chains and of the draws, by "chain" and "draw"; None to count them.
     """
 
@@ -174,7 +174,7 @@ class Posterior:
         return tuple(self._variables[name].shape[2:])
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """All draws, so many at a time."""
+        """All draws, ``size`` at a time."""
         for chain in range(self.num_chains):
             for start in range(0, self.num_draws, size):
                 yield Batch(chain, start, min(start + size, self.num_draws), chain * self.num_draws + start)
@@ -191,7 +191,7 @@ class Posterior:
         """Raise unless there are draws of every latent site, in its shape.
 
         Args:
-            shapes: of the sites.
+            shapes: shapes of the sites.
 
         Raises:
             ValueError: naming the sites.
@@ -210,13 +210,13 @@ Create = Callable[[str, tuple[int, ...], tuple[int, ...], list[str], np.dtype[An
 
 
 class _Collector:
-    """Arrays of all draws and rows, made at the first piece.
+    """Collects pieces in arrays of all draws and rows, which are made at the first piece.
 
     Args:
         posterior: the draws.
-        grid: how they and the rows are divided.
+        grid: how draws and rows are divided.
         row_axes: for each variable the axis (negative) of its rows, or None.
-        create: from a name, a shape, that of a chunk, names of the dimensions and a type to an array.
+        create: from a name, a shape, the shape of a chunk, names of the dimensions and a type to an array.
     """
 
     def __init__(self, posterior: Posterior, grid: Grid, row_axes: Mapping[str, int | None], create: Create):
@@ -225,7 +225,7 @@ class _Collector:
         self.dims: dict[str, list[str]] = {}
 
     def put(self, piece: Piece) -> None:
-        """Put a piece into its place; what has no rows is taken as it is."""
+        """Put a piece into its place; values without rows are put whole."""
         batch, rows = piece.batch, piece.rows
         for name, values in piece.values.items():
             axis = self._row_axes.get(name)
@@ -258,15 +258,15 @@ def collected(
     """Arrays of all pieces, as a dataset in ArviZ's layout.
 
     Args:
-        pieces: of all draws and rows.
+        pieces: the pieces of all draws and rows.
         posterior: the draws.
-        grid: how they and the rows are divided.
+        grid: how draws and rows are divided.
         row_axes: for each variable the axis (negative) of its rows, or None.
         group: name of the group in a store.
         into: path of a store; None for memory.
 
     Returns:
-        ``xarray.Dataset``; from a store, its numbers are read when they are looked at.
+        ``xarray.Dataset``; from a store, its numbers are read when they are used.
 
     Raises:
         StoreError: for a store that has such a group already, or that another process writes to; for log-likelihoods
@@ -298,7 +298,7 @@ def collected(
 def check_free(into: str | os.PathLike[str] | None, group: str) -> None:
     """Raise where a store has a group already, before work starts.
 
-    Log-likelihoods that are not of the draws that their run has now may be written again.
+    Log-likelihoods that are not those of their run's present draws may be written again.
 
     Args:
         into: path of a store; None for memory.
@@ -353,7 +353,7 @@ def _check_all_draws(path: str, posterior: Posterior) -> None:
 
 @contextmanager
 def _new_group(path: str, group: str) -> Iterator[Any]:
-    """A group to write to; one that was begun and not ended, or may be written again, is begun anew."""
+    """A new group to write to; it replaces one that was not completed, or that may be written again."""
     with locked(path), explained(path, f"group {group!r}"):
         check_free(path, group)
         made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
@@ -363,7 +363,7 @@ def _new_group(path: str, group: str) -> Iterator[Any]:
 
 
 def in_memory(pieces: Iterable[Piece], posterior: Posterior, grid: Grid, row_axes: Mapping[str, int | None]) -> Any:
-    """As :func:`collected`, in memory."""
+    """Arrays of all pieces, as :func:`collected` returns them, in memory."""
     import xarray
 
     collector = _Collector(posterior, grid, row_axes, lambda name, shape, chunks, dims, dtype: np.empty(shape, dtype))
@@ -376,7 +376,7 @@ def in_memory(pieces: Iterable[Piece], posterior: Posterior, grid: Grid, row_axe
 
 
 def num_subsets_for(num_rows: int, rows_per_block: int) -> int:
-    """In how many parts rows are divided so that none has more than so many.
+    """Number of parts into which rows are divided so that none has more than ``rows_per_block``.
 
     Example:
         >>> num_subsets_for(25, 10), num_subsets_for(5, 10)

@@ -1,9 +1,9 @@
-r"""Predictions at new rows: which sites are predicted, and what is kept of them where draws would be too many.
+r"""Predictions at new rows: which sites are predicted, and summaries where draws would be too many.
 
-Each draw :math:`w_s` of the posterior has a predictive distribution at each row. What is kept of them are the means of
-:mod:`split_common.metrics`, which has the definitions, summed up batch after batch in float64. Of classes they are the
-sums of probabilities and of entropies. Of other sites, with means :math:`f_s` and variances :math:`\sigma^2_s`, they
-are the sum of the variances, the mean, and the sum of squares about it. Two batches of :math:`m` and :math:`n` draws
+Each draw :math:`w_s` of the posterior has a predictive distribution at each row. Summaries of these are the means that
+:mod:`split_common.metrics` defines, added up batch after batch in float64. For classes the sums of probabilities and of
+entropies are kept. For other sites, with means :math:`f_s` and variances :math:`\sigma^2_s`, these are the sum of the
+variances, the mean, and the sum of squares about it. Two batches of :math:`m` and :math:`n` draws
 with means :math:`a, b` and sums of squares :math:`A, B` have together
 
 .. math:: \bar f = a + \frac{n}{m+n}(b - a), \qquad
@@ -30,7 +30,7 @@ from split_common.values import shown
 
 SUMMARIES = "summaries"
 GROUP = "posterior_predictive"
-GIVEN = "_given_to_the_sites"  # a keyword argument beside a model's own: what its sites are
+GIVEN = "_given_to_the_sites"  # an extra keyword argument of a model: values of its sites
 
 
 class Probabilities(NamedTuple):
@@ -47,8 +47,8 @@ class Moments(NamedTuple):
     """First two moments of a distribution, by draw; arrays of any framework.
 
     Attributes:
-        mean: shape (draws, ...).
-        variance: likewise.
+        mean: means, shape (draws, ...).
+        variance: variances, likewise.
     """
 
     mean: Any
@@ -59,11 +59,11 @@ class PredictedSite(NamedTuple):
     """A sample site of a model that is run on the data of a prediction.
 
     Attributes:
-        name: of the site.
+        name: name of the site.
         observed: whether the model was given its value.
         plates: name of each plate around it, and its dim (negative); None for a sequential one.
-        batch_shape: of its distribution.
-        event_shape: likewise.
+        batch_shape: batch shape of its distribution.
+        event_shape: event shape of its distribution.
     """
 
     name: str
@@ -79,14 +79,14 @@ class PredictedSite(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a model predicts.
+    """The sites that a model predicts, and the rows.
 
     Attributes:
         plate: name of the plate over the rows; None where the model has none.
         num_rows: N.
         sites: names of the sites that are predicted.
         latents: names of the sites that are given by draws.
-        row_axes: of each predicted site the axis (negative) of its values along which the rows lie.
+        row_axes: for each predicted site, the axis (negative) of its values along which the rows lie.
     """
 
     plate: str | None
@@ -103,13 +103,13 @@ class Target(NamedTuple):
         posterior: Posterior,
         lengths: Collection[int],
     ) -> Target:
-        """What a model predicts, checked.
+        """The sites that a model predicts, checked.
 
         Args:
             sites: the sample sites of the model on the data of the prediction.
             plate_sizes: size of each plate.
             posterior: the draws.
-            lengths: of the arguments' arrays, along the axes where their rows may lie.
+            lengths: lengths of the arguments' arrays along the axes where their rows may lie.
 
         Raises:
             ValueError: where nothing is left to predict; for a latent site of which there are no draws, or one with an
@@ -228,7 +228,7 @@ class Options(NamedTuple):
         return _is_summaries(self.into)
 
     def collect(self, pieces: Iterable[Piece], target: Target, grid: Grid, verdict: str) -> Any:
-        """What is asked for, of the pieces of a prediction; with what is known of the rows."""
+        """Draws or summaries from the pieces of a prediction, with the verdict on the rows as an attribute."""
         if self.is_summary:
             found = summarised(pieces, target, grid)
             return {name: summary.assign_attrs(split=verdict) for name, summary in found.items()}
@@ -258,10 +258,10 @@ def no_moments(site: str, distribution: str) -> ValueError:
 
 
 def summarised(pieces: Iterable[Piece], target: Target, grid: Grid) -> dict[str, Any]:
-    """Summaries of each row's predictive distribution, of pieces in the order of the draws.
+    """Summaries of each row's predictive distribution, from pieces in the order of the draws.
 
     Args:
-        pieces: of all draws and rows, with :class:`Probabilities` or :class:`Moments` of each site.
+        pieces: pieces of all draws and rows, with :class:`Probabilities` or :class:`Moments` of each site.
         target: what is predicted.
         grid: how draws and rows are divided.
 
@@ -288,7 +288,7 @@ class ClassSums:
     Args:
         site: name of the site.
         num_rows: N.
-        axis: of the rows (negative), classes left out.
+        axis: axis of the rows (negative), counted without the axis of the classes.
     """
 
     def __init__(self, site: str, num_rows: int, axis: int):
@@ -332,7 +332,7 @@ class MomentSums:
     Args:
         site: name of the site.
         num_rows: N.
-        axis: of the rows (negative).
+        axis: axis of the rows (negative).
     """
 
     def __init__(self, site: str, num_rows: int, axis: int):

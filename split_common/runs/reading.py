@@ -1,4 +1,4 @@
-"""Opens a store: the draws made so far, in ArviZ's format, read from disk when they are used."""
+"""Opening of a store: the draws made so far, in ArviZ's format, read from disk when they are used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 
 DONE = "complete"  # attribute of a group: whether all of it has been written
-LOG_LIKELIHOOD = "log_likelihood"  # name of the group, of which each entry belongs to a draw
+LOG_LIKELIHOOD = "log_likelihood"  # name of the group whose entries each belong to a draw
 OTHER_GROUPS = ("observed_data", LOG_LIKELIHOOD, "posterior_predictive", "predictions")
 
 
@@ -41,11 +41,11 @@ class Progress(NamedTuple):
     """How far a run is.
 
     Attributes:
-        plan: how long it is to be.
-        started: when it was begun, in ISO 8601.
-        about: what is known of it: ``kernel``, and ``split``, how the model divides.
-        chains: what is known of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
-            written last; ``seconds`` of sampling so far; ``settled``, what warm-up settled on.
+        plan: planned length of the run.
+        started: time when it began, in ISO 8601.
+        about: properties of the run: ``kernel``, and ``split``, how the model divides.
+        chains: progress of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
+            written last; ``seconds`` of sampling so far; ``settled``, the values that warm-up settled on.
         stopped: why it was stopped before its end; None where it was not.
     """
 
@@ -63,8 +63,8 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     numbers of draws, the chains and draws are chosen that make the largest rectangle; the attribute ``draws_by_chain``
     of the posterior has the number of draws of each chain. Nothing that is read is executed.
 
-    What would be wrong without a word is left out with a warning: draws from the first file on that is missing, and
-    log-likelihoods that are not those of the draws that are shown, as of a run that was extended since.
+    Numbers that would be wrong are left out with a warning: draws from the first missing file on, and log-likelihoods
+    that do not belong to the draws that are shown, as after a run was extended.
 
     Args:
         store: path of a store, or an address that fsspec knows.
@@ -116,6 +116,9 @@ def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
     Args:
         store: path of a store that was written with ``keep="summaries"``, or with a criterion that needs them.
 
+    Returns:
+        For each variable, the summary of the draws of all chains.
+
     Raises:
         StoreError: for a store without summaries.
 
@@ -156,14 +159,14 @@ def progress_of(store: str | os.PathLike[str]) -> Progress:
 
 
 def report_of(store: str | os.PathLike[str]) -> Report:
-    """Report on a run that keeps its draws in a store, of one that goes on as of one that has ended.
+    """Report on a run that keeps its draws in a store, whether it goes on or has ended.
 
     Args:
         store: path of the store.
 
     Raises:
-        ValueError: where there are no draws yet, or none are kept; as :class:`~split_common.errors.StoreError` for a
-            path of nothing, or of something else.
+        ValueError: where there are no draws yet, or none are kept; as :class:`~split_common.errors.StoreError` where
+            there is nothing at the path, or no store.
     """
     found, opened = progress_of(store), open_store(store)
     if found.plan.keep != "draws" or not opened["posterior"].sizes["draw"]:
@@ -196,7 +199,7 @@ def _without_slashes(dataset: Any) -> Any:
 
 
 def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
-    """Chains, and how many draws of each, that together have most draws.
+    """The chains, and the number of draws of each, that make the most draws together.
 
     Example:
         >>> largest_rectangle([500, 500, 37, 0]), largest_rectangle([100, 90])
@@ -209,10 +212,10 @@ def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
 
 
 def draws_of_run(path: str) -> Any:
-    """A dataset of the chains and draws that :func:`open_store` shows; None where a store is not that of a run's draws.
+    """A dataset of the chains and draws that :func:`open_store` shows; None where the store keeps no run's draws.
 
     Args:
-        path: of the store, which is there.
+        path: path of the store, which exists.
     """
     import xarray
 
@@ -231,7 +234,7 @@ def same_draws(one: Any, other: Any) -> bool:
 
 
 def counted(dataset: Any) -> str:
-    """How many draws a dataset has, in words.
+    """The draws and chains of a dataset, in words.
 
     Example:
         >>> import xarray
@@ -250,7 +253,7 @@ def _opened(path: str) -> Any:
 
 
 def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
-    """What is known of a chain; nothing where it has not been written, or cannot be read."""
+    """Progress of a chain; empty where it has not been written, or cannot be read."""
     try:
         return dict(group[f"chains/{chain}"].attrs)
     except (KeyError, ValueError):
@@ -258,7 +261,7 @@ def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
 
 
 def _shown(path: str, found: Progress, phase: Phase, count: str) -> tuple[list[int], int]:
-    """Chains that are shown, and how many draws of each: the largest rectangle of those that are there."""
+    """Chains that are shown, and the number of draws of each: the largest rectangle of draws that are there."""
     said = [chain.get(count, 0) for chain in found.chains]
     whole = whole_draws(_opened(path), phase, said)
     if whole != said:
@@ -271,17 +274,17 @@ def _shown(path: str, found: Progress, phase: Phase, count: str) -> tuple[list[i
 
 
 def _phase_groups(path: str, found: Progress, phase: Phase, count: str) -> dict[str, Any]:
-    """Draws and statistics of a phase, as far as they go."""
+    """Draws and statistics of a phase, cut to the chains and draws that are shown."""
     chains, num = _shown(path, found, phase, count)
     part = {"chain": chains, "draw": slice(num)}
     return {name: dataset_in(path, name).isel(part, missing_dims="ignore") for name in (phase.draws, phase.statistics)}
 
 
 def dataset_in(path: str, group: str) -> Any:
-    """A group of a store, whose numbers are read when they are looked at.
+    """A group of a store, whose numbers are read when they are used.
 
     Args:
-        path: of the store.
+        path: path of the store.
         group: name of the group.
     """
     import xarray
@@ -291,7 +294,7 @@ def dataset_in(path: str, group: str) -> Any:
 
 
 def _summaries_of_chain(group: Any, chain: int) -> dict[str, RunningSummary]:
-    """Summaries that lie with the newest state of a chain."""
+    """Summaries in the newest whole state of a chain."""
     states = [state_in(group, chain, slot) for slot in SLOTS]
     whole = [packed for packed in states if packed is not None]
     if not whole:

@@ -23,10 +23,10 @@ from split_common.runs.findings import MOST_COORDINATES, Findings
 from split_common.runs.life import BAD, GOOD, POOR, Life
 from split_common.runs.reading import Progress
 
-FAR = 5.0  # R-hat so many times as far from 1 as its limit, 1.1, is trouble in a run that goes on
+FAR = 5.0  # R-hat so many times as far from 1 as its limit is shown as bad while a run goes on
 ROWS_OF_CHAINS, ROWS_OF_COORDINATES = 12, (5, MOST_COORDINATES)
-LOW_SCREEN, WIDE_SCREEN = 40, 140  # rows; columns from where on coordinates and traces stand side by side
-MOST_BAR = 50  # columns
+LOW_SCREEN, WIDE_SCREEN = 40, 140  # rows below which a screen is low; columns from which tables stand side by side
+MOST_BAR = 50  # columns of a progress bar at most
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 
 
@@ -35,10 +35,10 @@ class Screen(JupyterMixin):
     """All that is known of a run, for a console of any width.
 
     Attributes:
-        path: of its store.
-        found: how far it is.
-        life: what it is doing.
-        findings: of the last look at its draws.
+        path: path of its store.
+        found: progress of the run.
+        life: state of the run.
+        findings: findings of the last look at its draws.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Screen(JupyterMixin):
     findings: Findings
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich shows."""
+        """The panel that rich shows."""
         is_low = console.is_terminal and options.size.height < LOW_SCREEN
         sections = [
             [self._state],
@@ -103,7 +103,7 @@ class Screen(JupyterMixin):
 
     @property
     def _checks(self) -> Iterator[Text]:
-        """Trouble, each with what to do, and what is fine."""
+        """Checks that fail, each with advice, then those that are fine."""
         if self.findings.error:
             yield Text(self.findings.error, BAD)
         for check in self.findings.checks:
@@ -130,7 +130,7 @@ class Screen(JupyterMixin):
         yield table
 
     def _ess(self, ess: float) -> Text:
-        """Red where it will stay below its limit; the run, or the part that was not looked at, may add to it."""
+        """Effective draws, red only where they stay below the limit: more draws, or draws not read, may add to them."""
         poor = BAD if self.life.is_over and self.findings.is_whole else POOR
         return _number(ess, GOOD if ess >= LEAST_ESS else poor, ".0f")
 
@@ -194,7 +194,7 @@ def _bar(chain: Mapping[str, Any], plan: Any) -> tuple[ProgressBar, Text]:
 
 
 def _mean_and_sd(mean: float, sd: float) -> tuple[Text, Text]:
-    """Both to as many digits as the standard deviation gives a meaning."""
+    """Mean and standard deviation, to as many digits as the latter makes meaningful."""
     if not math.isfinite(mean):
         return Text("not finite", BAD), _number(math.nan)
     form = f".{max(0, 1 - math.floor(math.log10(sd)))}f" if 1e-4 < sd < 1e6 else ".3g"
@@ -202,16 +202,16 @@ def _mean_and_sd(mean: float, sd: float) -> tuple[Text, Text]:
 
 
 def _number(x: float, style: str = "", form: str = ".3g") -> Text:
-    """A number; a dash for one that is not known, infinity by its sign."""
+    """A number; a dash for one that is not known, the sign ∞ for infinity."""
     return Text("–", "dim") if math.isnan(x) else Text("∞" if math.isinf(x) else f"{x:{form}}", style)
 
 
 @contextlib.contextmanager
 def display() -> Iterator[Callable[[Any], Any]]:
-    """Shows one screen in the place of the one before, in a terminal or in a notebook's cell.
+    """Context for showing each screen in place of the last one, in a terminal or in a notebook's cell.
 
     Yields:
-        What shows a screen.
+        A function that shows a screen.
     """
     console = rich.get_console()
     if console.is_jupyter:  # without ipywidgets, which rich's Live needs there

@@ -1,4 +1,4 @@
-"""A run with a store, from its arguments to its end: what both packages do alike."""
+"""A run with a store, from its arguments to its end: the part that both packages share."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Forms = Mapping[str, Form]
 
 
 class Options(NamedTuple):
-    """Arguments of ``sample`` beside the host's.
+    """Arguments of ``sample`` besides those of the host.
 
     Attributes:
-        path: of the store.
+        path: path of the store.
         plan: how long the run is, and what is kept.
-        stop_when: what ends it early; None for nothing.
-        signals: that end it early.
+        stop_when: criterion that ends it early; None for none.
+        signals: signals that end it early.
         load: whether the draws are loaded into memory at the end.
         called: when ``sample`` was called, in seconds of the process's clock.
     """
@@ -80,17 +80,17 @@ class Start(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What the run rests on, as texts."""
+        """The texts that identify what the run depends on, by place."""
         ...
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What else is to be known of it."""
+        """Further properties of the run, for its store."""
         ...
 
     @property
     def start_energies(self) -> Sequence[float]:
-        """Potential energies where the chains start, or of one of them its terms."""
+        """Potential energies where the chains start, or the terms of one chain's."""
         ...
 
     def forms(self) -> tuple[Forms, Forms]:
@@ -98,17 +98,17 @@ class Start(Protocol):
         ...
 
     def observed(self) -> Mapping[str, np.ndarray]:
-        """What the model observes, by site."""
+        """Observed values of the model, by site."""
         ...
 
 
 @contextmanager
 def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start]) -> Any:
-    """The store of a run, new or as it is, held against other processes, and the run at its start.
+    """Context with the store of a run, new or existing and locked, and the run at its start.
 
     Args:
-        options: of the run.
-        start: sets the chains up; given what the store says of the run, or None where it is new.
+        options: options of the run.
+        start: sets the chains up, given the store's properties of the run, or None where the store is new.
     """
     with locked(options.path):
         with readable(options.path):
@@ -129,11 +129,11 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
 
 
 def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Chains, int], None]) -> str | None:
-    """Move the chains to the end of the run; the reason where they were stopped before.
+    """Move the chains to the end of the run; returns the reason where they were stopped before.
 
     Args:
-        options: of the run.
-        store: that it is written to.
+        options: options of the run.
+        store: store that the run is written to.
         begun: the run at its start.
         progress: called with chains that have moved, and by how much.
     """
@@ -150,21 +150,21 @@ def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Cha
 
 
 class Criterion:
-    """What ends a run before its plan does.
+    """Decides whether a run ends before its plan does.
 
     Args:
-        options: of the run.
+        options: options of the run.
     """
 
     def __init__(self, options: Options):
         self._stop_when, self._plan, self._called, self._looked = options.stop_when, options.plan, options.called, 0
 
     def by_time(self) -> str | None:
-        """The reason to stop at once."""
+        """The reason to stop at once, by the clock; None where there is none."""
         return self._reason({}, 0)
 
     def by_draws(self, recordings: Mapping[int, Recording], position: int) -> str | None:
-        """The reason to stop where all chains are at a position that ends a piece."""
+        """The reason to stop, by the draws of this process, where all chains are at one position; None for none."""
         draws = position - self._plan.num_warmup
         if not self._is_time_to_look(draws - self._plan.every, draws):
             return None
@@ -172,7 +172,7 @@ class Criterion:
         return self._reason({name: joined([chain[name] for chain in chains]) for name in chains[0]}, draws)
 
     def by_store(self, path: str) -> str | None:
-        """The reason to stop, by what chains in other processes have written."""
+        """The reason to stop, by what chains in other processes have written; None where there is none."""
         if self._stop_when is None or not self._stop_when.needs_summaries:
             return None
         draws = min(chain.get("draws", 0) for chain in progress_of(path).chains)
@@ -180,13 +180,13 @@ class Criterion:
             return None
         try:
             summaries = summary_of(path)
-        except StoreError:  # of a run that was begun without them, and has committed nothing since
+        except StoreError:  # the run was begun without summaries, and has committed nothing since
             return None
         self._looked = draws
         return self._reason(summaries, draws)
 
     def _is_time_to_look(self, before: int, draws: int) -> bool:
-        """Whether the draws are to be looked at, when there were so many before."""
+        """Whether the criterion is to be computed, as the number of draws has risen from ``before`` to ``draws``."""
         return (
             self._stop_when is not None
             and self._stop_when.needs_summaries
@@ -224,16 +224,16 @@ def _made(options: Options, begun: Start) -> RunStore:
 
 
 def _forms(options: Options, begun: Start) -> tuple[Forms, Forms]:
-    """Shape and type of what is kept of a draw of one chain, and of its statistics."""
+    """Shape and type of the kept variables of a draw of one chain, and of its statistics."""
     draws, statistics = begun.forms()
     return draws if options.plan.keep == "draws" else {}, statistics
 
 
 def _observed(begun: Start) -> Mapping[str, np.ndarray]:
-    """What the model observes; nothing where it cannot say."""
+    """Observed values of the model; empty where it cannot be run for them."""
     try:
         return begun.observed()
-    except Exception as error:  # whatever a model raises that is run in another way than it is sampled
+    except Exception as error:  # whatever a model raises that is run in another way than in sampling
         warnings.warn(
             f"observed_data are left out of the store, as the model cannot be run to read them: {error!r}", stacklevel=2
         )

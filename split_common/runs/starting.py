@@ -1,7 +1,7 @@
-"""What warm-up found, beside the states of a run: from where a later run, on more data too, may start.
+"""Values that warm-up found, stored beside the states of a run, with which a later run may start, also on more data.
 
 A metric, a step size and a reference of centring are settings of a sampler, which any later run may be given: its draws
-are right whatever they are. A state is none, and belongs to its own run.
+are right whatever they are. A state is no setting, and belongs to its own run.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from split_common.low_rank_metric import LowRank
 from split_common.runs.packed import Packed
 from split_common.runs.store import checked_path, open_group, state_in
 
-FOUND = "found"  # place of it among a chain's
+FOUND = "found"  # name of its place among a chain's states
 
 
 class Found(NamedTuple):
-    """What warm-up of one chain found.
+    """Values that warm-up of one chain found.
 
     Attributes:
-        step_size: of the chain.
-        inverse_mass_matrix: from tuples of site names to blocks of NumPy's, or to a :class:`LowRank` of such; None
+        step_size: step size of the chain.
+        inverse_mass_matrix: from tuples of site names to blocks as NumPy arrays, or to a :class:`LowRank` of such; None
             where the kernel has none.
         center: unconstrained values by site, about which splitting is centred; None where it is not.
     """
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     center: dict[str, np.ndarray] | None = None
 
     def packed(self) -> Packed:
-        """As arrays and plain values."""
+        """The same as arrays and plain values."""
         arrays, blocks = {}, []
         for k, (sites, block) in enumerate((self.inverse_mass_matrix or {}).items()):
             parts = block._asdict() if isinstance(block, LowRank) else {"block": block}
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, packed: Packed) -> Found:
-        """Of what :meth:`packed` made."""
+        """Inverse of :meth:`packed`."""
         values, arrays = packed
         metric = {tuple(sites): _block(arrays, f"metric/{k}/") for k, sites in enumerate(values["blocks"])}
         center = {name.removeprefix("center/"): x for name, x in arrays.items() if name.startswith("center/")}
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 def found_in(store: str | os.PathLike[str], chain: int) -> Found:
-    """What warm-up of a chain of a stored run found.
+    """The values that warm-up of a chain of a stored run found.
 
     Args:
         store: path of the store.
@@ -86,7 +86,7 @@ def is_path(run: Any) -> bool:
 
 
 def required(found: Any, what: str, path: Any) -> Any:
-    """Something that was found, or an error that names what the run lacks."""
+    """``found``, or an error where it is None that names what the run lacks."""
     if found is None:
         raise ValueError(f"run must be one with a kernel that {what}, got the store {str(path)!r} of one without that")
     return found

@@ -1,4 +1,4 @@
-"""Statistics of draws in ArviZ's names."""
+"""Statistics of draws under ArviZ's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ARVIZ_NAMES = {"accept_prob": "acceptance_rate", "num_steps": "n_steps"}
 
 
 def arviz_statistics(fields: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Statistics by ArviZ's names, of statistics by the names of a state's fields.
+    """Statistics by ArviZ's names, from statistics by the names of a state's fields.
 
     Example:
         >>> arviz_statistics({"num_steps": np.array([3]), "potential_energy": np.array([1.5])})
@@ -23,7 +23,7 @@ def arviz_statistics(fields: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def state_fields(statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Statistics by the names of a state's fields, of statistics by ArviZ's names: the way back."""
+    """Statistics by the names of a state's fields, from statistics by ArviZ's names: inverse of the above."""
     names = {theirs: ours for ours, theirs in ARVIZ_NAMES.items()}
     found = {names.get(name, name): x for name, x in statistics.items()}
     if "lp" in found:

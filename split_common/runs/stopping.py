@@ -1,7 +1,7 @@
-r"""When a run has drawn enough: by effective sample size or R-hat, or by the clock.
+r"""Criteria for when a run has drawn enough: effective sample size or R-hat, or the clock.
 
 The criterion is that of the worst coordinate of all variables. A coordinate that never changes is left out, and one
-with a draw that is not finite never meets the criterion.
+with a draw that is not finite never satisfies the criterion.
 
 **The bias of stopping by a statistic.** A run that stops when a statistic of its own draws is good enough is more
 likely to stop when the statistic happens to be too good. Each look at the statistic is another chance for that, so
@@ -10,25 +10,10 @@ fewer draws do not show, and then one whenever there are 10 % more draws, which 
 looks are at fixed numbers of draws, the same for all runs, so a run that was interrupted looks where an uninterrupted
 run does.
 
-The remaining effect was measured by ``benchmarks/stopping_bias``, on four autoregressive chains with correlation 0.9,
-compared with runs of as many draws decided beforehand. (z² is the squared error of the mean over its claimed squared
-standard error, ± 0.02; coverage is that of 1.96 standard errors, ± 0.3 %; size is the claimed effective sample size
-over the true one, ± 0.004.)
-
-===============================================  ===================  =======================
-stopped when                                     z², coverage, size   decided beforehand
-===============================================  ===================  =======================
-``ess=400``, the worst of 20 coordinates         1.01, 94.8 %, 1.007  1.01, 95.1 %, 1.004
-``rhat=1.01``, the worst of 20 coordinates       1.01, 94.8 %, 1.002  1.01, 94.8 %, 1.002
-``ess=400``, one coordinate                      1.00, 95.1 %, 1.027  0.98, 94.9 %, 1.007
-``rhat=1.01``, one coordinate                    1.11, 93.8 %, 1.076  1.04, 94.5 %, 1.010
-the last, with a look every 20 draws             1.13, 93.7 %, 1.095  1.03, 94.7 %, 1.011
-===============================================  ===================  =======================
-
-So with many coordinates the effect is not visible (nor with independent draws), and the smallest claimed size, the
-least of 20 claims that scatter by 12 %, is 22 % below its true value: the rule is conservative. With one coordinate,
-R-hat stops anywhere, here after 100 to 6,247 draws, because it measures whether chains agree and not how precise a mean
-is: give ``ess`` with it.
+The remaining effect is small (docs/stored_runs.md has numbers, measured by ``benchmarks/stopping_bias``). With many
+coordinates it is not visible, and the rule is conservative: the smallest of many estimated effective sample sizes is
+mostly below its true value. With one coordinate, R-hat stops at almost any number of draws, because it measures whether
+chains agree and not how precise a mean is: give ``ess`` with it.
 
 An effective sample size cannot show what none of the chains has found. Stopping by the clock does not depend on the
 draws, and causes no bias.
@@ -54,8 +39,8 @@ from split_common.checks import check_positive_float
 from split_common.runs.summaries import RunningSummary
 from split_common.values import finite_number, shown
 
-FIRST_LOOK = 100  # draws of each chain
-MOST_EFFECTIVE = 3.0  # effective draws that one draw of chains that go to and fro may be worth
+FIRST_LOOK = 100  # draws of each chain at the first look
+MOST_EFFECTIVE = 3.0  # effective draws that one draw of anticorrelated chains may be worth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +90,14 @@ class StopWhen:
 
     @property
     def needs_summaries(self) -> bool:
-        """Whether anything is asked of the draws."""
+        """Whether a criterion depends on the draws."""
         return self.ess is not None or self.rhat is not None
 
     def check_reachable(self, num_chains: int, num_samples: int) -> None:
-        """Raise where what is asked of the draws can never be met.
+        """Raise where the criteria for the draws can never be met.
 
-        A draw is worth more than one where chains go to and fro: three where successive draws have a correlation of
-        −1/2, which is rare. More than that is taken to be out of reach.
+        A draw is worth more than one effective draw where successive draws are anticorrelated: three for a correlation
+        of −1/2, which is rare. More than that is taken to be out of reach.
 
         Args:
             num_chains: number of chains.
@@ -139,12 +124,12 @@ class StopWhen:
             )
 
     def next_look(self, draws: int) -> int:
-        """The least number of draws above this one at which ``ess`` and ``rhat`` are looked at.
+        """The least number of draws above this one at which ``ess`` and ``rhat`` are computed.
 
-        A caller who goes on in pieces looks where ``draws >= stop.next_look(draws before the piece)``.
+        A caller that moves chains in pieces looks where ``draws >= stop.next_look(draws before the piece)``.
 
         Args:
-            draws: of the chain that has fewest.
+            draws: number of draws of the chain that has fewest.
 
         Example:
             >>> [StopWhen(ess=400).next_look(draws) for draws in (0, 99, 100, 1000)]
@@ -158,12 +143,12 @@ class StopWhen:
     def reason(
         self, summaries: Mapping[str, RunningSummary], *, draws: int, seconds: float, now: datetime
     ) -> str | None:
-        """Why to stop; None where there is none.
+        """The reason to stop; None where there is none.
 
         Args:
-            summaries: of each variable, or empty where only the clock is to be looked at.
-            draws: of the chain that has fewest.
-            seconds: since this call began.
+            summaries: summary of each variable, or empty where only the clock counts.
+            draws: number of draws of the chain that has fewest.
+            seconds: seconds since this call began.
             now: the time, with its zone or in local time.
 
         Example:
@@ -180,7 +165,7 @@ class StopWhen:
         return self._reason_of(figures)
 
     def _reason_of(self, figures: Mapping[str, Mapping[str, np.ndarray]]) -> str | None:
-        """Why the draws are enough; None where they are not."""
+        """The reason why the draws are enough; None where they are not."""
         reasons = []
         if self.ess is not None:
             ess, where = _worst(figures, "ess", np.argmin)
@@ -213,7 +198,7 @@ def _worst(
         if not changes.any():
             continue
         values, places = table[name][changes], np.argwhere(changes)
-        k = worst(values)  # of NumPy, which takes NaN for the worst
+        k = worst(values)  # argmin or argmax of NumPy, to which NaN is the worst
         here = float(values[k]), variable + (str(places[k].tolist()) if places.shape[1] else "")
         if math.isnan(here[0]):
             return here

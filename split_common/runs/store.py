@@ -6,12 +6,12 @@ what a chain goes on from.
 
 A commit is made in this order: the chunks of draws that have changed; the chain's packed state
 (:mod:`split_common.runs.packed`), in the older of two places; and at last the number of draws, in an attribute, for
-those who look in. A state says how many draws belong to it, and has a digest of each of their chunks. So whenever a
-process dies, the newest state that is whole, and whose draws are, is where the run goes on; draws after it are written
-again, the same. The state at the end of warm-up is kept besides. Where draws in the middle are damaged, the run goes on
-from the newest state before them, from its beginning at worst, and comes to the same draws.
+those who watch the run. A state says how many draws belong to it, and has a digest of each of their chunks. So whenever
+a process dies, the run goes on from the newest state that is whole and whose draws are whole; draws after it are
+written again, the same. The state at the end of warm-up is kept besides. Where draws in the middle are damaged, the run
+goes on from the newest state before them, from its beginning at worst, and comes to the same draws.
 
-Arrays have room for whole chunks, and only whole chunks are written: what lies damaged where draws are to be written is
+Arrays have room for whole chunks, and only whole chunks are written: damaged content where draws are to be written is
 never read.
 
 zarr writes each of its files whole or not at all. On local paths a lock beside the store, which the system releases
@@ -40,10 +40,10 @@ from split_common.runs.plan import Plan
 FORMAT = 2
 SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
-NO_NAMES = ("", ".", "..", "zarr.json")  # of an array in a group: files and folders are called so already
-LENGTH_BYTES = 8  # before a state, that say how long it is
+NO_NAMES = ("", ".", "..", "zarr.json")  # names that no array in a group may have: files and folders have them
+LENGTH_BYTES = 8  # bytes before a state that hold its length
 DRAWN = ("chain", "draw")  # dimensions that every array of draws has first
-SLACK = 1.25  # room for states that grow, as a factor
+SLACK = 1.25  # factor of room for states that grow
 
 Variables = Mapping[str, np.ndarray]
 
@@ -76,7 +76,7 @@ class RunStore:
 
     Args:
         path: a local path, or an address that fsspec knows.
-        group: the zarr group that it is.
+        group: its zarr group.
         plan: how long the run is.
     """
 
@@ -97,14 +97,14 @@ class RunStore:
         """A new store.
 
         Args:
-            path: where there is none yet.
+            path: path at which there is no store yet.
             plan: how long the run is.
-            identity: what the store belongs to, as texts.
-            about: what else is to be known of the run: its kernel, how the model divides.
+            identity: texts that identify the run (:mod:`split_common.runs.identity`).
+            about: further properties of the run: its kernel, how the model divides.
             start_energies: potential energies where the chains start.
         """
         group = zarr_module().open_group(path, mode="w", zarr_format=3)
-        group.update_attributes(  # written once, where ``attrs.update`` writes for every key
+        group.update_attributes(  # one write; ``attrs.update`` would write for every key
             {
                 "format": FORMAT,
                 "plan": plan._asdict(),
@@ -119,13 +119,13 @@ class RunStore:
 
     @classmethod
     def of(cls, path: str) -> RunStore | None:
-        """The store that there is at a path, of which nothing is changed; None where there is none.
+        """The store at a path, which is not changed; None where there is none.
 
         Raises:
             StoreError: for a path of something else.
         """
         group = open_group(path, mode="r+")
-        if group is None or not group.attrs.get("made"):  # of a process that died before it had drawn anything
+        if group is None or not group.attrs.get("made"):  # a process died before it had drawn anything
             return None
         return cls(path, group, Plan(**group.attrs["plan"]))
 
@@ -134,15 +134,15 @@ class RunStore:
         _check_plan(self.path, self.plan, plan)
 
     def go_on(self, plan: Plan, draws: Iterable[str], statistics: Iterable[str]) -> None:
-        """Make ready to be written to, with room for all draws of a plan.
+        """Prepare the store for writing, with room for all draws of a plan.
 
         Args:
-            plan: the store's, or a longer one.
+            plan: the store's plan, or a longer one.
             draws: names of the variables that the store was made with.
-            statistics: likewise.
+            statistics: names of its statistics.
 
         Raises:
-            KeyError: for one that has no array.
+            KeyError: for a name that has no array.
         """
         for phase in self.phases:
             for group, names in ((phase.draws, draws), (phase.statistics, statistics)):
@@ -156,26 +156,26 @@ class RunStore:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Parts of the run of which anything is kept."""
+        """Phases of the run whose draws or statistics are kept."""
         return (WARMUP, SAMPLING) if self.plan.keeps_warmup else (SAMPLING,)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the store says of the run."""
+        """The attributes of the store, which describe the run."""
         return dict(self._group.attrs)
 
     def made(self) -> None:
-        """Take note that all arrays are there, and a place for each chain."""
+        """Note in the store that all arrays are there; makes a group for each chain."""
         for chain in range(self.plan.num_chains):
             self.chain(chain)
         self._group.update_attributes({"made": True})
 
     def ended(self, reason: str | None) -> None:
-        """Take note of why the run was stopped; None where it has come to its end."""
+        """Note in the store why the run was stopped; None where it was not."""
         self._group.update_attributes({"stopped": reason})
 
     def make_arrays(self, phase: Phase, draws: Mapping[str, Form], statistics: Mapping[str, Form]) -> None:
-        """Arrays for a phase, of the length that it will have."""
+        """Make the arrays of a phase, of the length that it will have."""
         num = self._room(self.plan.num_warmup if phase is WARMUP else self.plan.num_draws)
         for name, forms in ((phase.draws, draws), (phase.statistics, statistics)):
             group = self._group.require_group(name)
@@ -200,7 +200,7 @@ class RunStore:
         return self._arrays[path]
 
     def write(self, chain: int, chunk: int, content: Mapping[str, Variables]) -> None:
-        """Write a chain's chunk of draws, full or not: by group, then by variable, shape (n, ...)."""
+        """Write a chain's chunk of draws, full or not: arrays by group, then by variable, shape (n, ...)."""
         length, chunks = self.plan.chunk, []
         for group, arrays in content.items():
             for name, x in arrays.items():
@@ -236,11 +236,11 @@ class RunStore:
         return state_in(self._group, chain, name)
 
     def noted(self, chain: int) -> dict[str, Any] | None:
-        """What those who look in are told of a chain; None where its place is gone."""
+        """The progress of a chain for those who watch the run; None where its group is gone."""
         return dict(self.chain(chain).attrs) if f"chains/{chain}" in self._group else None
 
     def note(self, chain: int, **progress: Any) -> None:
-        """Tell those who look in how far a chain is."""
+        """Update the progress of a chain for those who watch the run."""
         self.chain(chain).update_attributes(progress)
 
     def _number(self, name: str) -> None:
@@ -259,7 +259,7 @@ class RunStore:
         return self._arrays[path]
 
     def _room(self, num: int) -> int:
-        """Number of draws in as many whole chunks as so many draws need."""
+        """Length of the whole chunks that ``num`` draws need."""
         return -(-num // self.plan.chunk) * self.plan.chunk
 
     def _variables(self, name: str) -> dict[str, Any]:
@@ -297,9 +297,9 @@ def state_in(group: Any, chain: int, name: str) -> Packed | None:
     """The state of a chain at a place; None where there is none, or none that is whole.
 
     Args:
-        group: of the store.
-        chain: its number.
-        name: of the place.
+        group: group of the store.
+        chain: number of the chain.
+        name: name of the place.
     """
     try:
         content = np.asarray(group[f"chains/{chain}/{name}"][:]).tobytes()
@@ -313,9 +313,9 @@ def whole_draws(group: Any, phase: Phase, lengths: Sequence[int]) -> list[int]:
     """Number of draws of each chain that lie before its first missing file, of draws or of statistics.
 
     Args:
-        group: of the store.
-        phase: part of the run.
-        lengths: number of draws of each chain by its own account.
+        group: group of the store.
+        phase: phase of the run.
+        lengths: number of draws of each chain, as its progress says.
     """
     whole = list(lengths)
     for name in phase:
@@ -391,7 +391,7 @@ def checked_path(store: Any) -> str:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Hold a store against other processes, on local paths.
+    """Context that locks a store against other processes, on local paths.
 
     Raises:
         StoreError: where another process holds it.
@@ -406,7 +406,7 @@ def locked(path: str) -> Iterator[None]:
     place.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(place)
     try:
-        lock.acquire(timeout=1)  # whoever only looks whether it is held, holds it for a moment
+        lock.acquire(timeout=1)  # :func:`is_held` holds the lock for a moment
     except Timeout as error:
         raise StoreError(f"store must not be in use, got {path!r}, which another process writes to") from error
     try:
@@ -437,7 +437,7 @@ def is_held(path: str) -> bool | None:
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Say, of an error of whatever reads a store, that the store is damaged.
+    """Context in which an error of reading a store is raised as one that says that the store is damaged.
 
     Raises:
         StoreError: in place of such an error.
@@ -455,7 +455,7 @@ def readable(path: str) -> Iterator[None]:
 
 @contextmanager
 def explained(path: str, what: str) -> Iterator[None]:
-    """Say, of an error of the file system, what was being written, and that the rest is safe."""
+    """Context in which an error of the file system says what was being written, and that the rest is safe."""
     try:
         yield
     except OSError as error:
@@ -468,7 +468,7 @@ def check_names(num_axes: Mapping[str, int], leading: Sequence[str] = ()) -> Non
     """Raise for a site whose array cannot have its name, in a group that has coordinates beside the arrays.
 
     Args:
-        num_axes: of a value of each site.
+        num_axes: number of axes of a value of each site.
         leading: dimensions that the arrays have before these.
 
     Raises:
@@ -487,7 +487,7 @@ def check_names(num_axes: Mapping[str, int], leading: Sequence[str] = ()) -> Non
 
 
 def encoded(name: str) -> str:
-    """Name of a variable's array: a slash of either kind would make a group of it."""
+    """Name of a variable's array, with slashes escaped, since a slash would make a group."""
     return quote(name, safe="".join(chr(i) for i in range(32, 127) if chr(i) not in "/\\%"))
 
 
@@ -502,7 +502,7 @@ def now() -> str:
 
 
 def zarr_module() -> Any:
-    """The library of stores, or an error that says how to get it."""
+    """The module ``zarr``, or an error that says how to install it."""
     try:
         import zarr
     except ImportError as error:
@@ -511,7 +511,7 @@ def zarr_module() -> Any:
 
 
 def _lock_of(path: str) -> Path:
-    """File beside a store whose lock a process holds that writes to it, by whichever links it came there."""
+    """Path of the lock file beside a store, the same by whichever links the path leads there."""
     place = Path(path).resolve()
     return place.parent / f".{place.name}.lock"
 
@@ -530,8 +530,8 @@ def _dimensions(variable: str, num: int) -> list[str]:
 def put_chunks(chunks: Iterable[tuple[Any, tuple[int, ...], np.ndarray]]) -> None:
     """Write whole chunks of arrays without compressors, all at once.
 
-    By zarr's stores, whose files then hold the chunks as they are. An assignment to each array, one after the other,
-    takes three times as long, which is felt where a hundred draws take a third of a second.
+    They are written through zarr's stores, whose files hold such chunks as they are: faster than an assignment to each
+    array in turn.
 
     Args:
         chunks: array, place of the chunk in its grid, and the content, of the chunk's shape and the array's type.

@@ -1,17 +1,17 @@
 r"""Means, standard deviations, effective sample sizes and R-hat of draws that are not kept.
 
-Of a variable of all chains, memory does not grow with the number of draws: each chain's draws are divided into at most
-K = 512 consecutive *batches* of b draws, b a power of two that doubles when there is no more room. Of a batch are kept
-its mean and the sum of squared deviations from it.
+The memory for a variable does not grow with the number of draws: each chain's draws are divided into at most
+K = 512 consecutive *batches* of b draws, b a power of two that doubles when there is no more room. For each batch its
+mean is kept, and the sum of squared deviations from it.
 
-**Merging.** Of two groups of :math:`n_1, n_2` draws with means :math:`m_1, m_2` and sums of squares
+**Merging.** Two groups of :math:`n_1, n_2` draws with means :math:`m_1, m_2` and sums of squares
 :math:`s_1, s_2`, and :math:`d = m_2 - m_1`, together have (Chan, Golub and LeVeque, 1983)
 
 .. math:: m = m_1 + d\,\frac{n_2}{n_1+n_2}, \qquad s = s_1 + s_2 + d^2 \frac{n_1 n_2}{n_1+n_2}.
 
 A batch of 2b draws is always its two halves merged, down to single draws, and draws that do not fill a batch yet are
-kept as the groups of the binary digits of their number. So a number has one history, whichever pieces the draws came
-in: the arrays are the same bit for bit. Errors of rounding grow with the logarithm of the number of draws.
+kept as the groups of the binary digits of their number. So the arrays are the same bit for bit, whichever pieces the
+draws came in. Errors of rounding grow with the logarithm of the number of draws.
 
 **Effective draws.** Let :math:`Y` be the series of batch means, N a chain, of M chains. By the definition of the
 effective sample size :math:`e(Y)`, the mean of :math:`MNb` draws, which is that of Y, has the squared standard error
@@ -28,13 +28,11 @@ of the draws is the number of independent ones that would have it:
 initial monotone sequence. It is what corrects batches shorter than the chain's memory, whose means are correlated. Up
 to 512 draws a chain b is 1, and ess is ArviZ's ``ess(method="mean")``, the standard error its ``mcse(method="mean")``.
 
-**Why 512.** Beyond that N is between 256 and 512, and what is left of the accuracy is that of the autocovariances of
-so many batch means, whatever the number of draws. Measured on autoregressive chains of correlation −0.5 to 0.99, 3,000
-and 10⁵ draws, 200 to 400 series each, the ratio of ess to ArviZ's from all draws has a mean of 0.97 to 1.02 and, of
-four chains, a standard deviation of 1 to 8 %: within 15 % are 95 to 100 % of them. Of one chain it is up to 15 % (70 to
-100 %). Half as many batches have 86 to 100 % of four chains within 15 %. An estimate of 400 effective draws from all
-of them scatters by 10 % too. 512 batches take the memory of 1,024 numbers of 64 bits for each chain and coordinate,
-and 44 for the rest.
+**Why 512.** For more draws N is between 256 and 512, and the accuracy is that of the autocovariances of so many batch
+means, whatever the number of draws. For autoregressive chains of correlation −0.5 to 0.99 the ratio of ess to ArviZ's
+from all draws has a mean of 0.97 to 1.02 and, for four chains, a standard deviation of at most 8 %; for one chain, at
+most 15 %. An estimate of 400 effective draws from all draws scatters by 10 % too. 512 batches take the memory of 1,024
+numbers of 64 bits for each chain and coordinate, and 44 for the rest.
 
 **R-hat** is split R-hat: the first and the last N/2 batches of every chain, whose means and variances are exact. It is
 that of the draws themselves, neither rank-normalised nor folded: where tails are so heavy that variances are infinite,
@@ -61,19 +59,19 @@ from split_common.checks import check_chain, check_positive_int
 from split_common.values import real_array, shown, whole_number
 
 NUM_BATCHES = 512
-NUM_LEVELS = 22  # of groups that do not fill a batch: 512 batches of 2²² draws are all that a run can count
-LEAST_SERIES = 4  # batches that anything is said of, as in ArviZ
-BLOCK = 2**17  # numbers that are worked on at once, so that they stay in a processor's cache
+NUM_LEVELS = 22  # levels of groups that do not fill a batch: 512 batches of 2²² draws are all that a run can count
+LEAST_SERIES = 4  # least number of batches for which figures are computed, as in ArviZ
+BLOCK = 2**17  # numbers that are processed at once, so that they stay in a processor's cache
 COORDINATES_AT_ONCE = 256
 ARRAYS = ("counts", "batch_means", "batch_squares", "group_means", "group_squares")
 
 
 class Moments(NamedTuple):
-    """What is known of groups of draws, all of the same number.
+    """Means and sums of squares of groups of draws, all of the same size.
 
     Attributes:
         count: number of draws in a group.
-        mean: their means, any shape.
+        mean: means of the groups, any shape.
         squares: sums of squared deviations from the means, the same shape.
 
     Example:
@@ -86,7 +84,7 @@ class Moments(NamedTuple):
     squares: Any
 
     def merged(self, other: Moments) -> Moments:
-        """Each group together with one of others."""
+        """Each group merged with one of ``other``."""
         count = self.count + other.count
         difference = other.mean - self.mean
         mean = self.mean + difference * (other.count / count)
@@ -95,10 +93,10 @@ class Moments(NamedTuple):
         return Moments(count, mean, self.squares + other.squares + difference)
 
     def pooled(self, axis: int) -> Moments:
-        """All groups along an axis together.
+        """All groups along an axis, merged.
 
         Args:
-            axis: of the means, of a length of at least 1.
+            axis: axis of the means, of a length of at least 1.
         """
         origin = np.take(self.mean, [0], axis)  # so that the mean of equal numbers is that number
         mean = origin + (self.mean - origin).mean(axis, keepdims=True)
@@ -112,17 +110,17 @@ class Moments(NamedTuple):
 
 
 class RunningSummary:
-    """Mean, standard deviation, standard error, effective sample size and R-hat of one variable, of draws as they come.
+    """Mean, standard deviation, standard error, effective sample size and R-hat of a variable, updated with new draws.
 
     A coordinate that ever had a draw that is not finite has NaN everywhere; one that never changes has NaN for
     effective sample size, standard error and R-hat. Chains may have different numbers of draws. Mean and standard
-    deviation are of all draws; R-hat and the effective sample size rest on as many draws of each chain that
+    deviation are of all draws; R-hat and the effective sample size depend on as many draws of each chain that
     has begun as the shortest of them has, and the latter is then scaled to all draws.
 
     Args:
         counts: number of draws of each chain, shape (C,).
         batches: means and sums of squares of the batches, each of shape (C, 512, *shape).
-        groups: those of the draws that do not fill a batch, by the binary digits of their number, each of shape
+        groups: the same for draws that do not fill a batch, by the binary digits of their number, each of shape
             (C, 22, *shape).
 
     Example:
@@ -152,7 +150,7 @@ class RunningSummary:
 
         Args:
             num_chains: C.
-            shape: of one draw of the variable; () for a scalar.
+            shape: shape of one draw of the variable; () for a scalar.
 
         Raises:
             ValueError: unless the number of chains is at least 1, and the shape a tuple of whole numbers of at least 0.
@@ -170,10 +168,10 @@ class RunningSummary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> RunningSummary:
-        """The summary that :meth:`arrays` are of.
+        """Inverse of :meth:`arrays`.
 
         Args:
-            arrays: copied, so that they do not change as draws are added.
+            arrays: the arrays, which are copied, so that they do not change as draws are added.
 
         Raises:
             ValueError: for an array that is missing, or whose shape does not go with the others.
@@ -190,7 +188,7 @@ class RunningSummary:
         return cls(np.array(arrays["counts"], np.int64), batches, (copies["group_means"], copies["group_squares"]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is known, for a store: views of what changes as draws are added. Places that are not used hold 0.
+        """The content of the summary, for a store: views, which change as draws are added. Unused places hold 0.
 
         Returns:
             "counts", shape (C,); "batch_means" and "batch_squares", shape (C, 512, *shape); "group_means" and
@@ -205,10 +203,10 @@ class RunningSummary:
         return self._counts.copy()
 
     def add(self, chain: int, draws: Any) -> None:
-        """Take in the next draws of a chain.
+        """Add the next draws of a chain.
 
         Args:
-            chain: its number, from 0.
+            chain: number of the chain, from 0.
             draws: real numbers, shape (n, *shape), n at least 0.
 
         Raises:
@@ -234,7 +232,7 @@ class RunningSummary:
                 self._add_block(chain, array[start : start + rows])
 
     def _add_block(self, chain: int, draws: np.ndarray) -> None:
-        """Merge two by two what there is of a size, from single draws to whole batches."""
+        """Merge groups of equal size two by two, from single draws to whole batches."""
         count = int(self._counts[chain])
         top = filled_from = _level(count)
         num_batches, level = count >> top, 0
@@ -270,7 +268,7 @@ class RunningSummary:
             kept[chain, NUM_BATCHES // 2 :] = 0.0
 
     def _with_group(self, chain: int, level: int, nodes: Moments) -> Moments:
-        """The group that waits at a level, and then the nodes; the group waits no longer."""
+        """The group kept at a level followed by the nodes; the group is no longer kept."""
         joined = Moments(
             nodes.count,
             *(np.concatenate([kept[chain, level, None], x]) for kept, x in zip(self._groups, nodes[1:], strict=True)),
@@ -306,7 +304,7 @@ class RunningSummary:
         return self._rhat(self.sd)
 
     def table(self) -> dict[str, np.ndarray]:
-        """All figures.
+        """All figures of the summary.
 
         Returns:
             "mean", "sd", "mcse", "ess" and "rhat", each of the shape of a draw.
@@ -317,11 +315,11 @@ class RunningSummary:
         return {"mean": mean, "sd": sd, "mcse": mcse, "ess": _size(sd, mcse), "rhat": self._rhat(sd)}
 
     def _rhat(self, sd: np.ndarray) -> np.ndarray:
-        """Of what changes; NaN elsewhere."""
+        """Split R-hat of coordinates that change; NaN for others."""
         return np.where(sd > 0, self._shaped(self._by_coordinates(_rhat)), np.nan)
 
     def _standard_error(self, sd: np.ndarray) -> np.ndarray:
-        """Of the mean of all draws; NaN where their standard deviation is not above 0."""
+        """Standard error of the mean of all draws; NaN where their standard deviation is not above 0."""
         with np.errstate(all="ignore"):
             error = np.sqrt(self._shaped(self._by_coordinates(_squared_error)) / self._counts.sum())
         return np.where(sd > 0, error, np.nan)
@@ -330,7 +328,7 @@ class RunningSummary:
         return x.reshape(self.shape)
 
     def _total(self) -> Moments:
-        """Of all draws of all chains."""
+        """Moments of all draws of all chains."""
         size = self._batches[0].shape[2]
         total = Moments(0, np.full(size, np.nan), np.full(size, np.nan))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -340,7 +338,7 @@ class RunningSummary:
         return total
 
     def _parts(self, chain: int, count: int) -> list[Moments]:
-        """Of the batches of a chain together, and of its groups."""
+        """Moments of the batches of a chain together, and of each of its groups."""
         top = _level(count)
         batches = Moments(1 << top, *(x[chain, : count >> top] for x in self._batches))
         parts = [batches.pooled(0)] if count >> top else []
@@ -348,7 +346,7 @@ class RunningSummary:
         return parts + [Moments(1 << level, *(x[chain, level] for x in self._groups)) for level in waiting]
 
     def _by_coordinates(self, figure: Callable[[Moments], np.ndarray]) -> np.ndarray:
-        """A figure of the batches of all chains, some coordinates at a time; NaN where there are too few batches."""
+        """A figure from the batches of all chains, for some coordinates at a time; NaN where batches are too few."""
         found = np.full(self._batches[0].shape[2], np.nan)
         chains = [(chain, int(count)) for chain, count in enumerate(self._counts) if count]
         level = max((_level(count) for _, count in chains), default=0)
@@ -364,7 +362,7 @@ class RunningSummary:
         return found
 
     def _series(self, chain: int, coarser: int, num: int, columns: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The first batches of a chain, ``2**coarser`` of them merged to one: means and squares of shape (num, d)."""
+        """The first batches of a chain, ``2**coarser`` at a time merged into one: means and squares, shape (num, d)."""
         size = 1 << _level(int(self._counts[chain]))
         parts = (x[chain, : num << coarser, columns] for x in self._batches)
         merged = Moments(size, *(x.reshape(num, 1 << coarser, x.shape[1]) for x in parts)).pooled(1)
@@ -378,7 +376,7 @@ def effective_sample_size(x: np.ndarray) -> np.ndarray:
         x: series of several coordinates, shape (chains, n, D), n at least 4.
 
     Returns:
-        Shape (D,); of what never changes it means nothing.
+        Effective sample sizes, shape (D,); meaningless for a coordinate that never changes.
 
     Example:
         >>> effective_sample_size(np.random.default_rng(0).standard_normal((4, 1000, 1))).round(-3)
@@ -401,10 +399,10 @@ def effective_sample_size(x: np.ndarray) -> np.ndarray:
 def _geyer(correlation: np.ndarray) -> np.ndarray:
     """Integrated autocorrelation time, shape (D,), of correlations by lag, shape (n, D), n at least 2.
 
-    Sums of lags 2p and 2p + 1 are taken as long as they are positive, none larger than the one before; of the pair
-    after them the first lag counts, once.
+    Sums of lags 2p and 2p + 1 are taken as long as they are positive, each at most the one before; of the pair after
+    them only the first lag counts, once.
     """
-    last = (len(correlation) - 3) // 2 if len(correlation) > 3 else 0  # as far as ArviZ goes
+    last = (len(correlation) - 3) // 2 if len(correlation) > 3 else 0  # the same range as in ArviZ
     evens = correlation[: 2 * last + 1 : 2]
     pairs = evens + correlation[1 : 2 * last + 2 : 2]
     goes_on = np.logical_and.accumulate(pairs[:last] > 0) if last else pairs[:0] > 0
@@ -417,13 +415,13 @@ def _geyer(correlation: np.ndarray) -> np.ndarray:
 
 
 def _size(sd: np.ndarray, mcse: np.ndarray) -> np.ndarray:
-    """Number of independent draws whose mean has a standard error."""
+    """Number of independent draws whose mean has the standard error ``mcse``."""
     with np.errstate(all="ignore"):
         return (sd / mcse) ** 2
 
 
 def _level(count: int) -> int:
-    """Logarithm to base 2 of the size of a batch, of a chain of so many draws."""
+    """Logarithm to base 2 of the size of a batch, for a chain of ``count`` draws."""
     level = max(0, count.bit_length() - NUM_BATCHES.bit_length())
     return level + (count >> level > NUM_BATCHES)
 
@@ -433,14 +431,14 @@ def _rows(nodes: Moments, start: int, stop: int | None) -> Moments:
 
 
 def _squared_error(batches: Moments) -> np.ndarray:
-    """Squared standard error of the mean times the number of draws; of the batches of all chains, shape (C, N, d)."""
+    """Squared standard error of the mean times the number of draws, from batches of all chains, shape (C, N, d)."""
     num_draws = batches.count * batches.mean.shape[0] * batches.mean.shape[1]
     variance = batches.mean.reshape(-1, batches.mean.shape[2]).var(0, ddof=1)
     return num_draws * variance / effective_sample_size(batches.mean)
 
 
 def _rhat(batches: Moments) -> np.ndarray:
-    """Split R-hat of the batches of all chains, shape (C, N, d)."""
+    """Split R-hat from the batches of all chains, shape (C, N, d)."""
     half = batches.mean.shape[1] // 2
     parts = (slice(None, half), slice(-half, None))
     firsts, lasts = (Moments(batches.count, *(x[:, part] for x in batches[1:])).pooled(1) for part in parts)

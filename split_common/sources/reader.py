@@ -1,10 +1,10 @@
-"""Reading the rows of a subset while the one before is computed with.
+"""Reading of the rows of a subset while the gradient of the last one is computed.
 
-Which subset comes next is not told but learned: what followed last time after the two subsets that were read last. Of
-sweeps through the subsets, up or up and down, that is right from the second one on, and in the first the direction of
-travel is. As long as less than half of these guesses are right (an order that is drawn), nothing is read ahead.
+The next subset is guessed: it is the one that came last time after the two subsets that were read last, or, where these
+are new, the next in the direction of travel. For sweeps through the subsets, up or up and down, these guesses are
+right. While less than half of the guesses are right (an order that is drawn), nothing is read ahead.
 
-At most two subsets are in memory here: the one that is asked for, until it is handed over, and the next.
+At most two subsets are in memory here: the one that is asked for, until it is returned, and the next.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import numpy as np
 
 from split_common.sources.rows import Source
 
-MEMORY = 0.9  # of the share of right guesses, for each guess
-LEAST_SHARE = 0.5  # of right guesses, to read ahead
-MOST_PAIRS = 2**14  # that are remembered
+MEMORY = 0.9  # weight of the past in the share of right guesses, at each guess
+LEAST_SHARE = 0.5  # least share of right guesses to read ahead
+MOST_PAIRS = 2**14  # pairs of subsets that are remembered
 PREFETCH_VARIABLE = "SPLIT_MCMC_PREFETCH"  # "off" in this environment variable reads nothing ahead
 
-_THREADS: dict[int, ThreadPoolExecutor] = {}  # by process: a thread does not survive a fork
+_THREADS: dict[int, ThreadPoolExecutor] = {}  # thread of each process: a thread does not survive a fork
 
 
 class Reader:
     """Reads the same rows of several sources.
 
     Args:
-        sources: with as many rows each.
+        sources: the sources, with equally many rows.
 
     Attributes:
-        num_reads: how often rows were asked for.
-        num_ahead: how often they had been read ahead.
+        num_reads: number of requests for rows.
+        num_ahead: number of requests whose rows had been read ahead.
     """
 
     def __init__(self, sources: Sequence[Source]):
@@ -48,7 +48,7 @@ class Reader:
         self.num_reads = self.num_ahead = 0
 
     def read(self, start: int, size: int) -> list[np.ndarray]:
-        """Rows ``start`` to ``start + size - 1`` of each source; what is thought to come next is read meanwhile."""
+        """Rows ``start`` to ``start + size - 1`` of each source; reading of the rows guessed next is begun."""
         with self._lock:
             self.num_reads += 1
             ahead, self._ahead = self._ahead, None
@@ -70,7 +70,7 @@ class Reader:
         return [source.read(start, start + size) for source in self._sources]
 
     def _guess(self, start: int, size: int) -> int | None:
-        """First row of what comes next, where it is worth while to read it ahead."""
+        """First row of the subset guessed next; None where it is not to be read ahead."""
         before, last = self._last
         self._share = MEMORY * self._share + (1 - MEMORY) * (start == self._next)
         if len(self._followed) > MOST_PAIRS:
@@ -87,7 +87,7 @@ class Reader:
 
 @lru_cache(maxsize=8)
 def reader_of(sources: tuple[Source, ...]) -> Reader:
-    """The reader of these sources, which is the same for the same."""
+    """The reader of these sources; the same object for the same sources."""
     return Reader(sources)
 
 
@@ -98,7 +98,7 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _wait() -> None:
-    """Wait for what is being read: a process that is forked off meanwhile would find locks that nobody lets go."""
+    """Wait for reading to finish: a process forked off meanwhile would find locks that are never released."""
     if os.getpid() in _THREADS:
         _thread().submit(int).result()
 

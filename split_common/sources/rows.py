@@ -1,7 +1,7 @@
-"""Data arguments whose rows are read as they are needed: what a user gives, and what is known of it once it is open.
+"""Data arguments whose rows are read when they are needed: :class:`Rows`, which a user gives, and :class:`Source`.
 
 A kernel reads a subset at a time, so that memory does not grow with the number of rows. Nothing of the model's
-mathematics changes: the rows of a subset are the same numbers wherever they were before.
+mathematics changes: the rows of a subset are the same numbers, wherever they are read from.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from split_common.sources.survey import Survey, survey
 from split_common.tables import NUMBERS
 from split_common.values import shown
 
-MOST_KEPT = 64  # sources that are known by the object that they were made of
+MOST_KEPT = 64  # sources that are remembered by the object that they were made from
 PROBED = 8  # rows that a transform is tried on
-IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # whose arrays are no sources
+IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # packages of arrays in memory
 Transform = Callable[[np.ndarray], np.ndarray]
 
 
@@ -31,14 +31,14 @@ class Rows:
     """Rows that are read from where they lie, some at a time, in place of an array among a model's arguments.
 
     An ``np.memmap`` and any object with ``shape``, ``dtype`` and slices of rows (a zarr array, a data set of HDF5) may
-    be given to a kernel as it is. This says more: what is made of the rows before the model gets them.
+    be given to a kernel as it is. This class adds a transform of the rows, and their type, before the model gets them.
 
     Args:
         data: the path of a ``.npy`` file, an ``np.memmap``, or an object with ``shape``, ``dtype`` and slices
             ``data[start:stop]``; rows lie along axis 0.
         transform: a function of an array of some rows, shape (n, ...), that returns an array of as many. It must treat
-            each row by itself; that it does is tried on a few.
-        dtype: type of the numbers that the model gets; None for that of the rows, or of what the transform returns.
+            each row by itself, which is checked on a few rows.
+        dtype: type of the numbers that the model gets; None for the type of the rows, or of the transform's result.
 
     Raises:
         SourceError: for a file that is not there, data that are no rows of numbers, and a transform that returns
@@ -83,10 +83,10 @@ class Rows:
         self._lock = threading.Lock()
 
     def open(self, dtype_in: Callable[[np.dtype[Any]], Any] = lambda dtype: dtype) -> Source:
-        """The source, which is the same as long as the rows are.
+        """The source of these rows, the same object as long as the rows are the same.
 
         Args:
-            dtype_in: from the type of the numbers to the one that they have in a framework.
+            dtype_in: from the type of the numbers to the type that they have in a framework.
         """
         dtype = np.dtype(dtype_in(self.dtype.newbyteorder("=")))
         with self._lock:
@@ -98,19 +98,19 @@ class Rows:
 
 
 class Source:
-    """Rows that are open: of one shape, type and content, which is looked at whenever some are read.
+    """Rows that are open, of fixed shape, type and content; every read checks that they have not changed.
 
-    Two sources are equal where they are one object: functions that are compiled for one are those of its content.
+    Two sources are equal only if they are one object, so that functions compiled for one belong to its content.
 
     Args:
-        store: what rows are read from.
-        transform: what is made of them, or None.
-        dtype: type of the numbers; None for that which they have.
+        store: store that rows are read from.
+        transform: function that is applied to rows, or None.
+        dtype: type of the numbers; None for the type that they have.
 
     Attributes:
-        shape: of all rows as the model gets them.
-        dtype: likewise.
-        where: what messages call it.
+        shape: shape of all rows, as the model gets them.
+        dtype: their type, likewise.
+        where: name of the source in messages.
     """
 
     def __init__(self, store: Store, transform: Transform | None, dtype: np.dtype[Any] | None):
@@ -139,14 +139,14 @@ class Source:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def is_current(self) -> bool:
-        """Whether the rows are still those of this source; of a file that is gone, an error."""
+        """Whether the rows are still those of this source; raises where a file is gone."""
         return self._store.full_stamp() == self._full_stamp
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``, shape (stop - start, ...).
 
         Raises:
-            SourceError: where they are no longer what they were, or cannot be read.
+            SourceError: where the rows have changed, or cannot be read.
         """
         return self._checked(lambda: self._store.read(start, stop), stop - start)
 
@@ -154,7 +154,7 @@ class Source:
         """Rows by number, shape (len(indices), ...), in any order and as often as named; the file is read in order.
 
         Raises:
-            SourceError: as :meth:`read`.
+            SourceError: as for :meth:`read`.
         """
         found, places = np.unique(np.asarray(indices), return_inverse=True)
         rows = self._checked(lambda: self._store.take(found), len(found))
@@ -162,7 +162,7 @@ class Source:
 
     @cached_property
     def survey(self) -> Survey:
-        """What one pass over all rows tells."""
+        """The results of one pass over all rows."""
         return survey(self.read, self.shape, self.dtype)
 
     def _checked(self, read: Callable[[], np.ndarray], num_rows: int) -> np.ndarray:
@@ -203,7 +203,7 @@ class Source:
         return made
 
     def _check_transform(self, few: np.ndarray) -> None:
-        """Raise where a transform of some rows is not that of each."""
+        """Raise where a transform of several rows differs from that of each row alone."""
         each = [self._transformed(self._store.read(i, i + 1)) for i in range(len(few))]
         if any(x.shape[1:] != few.shape[1:] for x in each) or not np.allclose(
             np.concatenate(each), few, 1e-4, 1e-6, equal_nan=True
@@ -238,7 +238,7 @@ def gives_rows(value: Any) -> bool:
 
 
 def rows_of(value: Any) -> Rows:
-    """The rows of an argument that gives them; the same for the same object."""
+    """The rows of an argument that gives them; the same :class:`Rows` for the same object."""
     if isinstance(value, Rows):
         return value
     with _LOCK:

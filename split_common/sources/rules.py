@@ -1,7 +1,7 @@
-"""What is asked of a model whose rows are read subset by subset: errors that name the rule.
+"""Rules for models whose rows are read subset by subset, and errors that name the rule.
 
-Rows that are not in memory cannot be compared with the model on all of them, so the division must be proved; and
-whatever a model makes of all rows at once, it must make of its arguments outside.
+Where rows are not in memory, the split cannot be compared with the model on all rows, so it must be proved; and
+whatever depends on all rows at once must be computed outside the model and passed as an argument.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from split_common.subsets import SubsetLayout
 
 
 class SourceRuleError(ModelNotSplittableError):
-    """A model does what needs all rows at once, and they are read subset by subset."""
+    """A model needs all rows at once, but they are read subset by subset."""
 
 
 def check_axes(sources: Mapping[str, Source], axes: Mapping[str, int | None], num_rows: int) -> None:
     """Raise unless each source holds the rows of the data plate, along axis 0.
 
     Args:
-        sources: by name of the argument.
-        axes: of the rows in each argument, by name.
+        sources: sources by the argument's name.
+        axes: axis of the rows in each argument, by name.
         num_rows: N.
     """
     for name, source in sources.items():
@@ -44,7 +44,7 @@ def check_local(sources: Mapping[str, Source], local_sites: Sequence[str]) -> No
 
 
 def check_proved_over_sources(sources: Mapping[str, Source], verdict: Verdict) -> None:
-    """Raise unless a model's rows are proved independent, and it makes nothing of all rows at once."""
+    """Raise unless a model's rows are proved independent, without shared values."""
     if sources and verdict.held:
         raise _must(
             sources,
@@ -56,11 +56,11 @@ def check_proved_over_sources(sources: Mapping[str, Source], verdict: Verdict) -
 
 
 def check_outside(sources: Mapping[str, Source], resting: Sequence[str]) -> None:
-    """Raise where something outside the likelihood rests on the rows.
+    """Raise where something outside the likelihood depends on the rows.
 
     Args:
-        sources: by name of the argument.
-        resting: what rests on them, in words.
+        sources: sources by the argument's name.
+        resting: values that depend on the rows, in words.
     """
     if resting:
         raise _must(

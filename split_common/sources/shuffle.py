@@ -1,8 +1,8 @@
-"""Writing rows in a drawn order, once, in bounded memory: for rows that are sorted, whose subsets would differ.
+"""Writing of rows in random order, once, in bounded memory: for sorted rows, whose subsets would differ.
 
 Two passes. In the first every row is dealt to one of K buckets, uniformly, in temporary files; in the second each
-bucket is read, its rows put in a drawn order, and written after those of the buckets before. Given how many rows each
-bucket has, every order of all rows is as likely as any other.
+bucket is read, its rows put in random order, and written after those of the buckets before. Given the number of rows in
+each bucket, every order of all rows is equally likely.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from split_common.errors import SourceError
 from split_common.sources.rows import Source, gives_rows, rows_of
 
 BYTES_AT_A_TIME = 2**24
-MOST_BUCKETS = 256  # files that are open at once
+MOST_BUCKETS = 256  # largest number of buckets, each with a file for each array
 
 
 def shuffle_rows(
     rows: Any, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, seed: int = 0, memory: int = 2**28
 ) -> Any:
-    """Write the rows of arrays in a drawn order, the same for all of them, as ``.npy`` files.
+    """Write the rows of arrays in random order, the same for all of them, as ``.npy`` files.
 
     Args:
-        rows: an array or a source, or a sequence of them, of as many rows each: what a kernel is given as arguments.
-        path: of the file to write; as many as there are arrays where these are a sequence.
-        seed: draws the order, which is the same again for rows of the same number and size and the same ``memory``.
-        memory: bytes that may be held at a time, about.
+        rows: an array or a source, or a sequence of them with equally many rows, as a kernel is given them.
+        path: path of the file to write; one for each array where ``rows`` is a sequence.
+        seed: seed of the order, which is reproduced for rows of the same number and size and the same ``memory``.
+        memory: about how many bytes may be in memory at a time.
 
     Returns:
         The files as memory maps, which kernels take as they are: one, or a list.
@@ -71,7 +71,7 @@ def shuffle_rows(
 
 
 def _deal(arrays: Sequence[Any], folder: str, num_buckets: int, rng: np.random.Generator) -> list[int]:
-    """Deal rows to buckets; how many each has."""
+    """Deal rows to buckets; returns the number of rows in each."""
     num_rows, sizes = arrays[0].shape[0], np.zeros(num_buckets, int)
     step = max(1, BYTES_AT_A_TIME // sum(_row_bytes(x) for x in arrays))
     for start in range(0, num_rows, step):
@@ -89,7 +89,7 @@ def _deal(arrays: Sequence[Any], folder: str, num_buckets: int, rng: np.random.G
 
 
 def _gather(arrays: Sequence[Any], paths: Sequence[Path], folder: str, sizes: Sequence[int], seed: int) -> None:
-    """Write each bucket's rows in a drawn order, one bucket after the other."""
+    """Write each bucket's rows in random order, one bucket after the other."""
     for place, (x, target) in enumerate(zip(arrays, paths, strict=True)):
         partial = target.with_name(f"{target.name}.partial")
         with open(partial, "wb") as file:
@@ -97,7 +97,7 @@ def _gather(arrays: Sequence[Any], paths: Sequence[Path], folder: str, sizes: Se
             np.lib.format.write_array_header_1_0(file, header)
             for number, size in enumerate(sizes):
                 if size:
-                    # the same for each array; [seed, 0] would be the stream that dealt the rows
+                    # the same order for each array; [seed, 0] would be the stream that dealt the rows
                     order = np.random.default_rng([seed, number + 1]).permutation(size)
                     found = np.fromfile(f"{folder}/{place}-{number}", x.dtype).reshape(-1, *x.shape[1:])
                     file.write(found[order].tobytes())

@@ -1,9 +1,9 @@
-"""Where rows lie: memory-mapped files, objects that give slices of rows (zarr, HDF5, one's own), columns of tables.
+"""Stores that rows are read from: memory-mapped files, objects that give slices of rows, columns of tables.
 
-Each has ``shape``, ``dtype``, ``where`` (what messages call it), ``read(start, stop)`` and ``take(indices)``, which
-return NumPy arrays that are nobody else's; ``stamp()``, which is equal as long as the rows are the same, and so cheap
-that it is looked at with every read: size, time and number of files; and ``full_stamp()``, which is looked at when a
-run begins, and may look at many files.
+Each has ``shape``, ``dtype``, ``where`` (its name in messages), ``read(start, stop)`` and ``take(indices)``, which
+return new NumPy arrays; ``stamp()``, which is equal as long as the rows are the same, and so cheap that every read
+compares it: size, time and inode of files; and ``full_stamp()``, which is compared when a run begins, and may examine
+many files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from split_common.errors import SourceError
 from split_common.tables import NUMBERS
 from split_common.values import shown
 
-ROWS_AT_A_TIME = 256  # of an object that gives slices alone, where single rows are asked for
+ROWS_AT_A_TIME = 256  # rows of a slice that is read for single rows, from an object without chunks
 LISTS = "a column must hold numbers, or lists of as many"
-FEW_RUNS = 16  # of neighbouring rows, each of which is read by itself
+FEW_RUNS = 16  # runs of neighbouring rows up to which each run is read by itself
 
 
 class Store(Protocol):
@@ -43,18 +43,18 @@ class Store(Protocol):
         ...
 
     def stamp(self) -> tuple[Any, ...]:
-        """What is equal as long as the rows are the same, looked at with every read."""
+        """Value that is equal as long as the rows are the same, compared with every read."""
         ...
 
     def full_stamp(self) -> tuple[Any, ...]:
-        """What is equal as long as the rows are the same, looked at when a run begins."""
+        """Value that is equal as long as the rows are the same, compared when a run begins."""
         ...
 
 
 def store_of(data: Any) -> Store:
-    """The store of an object that gives rows: a memory map, columns, or whatever has ``shape``, ``dtype`` and slices.
+    """The store of an object that gives rows: a memory map, columns, or anything with ``shape``, ``dtype`` and slices.
 
-    Of a file that another was put in the place of, it is that of the new one.
+    Where a file was replaced by another one, the store is that of the new file.
     """
     if isinstance(data, str | os.PathLike):
         return MemoryMap(_opened_map(os.fspath(data)))
@@ -64,7 +64,7 @@ def store_of(data: Any) -> Store:
 
 
 def stamp_of_files(paths: Iterable[str]) -> tuple[Any, ...]:
-    """Size, time and number of files.
+    """Path, size, time and inode of each file.
 
     Raises:
         SourceError: for a file that is not there.
@@ -82,14 +82,14 @@ def stamp_of_files(paths: Iterable[str]) -> tuple[Any, ...]:
 class MemoryMap:
     """Rows of a memory-mapped file.
 
-    Neighbouring rows are read from the file itself, ahead of which the system reads; and a file that has become too
-    short is then an error, where touching its map would end the process. Single rows are read through a map of its own,
-    round which the system does not read, and so are rows that do not lie one after the other. The map that is given is
-    not read: it keeps the old rows where another file was put in the place of its own.
+    Neighbouring rows are read from the file itself, so that the system reads ahead; and a file that has become too
+    short is then an error, where touching a map of it would end the process. Single rows are read through a separate
+    map, without reading ahead, and so are rows that are not contiguous in the file. The given map is not read: it would
+    keep the old rows where its file was replaced by another one.
 
     Args:
-        data: the map; views of one too. What was written to it goes to the file now: only the first change to a page
-            that the file has sets the file's time.
+        data: the map, or a view of one. Changes to it are flushed to the file now: only the first change to a page
+            after a flush sets the file's time.
 
     Raises:
         SourceError: for a map whose changes go to no file.
@@ -137,14 +137,14 @@ class MemoryMap:
 
     @cached_property
     def _mapped(self) -> np.ndarray:
-        """The rows, for reading single ones, or all that do not lie one after the other."""
+        """A map of the rows, to read single rows, or rows that are not contiguous in the file."""
         mapped = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
         if self._reads_file and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_RANDOM)
         return np.ndarray(self.shape, self.dtype, mapped, self._offset, self._strides)
 
     def stamp(self) -> tuple[Any, ...]:
-        """Size, time and number of the file."""
+        """Path, size, time and inode of the file."""
         return stamp_of_files([self.where])
 
     full_stamp = stamp
@@ -158,8 +158,8 @@ class MemoryMap:
 class Sliced:
     """Rows of an object that has ``shape``, ``dtype`` and slices: a zarr array, a data set of HDF5, one's own.
 
-    Of a zarr array in a folder it is seen when a run begins whether any of its files has changed, and in the run when
-    its description or the list of its chunks does; of other objects, when their shape or type does.
+    For a zarr array in a folder, a change of any of its files is noticed when a run begins, and a change of its
+    description or of the list of its chunks during the run; for other objects, a change of shape or type.
 
     Args:
         data: the object.
@@ -175,11 +175,11 @@ class Sliced:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``."""
-        with self._lock:  # whether it may be read from two threads is not known
+        with self._lock:  # the object may not be safe to read from two threads
             return np.array(self._data[start:stop], subok=False)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """Rows by number, ascending and each once; what is near one another is read together."""
+        """Rows by number, ascending and each once; rows near one another are read together."""
         return taken(self.read, indices, self._step, self.shape[0])
 
     def stamp(self) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ class Sliced:
         return (shape, str(np.dtype(self._data.dtype)), *stamp_of_files(self._files))
 
     def full_stamp(self) -> tuple[Any, ...]:
-        """As :meth:`stamp`, of every chunk of a zarr array."""
+        """The value of :meth:`stamp`, and size, time and inode of every chunk of a zarr array."""
         chunks = (f"{folder}/{name}" for folder, _, names in os.walk(self.where) for name in names)
         return (*self.stamp(), *(stamp_of_files(sorted(chunks)) if self._files else ()))
 
@@ -200,7 +200,7 @@ class Table(Protocol):
     where: str
 
     def read(self, start: int, stop: int) -> Any:
-        """Rows ``start`` to ``stop - 1``, a ``pyarrow.Table`` of all columns that anybody reads."""
+        """Rows ``start`` to ``stop - 1``, a ``pyarrow.Table`` of all columns that were asked for."""
         ...
 
     def take(self, indices: np.ndarray) -> Any:
@@ -208,11 +208,11 @@ class Table(Protocol):
         ...
 
     def stamp(self) -> tuple[Any, ...]:
-        """What is equal as long as the rows are the same."""
+        """Value that is equal as long as the rows are the same."""
         ...
 
     def renew(self) -> None:
-        """Have the rows that there are now, where others were put in the place of those that were opened."""
+        """Open the present rows, where they have replaced those that were opened."""
         ...
 
 
@@ -221,7 +221,7 @@ class TableColumns:
 
     Args:
         table: the table.
-        columns: names of the columns; of one that is not in a list, the array is the column itself.
+        columns: names of the columns, side by side; or the name of one, which is the array itself.
     """
 
     def __init__(self, table: Table, columns: str | Sequence[str]):
@@ -242,7 +242,7 @@ class TableColumns:
         return self._array(self._table.take(indices))
 
     def stamp(self) -> tuple[Any, ...]:
-        """That of the table."""
+        """Stamp of the table."""
         return self._table.stamp()
 
     full_stamp = stamp
@@ -266,7 +266,7 @@ class TableColumns:
         while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
             lengths.append(_length_of_lists(column, name))
             column = _without_missing(column.flatten(), name)
-        known = self._lengths.setdefault(name, lengths)  # those of the first row, whichever rows are asked for
+        known = self._lengths.setdefault(name, lengths)  # lengths in the first row, whichever rows are asked for
         if lengths != known and rows.num_rows:
             raise SourceError(f"{LISTS}, got lists of {lengths} after some of {known} in {name!r}")
         numbers = np.array(column.to_numpy(zero_copy_only=False))
@@ -276,7 +276,7 @@ class TableColumns:
 
 
 def _without_missing(column: Any, name: str) -> Any:
-    """A column, or what its lists hold, as it is; an error where an entry is missing."""
+    """A column, or the values of its lists, unchanged; an error where an entry is missing."""
     if column.null_count:
         raise SourceError(f"a column must have a number in each row, got {column.null_count} missing in {name!r}")
     return column
@@ -293,7 +293,7 @@ def _length_of_lists(column: Any, name: str) -> int:
 
 
 def taken(read: Callable[[int, int], np.ndarray], indices: np.ndarray, step: int, num_rows: int) -> np.ndarray:
-    """Rows by number, ascending, of what is read in pieces of ``step`` rows."""
+    """Rows by number, ascending, from a store that is read in pieces of ``step`` rows."""
     found = []
     for piece in np.unique(indices // step):
         start, stop = int(piece) * step, min((int(piece) + 1) * step, num_rows)
@@ -324,7 +324,7 @@ def _root(data: np.ndarray) -> np.ndarray:
 
 
 def _places_in_file(data: np.memmap[Any, Any]) -> tuple[int, int]:
-    """Byte of the file where the first row begins, and number of bytes that the file must have."""
+    """Byte of the file at which the first row begins, and number of bytes that the file must have."""
     root: Any = _root(data)
     return int(root.offset) + data.ctypes.data - root.ctypes.data, int(root.offset) + root.nbytes
 
@@ -340,5 +340,5 @@ def _files_of_zarr(data: Any) -> list[str]:
 
 
 def describe(data: Any) -> str:
-    """What a message calls an object of rows."""
+    """Name of an object of rows in messages."""
     return repr(os.fspath(data)) if isinstance(data, str | os.PathLike) else shown(data)

@@ -1,11 +1,11 @@
-r"""What one pass over all rows of a source tells: their digest, the rows with extreme values, whether they are sorted.
+r"""One pass over all rows of a source: their digest, the rows with extreme values, and whether they are sorted.
 
-Rows that are sorted, by a label or by time, make subsets that differ, and splitting then takes short steps. Of the mean
-of a column in each of G stretches of n rows,
+Rows that are sorted, by a label or by time, make subsets that differ, and splitting then takes short steps. With the
+means of a column in G stretches of n rows each,
 
 .. math:: F = \frac{n}{G - 1} \sum_g (\bar x_g - \bar x)^2 \Big/ \widehat{\operatorname{var}}(x)
 
-is about 1 for rows in any order that rests on nothing; with G of 64 it exceeds 3 by chance once in more than 10¹².
+is about 1 for rows in random order; with G of 64 it exceeds 3 by chance once in more than 10¹².
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from split_common.subsets import MOST_COLUMNS
 
 BYTES_AT_A_TIME = 2**24
 MOST_STRETCHES = 64
-ROWS_COMPARED = 4096  # of each stretch
-LARGEST_F = 10.0  # of a column, that nothing is said of
+ROWS_COMPARED = 4096  # rows of each stretch that are compared
+LARGEST_F = 10.0  # largest F of a column without a warning
 
 
 class Survey(NamedTuple):
     """Knowledge of all rows.
 
     Attributes:
-        digest: of their type, shape and content, in hexadecimal, as of an array in memory.
+        digest: digest of their type, shape and content, in hexadecimal, the same as for an array in memory.
         extremes: numbers of rows that have the smallest or the largest value of a column.
         f: the largest F of a column.
     """
@@ -43,9 +43,9 @@ def survey(read: Callable[[int, int], np.ndarray], shape: tuple[int, ...], dtype
     """Read all rows once, some at a time.
 
     Args:
-        read: rows from the first to the last, exclusive.
-        shape: of all rows.
-        dtype: of their numbers.
+        read: function from the number of a first row, and of the row after the last, to these rows.
+        shape: shape of all rows.
+        dtype: type of their numbers.
     """
     digest, extremes, means = Digest(), Extremes(), []
     digest.begin_array(dtype, shape)
@@ -69,14 +69,14 @@ def survey(read: Callable[[int, int], np.ndarray], shape: tuple[int, ...], dtype
 
 
 class Extremes:
-    """The rows of the smallest and the largest value of each column so far."""
+    """The rows that hold the smallest and the largest value of each column so far."""
 
     def __init__(self) -> None:
         self._best: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
 
     def see(self, columns: np.ndarray, first: int) -> None:
-        """Look at some more rows, shape (n, number of columns), of which the first has that number."""
+        """Take in more rows, shape (n, number of columns); the first of them has the number ``first``."""
         if columns.dtype.kind not in "biuf" or not columns.size:
             return
         now = [columns.min(0), columns.max(0)]
@@ -90,7 +90,7 @@ class Extremes:
                 self._rows[place][column] = first + where(columns[:, column])
 
     def rows(self) -> np.ndarray:
-        """Their numbers."""
+        """Numbers of these rows."""
         return np.concatenate(self._rows) if self._rows else np.zeros(0, int)
 
 

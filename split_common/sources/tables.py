@@ -1,6 +1,6 @@
 """Columns of a table as arrays of rows: of a Parquet file, an Arrow table, a split of Hugging Face ``datasets``.
 
-What is read is read once for all columns that were asked for, of which ``X`` and ``y`` are two arrays.
+Rows are read once for all columns that were asked for, so that the arrays ``X`` and ``y`` share a read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def table_rows(
     Args:
         table: path of a Parquet file, whose row groups are best no longer than a subset; a ``pyarrow.Table``, such as
             one that is mapped from an Arrow file; or a split of Hugging Face ``datasets``.
-        columns: names of the columns that stand side by side in ``X``, shape (N, number of columns); or the name of
-            one, whose entries are numbers, shape (N,), or lists of one length, shape (N, length).
+        columns: names of the columns that stand side by side in ``X``, shape (N, number of columns); or the name of one
+            column, whose entries are numbers, shape (N,), or lists of one length, shape (N, length).
         label: name of the column ``y``; None for no such array.
         transform: a function of an array of some rows of ``X``, as for :class:`Rows`.
         dtype: type of the numbers of ``X``; those of ``y`` keep theirs.
@@ -83,7 +83,7 @@ class ArrowTable:
 
     Args:
         table: the table.
-        columns: names of those that are read.
+        columns: names of the columns that are read.
     """
 
     def __init__(self, table: Any, columns: list[str]):
@@ -100,11 +100,11 @@ class ArrowTable:
         return self._table.take(indices)
 
     def stamp(self) -> tuple[Any, ...]:
-        """Nothing: it stays as it is."""
+        """A constant, as the table does not change."""
         return ("a table in memory",)
 
     def renew(self) -> None:
-        """Nothing, likewise."""
+        """Do nothing, as the table does not change."""
 
 
 class DatasetSplit:
@@ -112,7 +112,7 @@ class DatasetSplit:
 
     Args:
         split: the split.
-        columns: names of those that are read.
+        columns: names of the columns that are read.
     """
 
     def __init__(self, split: Any, columns: list[str]):
@@ -140,7 +140,7 @@ class DatasetSplit:
         return ("a split", *stamp_of_files(self._files))
 
     def renew(self) -> None:
-        """Raise where its files are others: the split has those open that it was loaded from."""
+        """Raise where its files were replaced: the split has those open that it was loaded from."""
         if self.stamp() != self._stamp:
             raise SourceError(
                 f"table must be a split whose files are those that it was loaded from, got {self.where} with others "
@@ -152,8 +152,8 @@ class ParquetFile:
     """A Parquet file, of which whole row groups are read, and the last ones kept: a subset may end inside one.
 
     Args:
-        path: of the file.
-        columns: names of those that are read.
+        path: path of the file.
+        columns: names of the columns that are read.
     """
 
     def __init__(self, path: str, columns: list[str]):
@@ -187,19 +187,19 @@ class ParquetFile:
         return stamp_of_files([self._path])
 
     def renew(self) -> None:
-        """Open the file that lies there now, where it is another."""
+        """Open the file that is there now, where it has replaced the one that was opened."""
         with self._lock:
             if self.stamp() != self._stamp:
                 self._open()
 
     def _open(self) -> None:
-        """Open the file; what was open stays so where that is an error."""
+        """Open the file; where that fails, the file that was open stays open."""
         from pyarrow import parquet
 
         stamp = self.stamp()
         try:
             file = parquet.ParquetFile(self._path)
-        except ValueError as error:  # what Arrow raises of what it cannot read
+        except ValueError as error:  # Arrow cannot read the file
             raise SourceError(f"table must be the path of a Parquet file, got {self.where}") from error
         _check_columns(self._columns, file.schema_arrow.names, self.where)
         metadata = file.metadata
