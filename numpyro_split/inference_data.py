@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
+from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
@@ -70,7 +72,8 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     is_ours = hasattr(mcmc.sampler, "report") and mcmc.sampler.model is not None
     if is_ours and not {"dims", "extra_event_dims"} & options.keys():
         options["dims"] = _dims_of_sites(run)
-    found = from_numpyro(run, log_likelihood=False, **options)
+    with all_rows(mcmc):
+        found = from_numpyro(run, log_likelihood=False, **options)
     if few is not None:
         del found["observed_data"]
     if hasattr(mcmc.sampler, "report"):  # the kernel is one of this package
@@ -189,9 +192,8 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
         model: Any = substitute(seed(mcmc.sampler.model, 0), substitute_fn=init_to_sample)
         args, kwargs = arguments_of_run(mcmc)
         for name, site in trace(model).get_trace(*args, **kwargs).items():
-            frames = sorted(site["cond_indep_stack"], key=lambda frame: frame.dim)
-            named = [*(frame.name for frame in frames), *site.get("infer", {}).get("event_dims", [])]
-            if named and site["type"] in ("sample", "deterministic"):
+            named = _dims_of_site(site) if site["type"] in ("sample", "deterministic") else []
+            if 0 < len(named) <= jnp.ndim(site["value"]):  # in a plate a deterministic value may be one for all rows
                 dims[name] = named
 
     try:
@@ -199,6 +201,22 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
     except UNREADABLE:  # the model reads values computed from its data with Python: a tracer has none
         run()
     return dims
+
+
+def _dims_of_site(site: dict[str, Any]) -> list[str]:
+    """Names of a site's plates, from the left; of an axis between them that no plate has, ArviZ's default name."""
+    plates = {frame.dim: frame.name for frame in site["cond_indep_stack"]}
+    between = range(min(plates), max(plates) + 1) if plates else ()
+    batch = [plates.get(dim, f"{site['name']}_dim_{i}") for i, dim in enumerate(between)]
+    return [*batch, *site.get("infer", {}).get("event_dims", [])]
+
+
+def all_rows(mcmc: MCMC) -> AbstractContextManager[Any]:
+    """Context in which a run's model has all rows, as it was sampled, where it asks its data plate for a subsample."""
+    kernel: Any = mcmc.sampler
+    if not hasattr(kernel, "report") or kernel.model is None:
+        return nullcontext()
+    return SelectRows(_split_of(mcmc).plate, None)
 
 
 def _few_rows(mcmc: MCMC) -> Arguments | None:

@@ -27,6 +27,8 @@ from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Se
 MOST_COMPONENTS = 200  # components of the draws whose R-hat and effective sample size are computed, evenly spaced
 MOST_RHAT = 1.02  # limit for chains that agree; the highest of so many components is sometimes above 1.01 by chance
 LEAST_ESS = 100  # effective draws of all chains together, below which no standard error can be trusted
+LEAST_DRAWS = 4  # draws of a chain below which ArviZ has neither R-hat nor effective sample sizes
+DRAW_MORE = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
 MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
 
@@ -254,15 +256,15 @@ def _of_warmup(settled: Settled) -> Iterator[Check]:
 
 def _of_draws(draws: Any) -> Iterator[Check]:
     """Checks of the draws: whether the chains agree, and how many effective draws they have."""
+    if name := _not_finite(draws):
+        advice = "Draws that are not finite come from the model's transformations or deterministic sites: look there."
+        yield Check("finite draws", 0.0, 1.0, False, f"some draws of {name} are not finite", advice)
     names, x = _components(draws)
     if not names:
         return
-    if not np.all(np.isfinite(x)):
-        name = names[int(np.argmin(np.isfinite(x).all(axis=(0, 1))))]
-        advice = "Draws that are not finite come from the model's transformations or deterministic sites: look there."
-        yield Check("finite draws", 0.0, 1.0, False, f"some draws of {name} are not finite", advice)
-        return
-    if x.shape[1] < 4:
+    if x.shape[1] < LEAST_DRAWS:
+        seen = f"{x.shape[1]} draws of a chain are too few to tell whether chains agree"
+        yield Check("effective draws", float(x.shape[0] * x.shape[1]), LEAST_ESS, False, seen, DRAW_MORE)
         return
     import arviz
     import xarray
@@ -276,26 +278,44 @@ def _of_draws(draws: Any) -> Iterator[Check]:
     yield _knowledge(names[int(np.argmin(ess))], float(ess.min()))
 
 
+def _not_finite(draws: Any) -> str:
+    """Name of the first component with a draw that is infinite or NaN; "" where there is none."""
+    for name, variable in draws.data_vars.items():
+        values = np.asarray(variable)
+        if values.dtype.kind == "f" and not (finite := np.isfinite(values).all(axis=(0, 1))).all():
+            return _named(name, int(np.argmin(finite)), values.shape[2:])
+    return ""
+
+
 def _components(draws: Any) -> tuple[list[str], np.ndarray]:
-    """Names and values, shape (chains, draws, components), of some components that are not constant."""
+    """Names and values, shape (chains, draws, components), of some components that are finite and not constant."""
     names, columns = [], []
     for name, variable in draws.data_vars.items():
         values = np.asarray(variable)
         if values.dtype.kind not in "fiub":
             continue
         flat = values.reshape(*values.shape[:2], -1)
-        for at in _evenly(flat.shape[-1]):
-            place = list(map(int, np.unravel_index(at, values.shape[2:]))) or ""
-            names.append(f"{name}{place}")
+        for at in evenly(flat.shape[-1], MOST_COMPONENTS):
+            names.append(_named(name, at, values.shape[2:]))
             columns.append(flat[:, :, at].astype(float))
-    varying = [i for i, column in enumerate(columns) if not np.all(column == column.flat[0])]
-    kept = [varying[i] for i in _evenly(len(varying))]
+    judged = [i for i, x in enumerate(columns) if np.isfinite(x).all() and not np.all(x == x.flat[0])]
+    kept = [judged[i] for i in evenly(len(judged), MOST_COMPONENTS)]
     return [names[i] for i in kept], np.stack([columns[i] for i in kept], -1) if kept else np.zeros((0, 0, 0))
 
 
-def _evenly(number: int) -> np.ndarray:
-    """Evenly spaced places among ``number`` of them, or all of them where they are few."""
-    return np.linspace(0, number - 1, min(number, MOST_COMPONENTS)).round().astype(int)
+def evenly(number: int, most: int) -> np.ndarray:
+    """Evenly spaced places among ``number`` of them, at most ``most``.
+
+    Example:
+        >>> evenly(9, 3)
+        array([0, 4, 8])
+    """
+    return np.linspace(0, number - 1, min(number, most)).round().astype(int)
+
+
+def _named(name: Any, at: int, shape: tuple[int, ...]) -> str:
+    """Name of a component of a variable, with its indices."""
+    return f"{name}{list(map(int, np.unravel_index(at, shape))) or ''}"
 
 
 def _convergence(name: str, rhat: float) -> Check:
@@ -307,6 +327,5 @@ def _convergence(name: str, rhat: float) -> Check:
 
 
 def _knowledge(name: str, ess: float) -> Check:
-    advice = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
     seen = f"the fewest effective draws are {ess:.0f}, of {name}"
-    return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, advice)
+    return Check("effective draws", ess, LEAST_ESS, ess >= LEAST_ESS, seen, DRAW_MORE)

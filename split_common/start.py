@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,12 @@ def no_finite_start(arrays: Iterable[tuple[str, np.ndarray]]) -> NoFiniteStartEr
         "the model's log-density and its gradient must be finite at the start, got no such point in 100 tries; "
         "check the model, or give init_strategy or initial parameters"
     )
+
+
+def check_has_latents(sites: Collection[str]) -> None:
+    """Raise when a model has no latent site."""
+    if not sites:
+        raise ValueError("model must have a latent site to sample, got one of which every sample site is observed")
 
 
 def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]) -> None:

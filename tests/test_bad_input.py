@@ -10,6 +10,7 @@ import torch
 
 from split_common.schedule import Reversal, Schedule, naive
 from tests import models
+from tests.backends import PyroBackend
 
 KERNELS = ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC"]
 
@@ -308,6 +309,19 @@ def test_start_of_the_wrong_size(lib):
         ValueError, match=r"must hold the unconstrained values of every latent site.*got \{'b': 2, 's': 1\}"
     ):
         lib.run(kernel(lib, model, num_subsets=2), *args, init_params={"b": lib.np.zeros(2), "s": lib.array(0.0)})
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
+@pytest.mark.parametrize("num_subsets", [1, 2])
+def test_no_latents(lib, num_subsets):
+    """NumPyro, as its own HMC, draws nothing."""
+
+    def model(y):
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(0.0, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="model must have a latent site to sample"):
+        lib.run(lib.split.SplitHMC(model, num_subsets=num_subsets), lib.array(np.arange(6.0)))
 
 
 def test_discrete_latents(lib):

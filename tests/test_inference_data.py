@@ -160,6 +160,57 @@ def test_rows_that_the_model_indexes(lib):
     np.testing.assert_allclose(idata.log_likelihood["Y"], expected, rtol=1e-10)
 
 
+def test_a_plate_that_asks_for_a_subsample_has_all_rows(lib, tmp_path):
+    """As it is sampled: in observed data, log-likelihoods and stores too."""
+    y = lib.array(np.arange(NUM_ROWS) / 10.0)
+
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(y), subsample_size=7) as i:
+            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y[i])
+
+    mcmc = run(lib, model, y)
+    idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+    np.testing.assert_array_equal(idata.observed_data["y"], lib.to_numpy(y))
+    expected = normal_log_density(lib.to_numpy(y), idata.posterior["mu"].values[..., None], 1.0)
+    np.testing.assert_allclose(idata.log_likelihood["y"], expected, rtol=1e-10)
+    kernel = lib.split.NaiveSplitHMC(model, num_subsets=NUM_SUBSETS, num_steps=2)
+    opened = lib.sample(lib.mcmc(kernel, 0, 5), y, store=str(tmp_path / "run.zarr"))
+    np.testing.assert_array_equal(opened.observed_data["y"], lib.to_numpy(y))
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
+def test_one_value_for_all_rows_has_no_dimension(lib):
+    """A deterministic site may be written in the plate and not depend on its rows; Pyro repeats it for each."""
+    y = lib.array(np.arange(NUM_ROWS) / 10.0)
+
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.deterministic("square", mu**2)
+            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y)
+
+    mcmc = run(lib, model, y)
+    idata = lib.split.to_inference_data(mcmc)
+    np.testing.assert_allclose(idata.posterior["square"], idata.posterior["mu"] ** 2, rtol=1e-12)
+    assert mcmc.sampler.report(mcmc).checks
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
+def test_an_axis_between_plates_has_a_name_of_its_own(lib):
+    y = lib.array(np.arange(6.0).reshape(2, 1, 3))
+
+    def model(y):
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", 2, dim=-3), lib.ppl.plate("columns", 3, dim=-1):
+            lib.ppl.sample("y", lib.dist.Normal(mu, 1.0), obs=y)
+
+    kernel = lib.split.NaiveSplitHMC(model, num_subsets=2, num_steps=2, plate="data")
+    idata = lib.split.to_inference_data(lib.run(kernel, y, num_warmup=0, num_samples=20))
+    assert idata.observed_data["y"].dims == ("data", "y_dim_1", "columns")
+    np.testing.assert_array_equal(idata.observed_data["y"], lib.to_numpy(y))
+
+
 @pytest.mark.parametrize("num_subsets", [1, NUM_SUBSETS])
 def test_what_lies_outside_the_data_plate_is_read_from_all_rows(lib, num_subsets):
     def model(x, counts, y):

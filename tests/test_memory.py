@@ -12,7 +12,7 @@ from split_common.memory import AutoSubsets, check_memory, check_subsets, choose
 from split_common.schedule import naive
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.kernels import NUM_ROWS as NUM_SMALL
-from tests.kernels import TABLE, mixed
+from tests.kernels import TABLE, mixed, small
 from tests.stored_run import Run, draws_in
 
 NUM_ROWS, WIDTH, HIDDEN = 3000, 10, 40
@@ -335,3 +335,33 @@ def test_a_store_keeps_the_number(lib, tmp_path):
         run("auto", 120).sample(every=2, num_samples=12)
     assert again.kernel.num_subsets == 2
     assert draws_in(run(2).sample(every=2, num_samples=8)) == first
+
+
+@only_numpyro
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.filterwarnings("ignore")
+def test_vectorised_chains_share_one_copy_of_the_data(lib, name):
+    """A branch that chains decide one by one would be given the data once for each of them."""
+    import jax
+
+    num_chains, problem = 7, small(lib)
+    entry = TABLE[name]
+    few_rows = {"batch_size": 6, "num_batches": 3} if entry.name == "PenaltyMH" else {}
+    kernel = getattr(lib.split, entry.name)(problem.model, num_subsets=4, **few_rows, **entry.options)
+    state = kernel.init(jax.random.split(jax.random.key(0), num_chains), 200, model_args=problem.args)
+    made = jax.make_jaxpr(lambda state: kernel.sample(state, problem.args, {}))(state)
+    copies = {(num_chains, *x.shape) for x in problem.args if x.ndim == 2}
+    assert copies
+    assert not copies & set(shapes_of("broadcast_in_dim", made.jaxpr))
+
+
+def shapes_of(operation, jaxpr):
+    """Shapes of the results of an operation, in a program and in the programs inside it."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == operation:
+            yield from (variable.aval.shape for variable in equation.outvars)
+        for value in equation.params.values():
+            for inside in value if isinstance(value, tuple) else (value,):
+                program = getattr(inside, "jaxpr", inside)
+                if hasattr(program, "eqns"):
+                    yield from shapes_of(operation, program)

@@ -71,8 +71,18 @@ TROUBLE = {
 }
 OF_DRAWS = {
     "R-hat": [{"a": stuck()}, {"a": normal(), "b": normal(3) + np.array([0, 0, 1, 1])[:, None, None]}],
-    "effective draws": [{"a": normal()[:, :8]}, {"a": drawn_slowly(), "b": normal(2)}],
-    "finite draws": [{"a": np.where(normal() > 3, np.nan, 1.0)}, {"b": normal(), "a": normal(2) * np.inf}],
+    "effective draws": [
+        {"a": normal()[:, :8]},
+        {"a": drawn_slowly(), "b": normal(2)},
+        {"a": normal()[:, :3]},
+        {"a": normal()[:, :1]},
+    ],
+    "finite draws": [
+        {"a": np.where(normal() > 3, np.nan, 1.0)},
+        {"b": normal(), "a": normal(2) * np.inf},
+        {"a": np.where(np.arange(300) == 1, np.nan, normal(300))},
+        {"a": normal(), "always": np.full(SHAPE, np.inf)},
+    ],
 }
 
 
@@ -95,13 +105,18 @@ def test_trouble_of_statistics_is_said(name, which):
         report.warn()
 
 
-@pytest.mark.parametrize("name", OF_DRAWS)
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(("name", "which"), [(name, i) for name, runs in OF_DRAWS.items() for i in range(len(runs))])
 @pytest.mark.filterwarnings("ignore:(divide|invalid):RuntimeWarning")
 def test_trouble_of_draws_is_said(name, which):
+    draws = OF_DRAWS[name][which]
     with np.errstate(all="ignore"):
-        report = Report.of(run_of(OF_DRAWS[name][which]), "XHMC")
+        report = Report.of(run_of(draws), "XHMC")
     assert name in [check.name for check in report.trouble], str(report)
+
+
+def test_what_is_finite_is_judged_beside_what_is_not():
+    report = Report.of(run_of({"a": stuck(), "b": np.full(SHAPE, np.nan)}), "XHMC")
+    assert {"finite draws", "R-hat"} <= {check.name for check in report.trouble}
 
 
 def test_one_chain_has_no_other_to_meet():

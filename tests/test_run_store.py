@@ -26,7 +26,7 @@ from split_common.runs.reading import largest_rectangle, open_store, progress_of
 from split_common.runs.session import Criterion, Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, is_held, locked
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, decoded, is_held, locked
 from tests.stored_run import Death, Killed, draws_in
 
 
@@ -126,6 +126,20 @@ def test_a_run_that_dies_before_any_of_its_writes_comes_to_the_same_draws(whole,
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # nothing is damaged
             assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+def test_xarray_reads_a_finished_run_as_it_is(whole):
+    """Without this package: as many draws as were made, in whole trees too."""
+    import xarray
+
+    _, path, _ = whole
+    opened = open_store(path, warmup=True)
+    tree = xarray.open_datatree(path, engine="zarr", consolidated=False)
+    for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
+        plain, ours = tree[group].to_dataset(), opened[group]
+        assert plain.sizes["draw"] == ours.sizes["draw"]
+        for name in plain.data_vars:
+            np.testing.assert_array_equal(plain[name], ours[name if name in ours else decoded(name)])
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -1,7 +1,7 @@
 """Adaptation of step size and mass matrix, by NumPyro's own window adapter and dual averaging.
 
-Ours is only what the host cannot do in the memory of one subset: the search for a first step size, which takes
-steps of the split schedule instead of leapfrog steps on all the data.
+This module adds the search for a first step size, which the host cannot do in the memory of one subset: it makes steps
+of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from split_common.mass import mass_blocks
 from split_common.settling import LastWindow, shrunk
 
 SEARCH_ACCEPT_PROB = 0.8  # the threshold of the host's own search
-SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # of the search
+SMALLEST_STEP, LARGEST_STEP = 1e-10, 1e10  # limits of the search
 
 
 class SearchPoint(NamedTuple):
-    """Argument that the host's adapter passes on to the step-size search.
+    """The argument that the host's adapter passes on to the search for a step size.
 
     Attributes:
-        coordinates: what the mass matrix adapts to; the adapter itself reads the first field.
+        coordinates: entries of the position that the mass matrix adapts to; the host's adapter reads the first field.
         z: position.
-        energies: terms of the potential at ``z``, where the trial asks for them.
-        active: whether a window ends here. Under ``vmap`` both sides of the adapter's branches are computed;
-            this keeps the search from running where its result is not used.
-        window: what drifts follow; None for straight ones.
-        inverse_mass_matrix: of a form that the host does not know, before its state has it.
+        energies: the terms of the potential at ``z``, if the trial needs them.
+        active: whether a window ends here. Under ``vmap`` both branches of the adapter are computed; this stops the
+            search where its result is not used.
+        window: the window whose normal approximation drifts follow; None for straight drifts.
+        inverse_mass_matrix: a low-rank matrix, during ``init`` only; None otherwise.
     """
 
     coordinates: Position
@@ -54,14 +54,14 @@ class SearchPoint(NamedTuple):
     inverse_mass_matrix: Any = None
 
 
-# From a metric and what drifts follow, an integrator.
+# Makes an integrator from a kinetic energy and the gradient window that its drifts follow.
 IntegratorFor = Callable[[EuclideanKinetic, GradientWindow | None], IntegratorBase]
-# From a metric and a point, the change of energy that a step of a given size makes with a given random key.
+# Makes, from a kinetic energy and a point, the energy error as a function of step size and random key.
 Trial = Callable[[EuclideanKinetic, SearchPoint], Callable[[jax.Array, jax.Array], jax.Array]]
 
 
 def one_step(integrator_for: IntegratorFor) -> Trial:
-    """The trial that makes one step of the integrator of a given metric."""
+    """The trial that makes one step of the integrator at a given metric."""
 
     def trial(kinetic: EuclideanKinetic, point: SearchPoint) -> Callable[[jax.Array, jax.Array], jax.Array]:
         integrator = integrator_for(kinetic, point.window)
@@ -87,12 +87,12 @@ def one_step(integrator_for: IntegratorFor) -> Trial:
 
 
 class WindowMean(NamedTuple):
-    """Mean of a part of the position over the host's windows, beside the variance that the host adapts to.
+    """Mean of a part of the position over the host's windows, in addition to the host's variances.
 
     Attributes:
-        adapted: over the window that the mass matrix comes from; where the chain starts before there is one.
-        running: over the window that is under way.
-        count: iterations of that window.
+        adapted: mean over the window that the mass matrix was made from; before there is one, the start of the chain.
+        running: mean over the current window so far.
+        count: number of iterations in the current window.
     """
 
     adapted: Position
@@ -101,11 +101,11 @@ class WindowMean(NamedTuple):
 
     @classmethod
     def start(cls, x: Position) -> WindowMean:
-        """Before warm-up."""
+        """The mean before warm-up."""
         return cls(x, x, jnp.zeros((), jnp.result_type(int)))
 
     def update(self, i: jax.Array, x: Position, num_warmup: int) -> WindowMean:
-        """After iteration ``i``, which ended at ``x``."""
+        """The mean after iteration ``i``, which ended at ``x``."""
         ends = [window.end for window in build_adaptation_schedule(num_warmup)]
         if len(ends) < 3:  # the first window and the last adapt the step size alone
             return self
@@ -119,21 +119,22 @@ class WindowMean(NamedTuple):
 
 
 class Adapter:
-    """The host's window adapter, its step-size search bound to one potential.
+    """The host's window adapter, with a search for the step size that is bound to one potential.
 
     Args:
-        settings: what to adapt.
+        settings: settings of the adaptation.
         num_warmup: number of warm-up iterations.
-        coordinates: from a position to what the mass matrix adapts to, a dict of arrays; itself for most kernels.
-        like: coordinates of a position, of which only the form matters.
-        trial: what the search for a step size tries.
-        longest_step: what the step size is adapted to at most. Single steps as long as a trajectory can be accepted
-            often enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
-        measures_fit: whether to look, in the last window of warm-up, at how well a metric from gradients fits.
+        coordinates: function from a position to the entries that the mass matrix adapts to, a dict of arrays; the
+            identity for most kernels.
+        like: coordinates of any position; only their shapes are used.
+        trial: one trial of the search for a step size.
+        longest_step: upper limit of the adapted step size. Single steps as long as a trajectory can be accepted often
+            enough near the mode of a small model, and hardly ever in its tails, where the chain then sticks.
+        measures_fit: whether the last window of warm-up should measure the fit of a metric from gradients.
 
     Attributes:
-        measures_fit: whether that is done.
-        last_window: of warm-up, in which what has been adapted is compared with itself.
+        measures_fit: whether the last window measures the fit of the metric.
+        last_window: last window of warm-up, over which adapted values are compared with themselves.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Adapter:
         dense = True if is_dense else settings.dense
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
-        host_adapter: Any = warmup_adapter  # annotated for the simplest of the values it takes
+        host_adapter: Any = warmup_adapter  # the host annotates only the simplest of the values that it takes
         self._init, self._update = host_adapter(
             num_warmup,
             find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
@@ -175,7 +176,7 @@ class Adapter:
     def init(
         self, z: Position, energies: Compensated | None, inverse_mass_matrix: Any, rng_key: jax.Array
     ) -> HMCAdaptState:
-        """First step size, and metric, which is the identity where None is given, at a starting point."""
+        """The first adaptation state, at a starting point; an ``inverse_mass_matrix`` of None is the identity."""
         point = SearchPoint(self._coordinates(z), z, energies, jnp.array(True))
         if self._is_low_rank:
             return self._init_low_rank(point, low_rank_start(inverse_mass_matrix, point.coordinates), rng_key)
@@ -189,7 +190,7 @@ class Adapter:
         return state
 
     def _init_low_rank(self, point: SearchPoint, inverse_mass_matrix: Any, rng_key: jax.Array) -> HMCAdaptState:
-        """The host's first state, with a metric that the host takes as it is."""
+        """The host's first adaptation state with a metric of low rank, which the host does not adapt."""
         step_size = jnp.asarray(self._settings.step_size, jnp.result_type(float))
         state = self._init(point._replace(inverse_mass_matrix=inverse_mass_matrix), rng_key, step_size)
         state = state._replace(
@@ -202,13 +203,13 @@ class Adapter:
         return state._replace(mm_state=LowRankWindow.start(len(block.scales), longest))
 
     def wants_gradient(self, i: jax.Array) -> jax.Array | bool:
-        """Whether the metric, or the measure of its fit, takes the gradient at the end of iteration ``i``."""
+        """Whether the metric, or the measure of its fit, needs the gradient at the end of iteration ``i``."""
         if not self._uses_gradients or not self._metric_ends:
             return False
         return (self._metric_start < i) & (i < (self._num_warmup if self.measures_fit else self.last_window.start))
 
     def fit(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
-        """Means of the squared frequencies in the metric, and of their inverses, in the last window."""
+        """Mean of the squared frequencies in the metric, and mean of their inverses, in the last window."""
         return state.mm_state.fit(*state.inverse_mass_matrix.values())
 
     def update(
@@ -220,15 +221,15 @@ class Adapter:
         state: HMCAdaptState,
         grad: Position | None = None,
     ) -> HMCAdaptState:
-        """Adapt after iteration ``i``; after warm-up everything stays as it is.
+        """The adaptation state after iteration ``i``; after warm-up it does not change.
 
         Args:
-            i: the iteration.
-            accept_prob: its acceptance.
-            z: where it ended.
-            energies: the terms of the potential there, where the search for a step size asks for them.
-            state: before.
-            grad: gradient of the potential at ``z``, a dict like it, where :meth:`wants_gradient` says so.
+            i: the iteration, counted from 0.
+            accept_prob: acceptance probability of the iteration.
+            z: position at its end.
+            energies: the terms of the potential there, if the search for a step size needs them.
+            state: adaptation state before.
+            grad: gradient of the potential at ``z``, a dict like ``z``, if :meth:`wants_gradient` asks for it.
         """
         point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
 
@@ -240,7 +241,12 @@ class Adapter:
                 ends_window = jnp.any(i == jnp.array(self._metric_ends))
                 feed = with_low_rank_window if self._is_low_rank else with_window
                 old = feed(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
-            new = self._update(i, accept_prob, point._replace(window=self._followed(old)), old)
+            # The host's count of windows follows from i, which vectorised chains share. Were it each chain's own, every
+            # iteration would evaluate the branch of a window's end, on a copy of the data for each chain.
+            window_idx = jnp.sum(self._window_ends < i).astype(state.window_idx.dtype)
+            new = self._update(
+                i, accept_prob, point._replace(window=self._followed(old)), old._replace(window_idx=window_idx)
+            )
             last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
             longest = self._longest(self._followed(old)) if self._settings.adapt_step_size else math.inf
             return new._replace(
@@ -251,7 +257,7 @@ class Adapter:
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
 
     def _fed(self, i: jax.Array, x: Position, grad: Position | None, mm_state: Any) -> Any:
-        """The host's estimator of the metric, which has nothing to do in the last window, fed with its draws too."""
+        """The estimator of the metric, fed with the draws of the last window too, in which the host does not use it."""
         window = self.last_window
         if not window.num_of_metric:
             return mm_state
@@ -261,26 +267,26 @@ class Adapter:
         return lax.cond(i >= window.start, lambda: feed(x, mm_state), lambda: mm_state)
 
     def averages(self, state: HMCAdaptState) -> dict[str, jax.Array]:
-        """Running averages of dual averaging; empty where nothing adapts."""
+        """Running average of dual averaging, by field; empty if the step size does not adapt."""
         if not self._settings.adapt_step_size:
             return {}
         return {"step_size": jnp.minimum(jnp.exp(state.ss_state[1]), self._longest(self._followed(state)))}
 
     def _followed(self, state: HMCAdaptState) -> GradientWindow | None:
-        """What drifts follow; None for straight ones."""
+        """The window whose normal approximation drifts may follow; None for straight drifts."""
         return state.mm_state if self._follows_normal else None
 
     def _longest(self, window: GradientWindow | None) -> jax.Array | float:
-        """What the step size is adapted to at most, with drifts that follow this."""
+        """Upper limit of the adapted step size, for drifts that follow this window."""
         if window is None:
             return self._longest_step
         longest = LONGEST_HARMONIC_LENGTH if self._learns_length else LONGEST_HARMONIC_STEP
         return jnp.minimum(self._longest_step, jnp.where(window.is_normal, longest, jnp.inf))
 
     def variances(self, state: HMCAdaptState) -> tuple[jax.Array, jax.Array]:
-        """Variances of the metric, and those estimated from the last window's draws, shape (D,) each.
+        """Variances of the metric, and those estimated from the draws of the last window, shape (D,) each.
 
-        Of a metric from draws and gradients the former are those of the draws that it was made from.
+        For a metric from draws and gradients, the first are the variances of the draws that it was made from.
         """
         if self._is_low_rank:
             return state.mm_state.variances, state.mm_state.draw_variances
@@ -296,10 +302,10 @@ class Adapter:
     def search_again(
         self, z: Position, energies: Compensated | None, state: HMCAdaptState, rng_key: jax.Array
     ) -> HMCAdaptState:
-        """A step size for a potential that is no longer the one adapted to: smaller, where the old one is too long.
+        """The adaptation state with a step size for a potential that it was not adapted to, smaller if it was too long.
 
-        Nothing adapts it any more, so it is half of the longest that the search takes, and never longer than it was:
-        far out, where every step goes down, the search takes steps that are too long near the mode.
+        This step size will not adapt. So a smaller one is half of what the search finds, because in the tails, where
+        every step goes downhill, the search accepts steps that are too long near the mode.
         """
         settings = self._settings
         if not (settings.adapt_step_size and settings.find_heuristic_step_size and self._num_warmup):
@@ -311,7 +317,7 @@ class Adapter:
     def _search(
         self, step_size: jax.Array, inverse_mass_matrix: Any, point: SearchPoint, rng_key: jax.Array
     ) -> jax.Array:
-        """Double or halve the step size until the acceptance of a trial crosses 0.8, as the host does."""
+        """Double or halve the step size until the acceptance probability of a trial crosses 0.8, as in the host."""
         if point.inverse_mass_matrix is not None:
             inverse_mass_matrix = point.inverse_mass_matrix
         energy_change = self._trial(kinetic_of_inverse(inverse_mass_matrix), point)

@@ -1,4 +1,4 @@
-"""How the package runs models: eagerly, even where the host traces a chain's start; and in one thread at a time."""
+"""How models are run and traced: eagerly at a chain's start, in one thread at a time, and in branches of few chains."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, PartitionSpec
 
@@ -34,6 +35,17 @@ def one_thread_at_a_time(function: Function) -> Function:
             return function(*args, **kwargs)
 
     return guarded  # type: ignore[return-value]
+
+
+def updated_if(needed: jax.Array, update: Callable[[], Any], old: Any) -> Any:
+    """``update()`` where it is needed, else ``old``, a tree of the same form.
+
+    As ``lax.cond``, for branches that vectorised chains decide one by one: ``lax.cond`` would evaluate both branches
+    for every chain, with a copy for each of all that the branch reads, the data included. A loop of at most one pass
+    is run only if some chain needs it, and its constants stay shared.
+    """
+    once = jnp.zeros((), bool)
+    return lax.while_loop(lambda state: state[0], lambda _: (once, update()), (needed, old))[1]
 
 
 def eagerly() -> AbstractContextManager[Any]:

@@ -19,6 +19,7 @@ from numpyro_split.host import fill_run, traces_arguments
 from numpyro_split.kernels.agreement import check_alike, shares_rows
 from numpyro_split.kernels.host_kernel import SplitKernel, check_at_hand
 from numpyro_split.potential.content import key_of_data, numbers_of, program_of_model, program_of_potential
+from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.runs.chains import CompiledChains, Program
 from numpyro_split.runs.leader import broadcast
 from split_common.report import check_reported
@@ -288,9 +289,10 @@ class NumPyroStart:
     def observed(self) -> dict[str, np.ndarray]:
         """Observed values by site, as ArviZ finds them; empty without a model or with rows in shards or in a source."""
         model, split, potential = self._kernel.model, self._known[0].split, self._known[1]
-        if model is None or potential.reads_sources or (split is not None and split.shards is not None):
+        if split is None or potential.reads_sources or split.shards is not None:
             return {}
-        sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
+        with SelectRows(split.plate, None):  # all rows where the model asks for a subsample of them
+            sites = trace(seed(model, random.key(0))).get_trace(*self._args, **self._kwargs)
         observed = {name: site for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]}
         return {name: np.asarray(site["value"]) for name, site in observed.items()}
 

@@ -420,6 +420,11 @@ class ModelSplit:
         return str((*places, self.layout.key, "" if self.shards is None else self.shards.text))
 
     @property
+    def plate(self) -> str:
+        """Name of the data plate; "" where nothing is divided."""
+        return self._model.plate
+
+    @property
     def reads(self) -> bool:
         """Whether the model reads values of its data with Python, so that it is known for these data alone."""
         return bool(self._model.readings)

@@ -320,8 +320,7 @@ def general_reduction(op: Operation) -> list[Value]:
 
 
 SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
-TAKES_INDICES = ("gather", *SCATTERS)
-# Operations that take the number of a row beside other indices.
+TAKES_INDICES = ("gather", *SCATTERS)  # operations that may take the number of a row beside other indices
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(

@@ -24,6 +24,7 @@ from jax import lax, random
 
 from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.position import Position, where
+from numpyro_split.potential.tracing import updated_if
 from numpyro_split.trajectories.fixed_length import jittered
 from numpyro_split.trajectories.path import Path, draw_path
 from numpyro_split.trajectories.selection import Choice, Visits, add_by_weight, at_choice, choose, only
@@ -89,7 +90,7 @@ def windowed(path: Path, num_steps: int, window_size: int, rng_key: jax.Array) -
             return see(windows, only(state, energies, change), i), visits.with_state(change)
 
         in_a_window = (i < window_size) | (i > num_steps - window_size)
-        return state, *lax.cond(in_a_window, look, lambda: (windows, visits))
+        return state, *updated_if(in_a_window, look, (windows, visits))
 
     carry = (path.start, see((unseen, unseen), at_start, place), Visits.none())
     back = lax.fori_loop(0, place, lambda k, c: move(-1, place - 1 - k, c), carry)

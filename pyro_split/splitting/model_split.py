@@ -60,7 +60,7 @@ from split_common.sources.rules import (
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import no_finite_start
+from split_common.start import check_has_latents, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -235,6 +235,7 @@ class ModelSplit:
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates, sites.holders)
+        check_has_latents(sites.latents)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
         layout = SubsetLayout(sites.plate_sizes[plate], num_subsets, subset_order)
         warn_if_sorted(layout, observed_columns(sites, plate, arguments))
@@ -295,6 +296,7 @@ class ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
         sites, _ = describe(model, arguments)
+        check_has_latents(sites.latents)
         whole = RowSelectableModel(model, "")  # a name that no plate has; on all rows readings need no answer
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites

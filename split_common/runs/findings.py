@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import first_line
-from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report
+from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report, evenly
 from split_common.runs.reading import Progress, open_store, summary_of
 from split_common.runs.store import AFTER_WARMUP, open_group, state_in
 
@@ -174,8 +174,8 @@ class _Sampled(NamedTuple):
         """The draws and coordinates within the bounds, read from a dataset on disk."""
         variables = {str(name): x for name, x in draws.data_vars.items() if x.dtype.kind in "fiub"}
         sizes = {name: math.prod(x.shape[2:]) for name, x in variables.items()}
-        places = [(name, int(at)) for name, size in sizes.items() for at in _evenly(size, MOST_COMPONENTS)]
-        places = [places[i] for i in _evenly(len(places), MOST_COMPONENTS)]
+        places = [(name, int(at)) for name, size in sizes.items() for at in evenly(size, MOST_COMPONENTS)]
+        places = [places[i] for i in evenly(len(places), MOST_COMPONENTS)]
         used = {name: [at for other, at in places if other == name] for name in dict.fromkeys(n for n, _ in places)}
         num_chains, num = draws.sizes["chain"], draws.sizes["draw"]
         chunk_bytes = chunk * num_chains * sum(sizes[name] * variables[name].dtype.itemsize for name in used)
@@ -276,12 +276,7 @@ def _warmup_seconds(path: str, chain: int) -> float | None:
 def _some_chains(group: Any) -> Any:
     """The dataset of a group of ArviZ 0.x or 1.x, with at most ``MOST_CHAINS`` chains."""
     dataset = group.to_dataset() if hasattr(group, "to_dataset") else group
-    return dataset.isel(chain=_evenly(dataset.sizes["chain"], MOST_CHAINS))
-
-
-def _evenly(number: int, most: int) -> np.ndarray:
-    """At most ``most`` of ``number`` places, evenly spaced."""
-    return np.linspace(0, number - 1, min(number, most)).round().astype(int)
+    return dataset.isel(chain=evenly(dataset.sizes["chain"], MOST_CHAINS))
 
 
 def _named(name: str, at: int, shape: tuple[int, ...]) -> str:

@@ -11,8 +11,7 @@ a process dies, the run goes on from the newest state that is whole and whose dr
 written again, the same. The state at the end of warm-up is kept besides. Where draws in the middle are damaged, the run
 goes on from the newest state before them, from its beginning at worst, and comes to the same draws.
 
-Arrays have room for whole chunks, and only whole chunks are written: damaged content where draws are to be written is
-never read.
+Only whole chunks are written, the last one filled up: damaged content where draws are to be written is never read.
 
 zarr writes each of its files whole or not at all. On local paths a lock beside the store, which the system releases
 when a process dies, keeps others from writing to it.
@@ -176,7 +175,7 @@ class RunStore:
 
     def make_arrays(self, phase: Phase, draws: Mapping[str, Form], statistics: Mapping[str, Form]) -> None:
         """Make the arrays of a phase, of the length that it will have."""
-        num = self._room(self.plan.num_warmup if phase is WARMUP else self.plan.num_draws)
+        num = self.plan.num_warmup if phase is WARMUP else self.plan.num_draws
         for name, forms in ((phase.draws, draws), (phase.statistics, statistics)):
             group = self._group.require_group(name)
             for variable, form in forms.items():
@@ -226,7 +225,13 @@ class RunStore:
         if array is None or array.shape[0] < len(content):
             size = int(SLACK * len(content))
             array = self.chain(chain).create_array(
-                name, shape=(size,), chunks=(size,), dtype="uint8", compressors=None, overwrite=True
+                name,
+                shape=(size,),
+                chunks=(size,),
+                dtype="uint8",
+                compressors=None,
+                dimension_names=[f"{name}_byte"],
+                overwrite=True,
             )
             self._arrays[path] = array
         put_chunks([(array, (0,), np.pad(content, (0, array.shape[0] - len(content))))])
@@ -258,10 +263,6 @@ class RunStore:
             self._arrays[path] = self._group[path]
         return self._arrays[path]
 
-    def _room(self, num: int) -> int:
-        """Length of the whole chunks that ``num`` draws need."""
-        return -(-num // self.plan.chunk) * self.plan.chunk
-
     def _variables(self, name: str) -> dict[str, Any]:
         """Arrays of a group that hold draws."""
         return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == DRAWN}
@@ -272,7 +273,7 @@ class RunStore:
             return
         for name in (SAMPLING.draws, SAMPLING.statistics):
             for x in self._variables(name).values():
-                x.resize((x.shape[0], self._room(plan.num_draws), *x.shape[2:]))
+                x.resize((x.shape[0], plan.num_draws, *x.shape[2:]))
             self._number(name)
         self._group.update_attributes({"plan": plan._asdict()})
         self.plan = plan
