@@ -5,9 +5,10 @@ from numpyro_split.inference_data import to_inference_data
 from numpyro_split.kernels.block_gibbs import BlockGibbsHMC
 from numpyro_split.kernels.penalty_mh import PenaltyMH
 from numpyro_split.kernels.s3hmc import S3HMC
+from numpyro_split.kernels.sghmc import SGHMC
+from numpyro_split.kernels.sgld import SGLD
 from numpyro_split.kernels.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
 from numpyro_split.kernels.split_nuts import SplitNUTS
-from numpyro_split.kernels.stochastic_gradient import SGHMC, SGLD
 from numpyro_split.kernels.windowed_hmc import WindowedHMC
 from numpyro_split.kernels.xhmc import XHMC
 from numpyro_split.models import networks, priors

@@ -5,9 +5,10 @@ from pyro_split.inference_data import to_inference_data
 from pyro_split.kernels.block_gibbs import BlockGibbsHMC
 from pyro_split.kernels.penalty_mh import PenaltyMH
 from pyro_split.kernels.s3hmc import S3HMC
+from pyro_split.kernels.sghmc import SGHMC
+from pyro_split.kernels.sgld import SGLD
 from pyro_split.kernels.split_hmc import NaiveSplitHMC, RandomisedSplitHMC, SplitHMC, SymmetricSplitHMC
 from pyro_split.kernels.split_nuts import SplitNUTS
-from pyro_split.kernels.stochastic_gradient import SGHMC, SGLD
 from pyro_split.kernels.windowed_hmc import WindowedHMC
 from pyro_split.kernels.xhmc import XHMC
 from pyro_split.models import networks, priors

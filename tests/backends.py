@@ -317,7 +317,7 @@ class NumPyroBackend:
             seed: draws everything.
         """
         from numpyro_split.integrators.euclidean import EuclideanKinetic
-        from numpyro_split.kernels.penalty_mh import decide
+        from numpyro_split.kernels.penalty import decide
         from numpyro_split.subsampling.estimates import Estimate
         from numpyro_split.subsampling.proposals import Force, propose
 
@@ -525,7 +525,7 @@ class PyroBackend:
 
     def noisy_chains(self, settings, variance, known_variance, num_draws, step_size, seed=0):
         from pyro_split.integrators.euclidean import EuclideanKinetic
-        from pyro_split.kernels.penalty_mh import decide
+        from pyro_split.kernels.penalty import decide
         from pyro_split.subsampling.estimates import Estimate
         from pyro_split.subsampling.proposals import Force, propose
 

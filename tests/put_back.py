@@ -47,7 +47,7 @@ DEFECTS = {
     ),
     "D2": Defect(
         "PenaltyMH in Pyro fails on a SplitPotential",
-        "pyro_split/kernels/penalty_mh.py",
+        "pyro_split/kernels/penalty.py",
         "torch.as_tensor(u).numel() for name, u in given.items()",
         "np.size(u) for name, u in given.items()",
         contract("test_runs_on_a_potential and pyro and PenaltyMH and not numpyro"),

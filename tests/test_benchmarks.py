@@ -74,7 +74,7 @@ def test_the_control_leaves_the_penalty_out():
     """What the negative control of the penalty's experiments replaces is a step of the method that its kernel runs."""
     pytest.importorskip("numpyro")
     from benchmarks.papers.penalty_bnn.chains import NoPenalty, WithoutPenalty
-    from numpyro_split.kernels.penalty_mh import Penalty
+    from numpyro_split.kernels.penalty import Penalty
 
     assert type(WithoutPenalty(lambda: None, 5)._method) is NoPenalty
     assert set(vars(NoPenalty)) & set(vars(Penalty)) >= {"_propose"}

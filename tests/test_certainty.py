@@ -212,7 +212,7 @@ def test_the_posterior_where_few_rows_matter_in_pyro(num_influential):
 @pytest.mark.slow
 def test_rows_that_matter_and_are_drawn_like_the_others_bias(lib, monkeypatch):
     """The negative control."""
-    monkeypatch.setattr(f"{lib.split.__name__}.kernels.penalty_mh.find_certainty_rows", lambda *_: None)
+    monkeypatch.setattr(f"{lib.split.__name__}.kernels.penalty.find_certainty_rows", lambda *_: None)
     comparisons, _, statistics = run(lib, 1, 6000 if lib.name == "numpyro" else 1000)
     with pytest.raises(Disagreement):
         assert_agree(comparisons)

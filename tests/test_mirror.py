@@ -53,7 +53,7 @@ LAYERS = (  # each imports from those before it alone
     {"adaptation", "subsampling"},
     {"inference_data"},
     {"kernels"},
-    {"runs"},
+    {"runs", "parts"},
     {"__init__"},
 )
 MOST_AT_THE_TOP = 6  # files of a package that are in no folder
@@ -244,3 +244,11 @@ def test_long_tests_exist():
         if not line.startswith("#"):
             file, *_, function = line.split("[")[0].split("::")
             assert f"def {function}(" in (ROOT / "tests" / file).read_text(), line
+
+
+def test_the_map_of_the_rooms_is_complete():
+    """docs/design.md names every file of the packages, and no file that is not there."""
+    rooms = (ROOT / "docs" / "design.md").read_text().split("## Layers")[0]
+    named = set(re.findall(r"(?<![/\w])\w+\.py", rooms))
+    files = {path.name for package in (*ONLY_IN, "split_common") for path in (ROOT / package).rglob("*.py")}
+    assert named == files - {"__init__.py"}

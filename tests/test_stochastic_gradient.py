@@ -15,7 +15,6 @@ recursion with a whole first kick, which must not fit draws that open with half 
 
 from __future__ import annotations
 
-import importlib
 import pickle
 
 import numpy as np
@@ -33,10 +32,6 @@ STEP = 2.0 / PRECISION.max()  # half of what is stable for Langevin dynamics
 KERNELS = ["SGLD", "SGHMC"]
 SEED = 0
 slow = pytest.mark.slow
-
-
-def kernels(lib):
-    return importlib.import_module(f"{lib.split.__name__}.kernels.stochastic_gradient")
 
 
 def rows():
@@ -139,7 +134,7 @@ def test_kick_of_an_opening_step_matters_to_the_variance_by_a_factor_of_one_plus
     "batch_size", [None, 2, pytest.param(20, marks=slow)], ids=["all", "with replacement", "distinct"]
 )
 def test_variance_of_langevin_dynamics(lib, batch_size):
-    kernel = kernels(lib).SGLD(normal_target(lib), batch_size, step_size=STEP)
+    kernel = lib.split.SGLD(normal_target(lib), batch_size, step_size=STEP)
     draws, _ = draws_of(lib, kernel)
     assert_agree(compare_moments("z", draws, MEAN, langevin_variance(STEP, batch_size)))
     with pytest.raises(Disagreement):  # the posterior: what is sampled is wider
@@ -150,7 +145,7 @@ def test_variance_of_langevin_dynamics(lib, batch_size):
 def test_temperature_and_preconditioner(lib):
     temperature, preconditioner = 9.0, 150 / PRECISION
     options = {"temperature": temperature, "preconditioner": {"z": lib.array(preconditioner)}}
-    draws, _ = draws_of(lib, kernels(lib).SGLD(normal_target(lib), step_size=STEP, **options))
+    draws, _ = draws_of(lib, lib.split.SGLD(normal_target(lib), step_size=STEP, **options))
     exact = langevin_variance(STEP, temperature=temperature, preconditioner=preconditioner)
     assert_agree(compare_moments("z", draws, MEAN, exact))
 
@@ -169,7 +164,7 @@ def test_entries_of_a_preconditioner_go_to_sites_by_name():
 )
 def test_variance_of_hamiltonian_dynamics(lib, resamples, batch_size, noise_estimate):
     settings = {"step_size": STEP / 4, "friction": 0.3, "noise_estimate": noise_estimate, "num_steps": 3}
-    kernel = kernels(lib).SGHMC(normal_target(lib, 1), batch_size, resample_momentum=resamples, **settings)
+    kernel = lib.split.SGHMC(normal_target(lib, 1), batch_size, resample_momentum=resamples, **settings)
     draws, _ = draws_of(lib, kernel)
     exact = hamiltonian_variance(**settings, resamples=resamples, batch_size=batch_size)
     assert_agree(compare_moments("z", draws, MEAN, exact))
@@ -197,7 +192,7 @@ def regression(lib, num_rows=100):
 @slow
 def test_small_steps_come_close_to_a_posterior(lib):
     model, args, mean, covariance = regression(lib)
-    kernel = kernels(lib).SGLD(model, 50, step_size=0.15, preconditioner=np.diag(covariance))
+    kernel = lib.split.SGLD(model, 50, step_size=0.15, preconditioner=np.diag(covariance))
     mcmc = lib.run(kernel, *args, num_warmup=200, num_samples=16000, seed=SEED)
     draws = lib.to_numpy(mcmc.get_samples(group_by_chain=True)["b"])
     assert_agree(compare_moments("b", draws, mean, np.diag(covariance)))
@@ -207,7 +202,7 @@ def test_small_steps_come_close_to_a_posterior(lib):
 def test_without_noise_both_packages_follow_the_same_recursion(lib, name):
     schedule, num_warmup, num_samples = polynomial_decay(0.02, 3.0, 0.6), 6, 5
     options = {"num_steps": 3, "friction": 0.2, "resample_momentum": False} if name == "SGHMC" else {}
-    kernel = getattr(kernels(lib), name)(
+    kernel = getattr(lib.split, name)(
         normal_target(lib), step_size=schedule, preconditioner="rmsprop", temperature=1e-40, **options
     )
     start = np.linspace(-1, 1, len(LIKELIHOOD))
@@ -238,8 +233,8 @@ def _noiseless(z, schedule, num_warmup, iterations, num_steps=1, friction=0.0, r
 
 def test_one_step_of_hamiltonian_dynamics_is_langevin_dynamics(lib):
     few = {"num_samples": 50}
-    langevin, _ = draws_of(lib, kernels(lib).SGLD(normal_target(lib), 20, step_size=STEP), **few)
-    kernel = kernels(lib).SGHMC(normal_target(lib), 20, step_size=STEP, num_steps=1, friction=0.2)
+    langevin, _ = draws_of(lib, lib.split.SGLD(normal_target(lib), 20, step_size=STEP), **few)
+    kernel = lib.split.SGHMC(normal_target(lib), 20, step_size=STEP, num_steps=1, friction=0.2)
     hamiltonian, _ = draws_of(lib, kernel, **few)
     np.testing.assert_array_equal(langevin, hamiltonian)
 
@@ -248,7 +243,7 @@ def test_one_step_of_hamiltonian_dynamics_is_langevin_dynamics(lib):
 def test_statistics_and_arviz(lib, name, batch_size):
     num_steps = {"SGLD": 1, "SGHMC": 4}[name]
     options = {"num_steps": num_steps} if name == "SGHMC" else {}
-    kernel = getattr(kernels(lib), name)(normal_target(lib), batch_size, step_size=1e-3, **options)
+    kernel = getattr(lib.split, name)(normal_target(lib), batch_size, step_size=1e-3, **options)
     _, mcmc = draws_of(lib, kernel, num_samples=7, num_warmup=5, num_chains=2)
     statistics = lib.statistics(mcmc)
     grads, touched = (3, NUM_ROWS) if batch_size is None else (1, 20)
@@ -266,7 +261,7 @@ def test_statistics_and_arviz(lib, name, batch_size):
 
 
 def test_potential_energy_is_that_of_the_draw_before(lib):
-    draws, mcmc = draws_of(lib, kernels(lib).SGLD(normal_target(lib), step_size=1e-3), num_samples=5)
+    draws, mcmc = draws_of(lib, lib.split.SGLD(normal_target(lib), step_size=1e-3), num_samples=5)
     expected = [float(normal_target(lib).potential({"z": lib.array(z)})) for z in draws[0, :-1]]
     np.testing.assert_allclose(lib.statistics(mcmc)["potential_energy"][0, 1:], expected, rtol=1e-10)
 
@@ -274,7 +269,7 @@ def test_potential_energy_is_that_of_the_draw_before(lib):
 @pytest.mark.parametrize("name", [pytest.param("SGLD", marks=slow), "SGHMC"])
 def test_a_chain_that_leaves_the_numbers_stays_where_it_was_and_says_so(lib, name):
     options = {"num_steps": 3, "resample_momentum": False} if name == "SGHMC" else {}
-    kernel = getattr(kernels(lib), name)(normal_target(lib), 20, step_size=1e6 * STEP, **options)
+    kernel = getattr(lib.split, name)(normal_target(lib), 20, step_size=1e6 * STEP, **options)
     draws, mcmc = draws_of(lib, kernel, num_samples=100)
     assert np.isfinite(draws).all()
     diverging = lib.statistics(mcmc)["diverging"][0]
@@ -284,7 +279,7 @@ def test_a_chain_that_leaves_the_numbers_stays_where_it_was_and_says_so(lib, nam
 
 def test_single_precision(lib):
     lib.set_precision(32)
-    kernel = kernels(lib).SGHMC(normal_target(lib), 10, step_size=1e-4, preconditioner="rmsprop")
+    kernel = lib.split.SGHMC(normal_target(lib), 10, step_size=1e-4, preconditioner="rmsprop")
     draws, _ = draws_of(lib, kernel, num_samples=5)
     assert draws.dtype == np.float32
     assert np.isfinite(draws).all()
@@ -295,9 +290,7 @@ def unused_model(y):
 
 
 def test_pickled_kernel(lib):
-    kernel = kernels(lib).SGHMC(
-        unused_model, 7, step_size=polynomial_decay(4.0, 16.0, 1.0), preconditioner={"b": [2.0]}
-    )
+    kernel = lib.split.SGHMC(unused_model, 7, step_size=polynomial_decay(4.0, 16.0, 1.0), preconditioner={"b": [2.0]})
     loaded = pickle.loads(pickle.dumps(kernel))
     assert loaded._method.dynamics == kernel._method.dynamics
     assert loaded._method.step_size(48) == 0.0625
@@ -316,13 +309,13 @@ def local_latents(lib):
 def test_a_few_rows_are_refused_where_there_are_local_latents(lib):
     model, y = local_latents(lib)
     with pytest.raises(ValueError, match=r"SGLD needs a model whose latent sites all lie outside.*got \['u'\]"):
-        lib.run(kernels(lib).SGLD(model, 5, step_size=0.1), y)
+        lib.run(lib.split.SGLD(model, 5, step_size=0.1), y)
 
 
 @slow
 def test_all_rows_may_have_local_latents(lib):
     model, y = local_latents(lib)
-    mcmc = lib.run(kernels(lib).SGLD(model, step_size=0.1, num_subsets=3), y, num_samples=3)
+    mcmc = lib.run(lib.split.SGLD(model, step_size=0.1, num_subsets=3), y, num_samples=3)
     assert np.isfinite(lib.to_numpy(mcmc.get_samples()["u"])).all()
 
 
@@ -346,7 +339,7 @@ def test_all_rows_may_have_local_latents(lib):
 )
 def test_arguments(lib, name, options, message):
     with pytest.raises(ValueError, match=message):
-        getattr(kernels(lib), name)(lambda: None, **{"step_size": 0.1, **options})
+        getattr(lib.split, name)(lambda: None, **{"step_size": 0.1, **options})
 
 
 @pytest.mark.parametrize(
@@ -361,7 +354,7 @@ def test_arguments(lib, name, options, message):
 )
 def test_arguments_of_hamiltonian_dynamics(lib, options, message):
     with pytest.raises(ValueError, match=message):
-        kernels(lib).SGHMC(lambda: None, step_size=0.1, **options)
+        lib.split.SGHMC(lambda: None, step_size=0.1, **options)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.1, -1.0, float("nan")])
@@ -380,14 +373,14 @@ def test_decay_of_a_schedule(gamma):
 )
 def test_what_must_fit_the_target(lib, options, message):
     with pytest.raises(ValueError, match=message):
-        draws_of(lib, kernels(lib).SGLD(normal_target(lib), **options, step_size=1e-3))
+        draws_of(lib, lib.split.SGLD(normal_target(lib), **options, step_size=1e-3))
 
 
 def test_adapting_takes_a_warm_up(lib):
     model, args = models.plate_from_shape(lib)
     word = "num_warmup" if lib.name == "numpyro" else "warmup_steps"
     with pytest.raises(ValueError, match=f"{word} must be at least 1 for preconditioner='rmsprop'.*got 0"):
-        lib.run(kernels(lib).SGLD(model, step_size=1e-3, preconditioner="rmsprop"), *args, num_warmup=0)
+        lib.run(lib.split.SGLD(model, step_size=1e-3, preconditioner="rmsprop"), *args, num_warmup=0)
 
 
 class TestNumPyro:
@@ -405,7 +398,7 @@ class TestNumPyro:
     @slow
     def test_ways_to_run_chains_give_the_same_draws(self, lib):
         def draws(chain_method):
-            kernel = kernels(lib).SGLD(normal_target(lib), 20, step_size=1e-3, preconditioner="rmsprop")
+            kernel = lib.split.SGLD(normal_target(lib), 20, step_size=1e-3, preconditioner="rmsprop")
             return draws_of(lib, kernel, num_samples=5, num_chains=2, chain_method=chain_method)[0]
 
         np.testing.assert_allclose(draws("vectorized"), draws("sequential"), rtol=1e-8)
@@ -416,7 +409,7 @@ class TestNumPyro:
         model, args, _, _ = regression(lib)
 
         def draws(**options):
-            kernel = kernels(lib).SGLD(model, 10, step_size=1e-3, preconditioner="rmsprop")
+            kernel = lib.split.SGLD(model, 10, step_size=1e-3, preconditioner="rmsprop")
             mcmc = lib.run(kernel, *args, num_chains=2, chain_method=chain_method, **options)
             return mcmc.get_samples()["b"]
 
@@ -426,7 +419,7 @@ class TestNumPyro:
         def run(num_samples):
             schedule = polynomial_decay(1e-3, 1.0, 1.0)
             options = {"step_size": schedule, "resample_momentum": False, "num_steps": 2}
-            return draws_of(lib, kernels(lib).SGHMC(normal_target(lib), 10, **options), num_samples=num_samples)
+            return draws_of(lib, lib.split.SGHMC(normal_target(lib), 10, **options), num_samples=num_samples)
 
         whole, (first, mcmc) = run(20)[0][0], run(10)
         mcmc.post_warmup_state = mcmc.last_state
@@ -439,7 +432,7 @@ class TestNumPyro:
         import jax
 
         model, args, _, _ = regression(lib, self.NUM_ROWS)
-        kernel = getattr(kernels(lib), name)(model, batch_size, step_size=1e-5, preconditioner="rmsprop")
+        kernel = getattr(lib.split, name)(model, batch_size, step_size=1e-5, preconditioner="rmsprop")
         state = kernel.init(jax.random.key(0), 10, None, args, {})
         assert self._wide(lambda state, args: kernel.sample(state, args, {}), state, args) == []
         # a step of all rows would be seen
@@ -475,8 +468,8 @@ class TestPyro:
     def test_an_iteration_reads_only_its_rows(self, lib, batch_size, jit_compile):
         model, args, _, _ = regression(lib, self.NUM_ROWS)
         options = {"step_size": 1e-5, "jit_compile": jit_compile}
-        assert self._largest(kernels(lib).SGLD(model, batch_size, **options), args) <= 2 * batch_size
-        assert self._largest(kernels(lib).SGLD(model, **options), args) >= self.NUM_ROWS  # it would be heard
+        assert self._largest(lib.split.SGLD(model, batch_size, **options), args) <= 2 * batch_size
+        assert self._largest(lib.split.SGLD(model, **options), args) >= self.NUM_ROWS  # it would be heard
 
     def _largest(self, kernel, args):
         """The longest axis of what any operation of an iteration gives."""
@@ -500,7 +493,7 @@ class TestPyro:
 
     def test_chains_are_independent_and_start_afresh(self, lib):
         model, args, _, _ = regression(lib)
-        kernel = kernels(lib).SGHMC(model, 10, step_size=polynomial_decay(1e-3, 1.0, 1.0), preconditioner="rmsprop")
+        kernel = lib.split.SGHMC(model, 10, step_size=polynomial_decay(1e-3, 1.0, 1.0), preconditioner="rmsprop")
         mcmc = lib.run(kernel, *args, num_chains=2)
         draws = lib.to_numpy(mcmc.get_samples(group_by_chain=True)["b"])
         assert not np.any(draws[0] == draws[1])

@@ -120,7 +120,7 @@ def run_targets(framework: str, options: argparse.Namespace) -> dict[str, Any]:
         host = {site: lib.to_numpy(x) for site, x in run.get_samples(group_by_chain=True).items()}
         make = functools.partial(lib.split.PenaltyMH, model)
         found[name] = {"PenaltyMH": compare(lib, make(), args, host, options.seed)}
-        with mock.patch(f"{lib.split.__name__}.kernels.penalty_mh.find_certainty_rows", return_value=None):
+        with mock.patch(f"{lib.split.__name__}.kernels.penalty.find_certainty_rows", return_value=None):
             found[name]["no row always read"] = compare(lib, make(), args, host, options.seed)
         for kernel, row in found[name].items():
             print(f"{name:<14}{kernel:<20}{json.dumps(row)}", flush=True)

@@ -11,8 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
-from numpyro_split import SymmetricSplitHMC
-from numpyro_split.kernels.stochastic_gradient import SGHMC, SGLD
+from numpyro_split import SGHMC, SGLD, SymmetricSplitHMC
 
 NUM_ROWS, DIM, CHAINS, SUBSETS = 10_000, 10, 4, 4
 NUM_STEPS, FRICTION = 10, 0.1  # of SGHMC

@@ -83,11 +83,6 @@ class Splitting:
         )
 
     @property
-    def is_chosen(self) -> bool:
-        """Whether the number of subsets is chosen from the data."""
-        return isinstance(self.num_subsets, AutoSubsets)
-
-    @property
     def details(self) -> list[str]:
         """What the repr of a kernel says of it besides the number of subsets."""
         auto = self.num_subsets

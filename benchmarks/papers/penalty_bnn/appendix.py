@@ -34,8 +34,7 @@ from benchmarks.papers.penalty_bnn.network import (
     penalty_kernel,
     summary,
 )
-from numpyro_split import SymmetricSplitHMC
-from numpyro_split.kernels.stochastic_gradient import SGLD
+from numpyro_split import SGLD, SymmetricSplitHMC
 
 BATCH_SIZE = 10
 POWER = BATCH_SIZE / NUM_ROWS

@@ -17,7 +17,7 @@ from numpyro.infer import MCMC
 
 from benchmarks.common.report import add_common_options
 from numpyro_split import PenaltyMH
-from numpyro_split.kernels.penalty_mh import Penalty
+from numpyro_split.kernels.penalty import Penalty
 
 STATISTICS = ("accept_prob", "step_size")
 NOISE_STATISTICS = (*STATISTICS, "chi2", "rows_touched")

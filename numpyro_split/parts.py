@@ -1,0 +1,45 @@
+"""Parts of kernels, for kernels of your own: schedules, systems, trajectories, rules, and what composes them.
+
+``docs/extending.md`` adds one of each kind.
+
+* A kernel is ``SplitKernel(model, splitting, method)`` and a method ``Hamiltonian(schedule, trajectory, adaptation,
+  system)``; :func:`resolve_options` gives ``splitting`` and ``adaptation`` from a constructor's options, and
+  :func:`with_options` puts these options into its signature.
+* Schedules: :class:`Schedule`, :class:`ChosenSchedule`. Systems: :class:`Euclidean`, of a kinetic energy like
+  :class:`Kinetic`. Trajectories: :class:`FixedLength`, :class:`Doubling` by a :class:`Rule`.
+"""
+
+from numpyro_split.integrators.euclidean import EuclideanKinetic
+from numpyro_split.integrators.integrator import Kinetic, kinetic_change
+from numpyro_split.kernels.hamiltonian import Hamiltonian
+from numpyro_split.kernels.host_kernel import SplitKernel
+from numpyro_split.kernels.options import DEFAULTS, resolve_options
+from numpyro_split.kernels.system import Euclidean
+from numpyro_split.potential.position import flatten
+from numpyro_split.trajectories.doubling import Doubling
+from numpyro_split.trajectories.fixed_length import FixedLength
+from split_common.fixed_length import LengthSettings
+from split_common.options import with_options
+from split_common.schedule import ChosenSchedule, Reversal, Schedule
+from split_common.termination import FixedRule, Rule
+
+__all__ = [
+    "DEFAULTS",
+    "ChosenSchedule",
+    "Doubling",
+    "Euclidean",
+    "EuclideanKinetic",
+    "FixedLength",
+    "FixedRule",
+    "Hamiltonian",
+    "Kinetic",
+    "LengthSettings",
+    "Reversal",
+    "Rule",
+    "Schedule",
+    "SplitKernel",
+    "flatten",
+    "kinetic_change",
+    "resolve_options",
+    "with_options",
+]
