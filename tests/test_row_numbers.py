@@ -209,4 +209,4 @@ def test_blocks_of_a_subset(lib, monkeypatch):
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 def test_ranks_number_their_own_rows(lib):
     split = split_of(lib, trend(lib, TRENDS["times"]), (lib.array(Y),))
-    assert "a rank numbers its own rows from 0" in split.rests_on_other_rows((lib.array(Y),), {})
+    assert "a rank numbers its own rows from 0" in split.depends_on_other_rows((lib.array(Y),), {})

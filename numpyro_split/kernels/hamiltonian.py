@@ -63,7 +63,7 @@ class Hamiltonian:
     system: System = field(default_factory=Euclidean)
     num_warmup: int = 0
     local_sites: tuple[str, ...] = ()
-    rests_on_data = True
+    depends_on_data = True
     given_start = None
     free_fields = ()
 

@@ -150,7 +150,7 @@ class SplitKernel(MCMCKernel):
         check_is_state(type(self).__name__, state)
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
         method = prepared.method
-        if method.rests_on_data:
+        if method.depends_on_data:
             stale, digest = content.compare(state.data_digest)
             state = lax.cond(stale, partial(_refreshed, method, potential), lambda s: s, state)
             state = state._replace(data_digest=digest)

@@ -61,7 +61,7 @@ class Method(Protocol):
         ...
 
     @property
-    def rests_on_data(self) -> bool:
+    def depends_on_data(self) -> bool:
         """Whether a state holds values that depend on the data, and must be refreshed for other data."""
         ...
 

@@ -127,7 +127,7 @@ class Penalty:
         return str(self.settings), given
 
     @property
-    def rests_on_data(self) -> bool:
+    def depends_on_data(self) -> bool:
         """Whether there is an expansion, or a metric from one."""
         return self._has_laplace_metric or self.settings.control_variate is not None
 

@@ -190,7 +190,7 @@ class StochasticGradient:
     statistics = STATISTICS
     layout = ()
     plan = ""
-    rests_on_data = False
+    depends_on_data = False
     given_start = None
     free_fields = ()
 

@@ -150,8 +150,8 @@ class Readings:
             )
         value = np.asarray(jax.jit(lambda data: run(data)[1])(arguments.data))
         named = zip(arguments.named_arrays(), expression.invars, strict=True)
-        rests_on = [name for (name, _), x in named if read in _reached(expression, [x])]
-        self.found[stopped[0].place] = reading = Reading(stopped[0].line, value, rests_on)
+        depends_on = [name for (name, _), x in named if read in _reached(expression, [x])]
+        self.found[stopped[0].place] = reading = Reading(stopped[0].line, value, depends_on)
         return reading
 
 

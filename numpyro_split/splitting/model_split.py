@@ -52,7 +52,7 @@ from numpyro_split.splitting.over_shards import (
     check_over_shards,
     check_proved,
     check_shard_rows,
-    resting_on,
+    depending_on,
     rows_are_read,
 )
 from numpyro_split.splitting.row_independence import prove
@@ -281,7 +281,7 @@ class ModelSplit:
         verdict, held = split._judge(density, arguments.shapes(), split.reference_position, sizes)
         split.verdict = verdict._replace(compared=split.verdict.compared)
         check_proved(split, held.values)
-        if resting := split._resting_on(arguments, [axis is not None for axis in arguments.axes]):
+        if resting := split._depending_on(arguments, [axis is not None for axis in arguments.axes]):
             raise rows_are_read(resting[0])
         return split
 
@@ -530,7 +530,7 @@ class ModelSplit:
             raise rows_meet(self.verdict.why)
         check_proved_over_sources(arguments.sources, self.verdict)
         if arguments.sources:
-            check_outside(arguments.sources, self._resting_on(arguments, [is_source(x) for x in arguments.data]))
+            check_outside(arguments.sources, self._depending_on(arguments, [is_source(x) for x in arguments.data]))
         if self._held.values:
             self._learn_sites(arguments)  # supports may depend on shared values, now computed on all rows
 
@@ -566,10 +566,10 @@ class ModelSplit:
             compared = check_exact(density, arguments.data, self.reference_position, is_proved)
             self.verdict = self.verdict._replace(compared=compared)
 
-    def _resting_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
+    def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
         """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere."""
         assert self._postprocess is not None
-        return resting_on(self._density(arguments), self._postprocess, self.reference_position, arguments, elsewhere)
+        return depending_on(self._density(arguments), self._postprocess, self.reference_position, arguments, elsewhere)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression: the first verdict that is no proof.

@@ -84,7 +84,7 @@ def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
     return any(used)
 
 
-def resting_on(
+def depending_on(
     density: Any,
     postprocess: Callable[..., Callable[[Position], dict[str, jax.Array]]],
     z: Position,

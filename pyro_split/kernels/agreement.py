@@ -171,7 +171,7 @@ def _check_over_ranks(bound: Bound) -> None:
             "process_group needs a model whose latent sites all lie outside the data plate, got "
             f"{sorted(split.local_sites)} inside it; marginalise them, or run on one process"
         )
-    elif why := split.rests_on_other_rows(bound.args, bound.kwargs):
+    elif why := split.depends_on_other_rows(bound.args, bound.kwargs):
         raise ValueError(
             "process_group needs a model of which it is proved that a row's terms rest on that row alone, and what "
             f"stands outside the data plate on none, since a rank has no other rows than its own, got: {why}"

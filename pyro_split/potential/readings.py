@@ -48,12 +48,12 @@ class Reading(NamedTuple):
     Attributes:
         line: line of the model that reads, as ``model.py:12``.
         value: the value that is read from all the data.
-        rests_on_parameters: whether it depends on parameters, and so is read anew in each run.
+        depends_on_parameters: whether it depends on parameters, and so is read anew in each run.
     """
 
     line: str
     value: Any
-    rests_on_parameters: bool
+    depends_on_parameters: bool
 
 
 class Readings:
@@ -69,7 +69,7 @@ class Readings:
     @property
     def advice(self) -> str:
         """Advice to the user, for a message."""
-        read = [r for r in self.found.values() if not r.rests_on_parameters]
+        read = [r for r in self.found.values() if not r.depends_on_parameters]
         values = [(r.line, x) for r in read for x in _arrays_of(r.value)]
         return reading_advice([(line, x, ["the data"]) for line, x in values])
 
@@ -172,7 +172,7 @@ class _Answers(TorchFunctionMode):
             raise ReadingError(
                 f"{_shown(here[0])}: what Python reads on some rows must be read on all rows too, got another reading"
             )
-        if reading is None or reading.rests_on_parameters:
+        if reading is None or reading.depends_on_parameters:
             return func(*args, **(kwargs or {}))
         if func is one_hot:
             return func(*args[:1], **{**(kwargs or {}), "num_classes": reading.value})

@@ -331,7 +331,7 @@ class ModelSplit:
         """Latent sites inside the data plate."""
         return list(self._local_axes)
 
-    def rests_on_other_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def depends_on_other_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Why a process cannot evaluate the model on its own rows alone; "" where it is proved that it can."""
         if self.mode == WHOLE:
             return "it is run undivided (num_subsets=2 says why it does not divide)"

@@ -204,8 +204,8 @@ class Walk:
         """Propagate what is known of an operation's operands to its results."""
         operands = [self.read(a, b) for a, b in zip(whole.tensors, part.tensors, strict=True)]
         op = Operation(whole, part, operands, self._rows)
-        rests_on = op.values("src") if op.name == "copy" else operands  # the overwritten operand does not count
-        faults = [value for value in rests_on if isinstance(value, NotAligned)]
+        depends_on = op.values("src") if op.name == "copy" else operands  # the overwritten operand does not count
+        faults = [value for value in depends_on if isinstance(value, NotAligned)]
         faults.sort(key=lambda fault: not fault.is_known)  # a known combination of rows is reported first
         try:
             if faults:
