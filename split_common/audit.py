@@ -28,7 +28,7 @@ class Audit(NamedTuple):
     Attributes:
         num_pairs: pairs of points that were audited.
         num_repeats: estimates made for each pair.
-        num_batches: K that an estimate depends on.
+        num_batches: K that an estimate depends on; where chains have adapted it, the largest.
         exact_accept_prob: mean acceptance with no noise.
         accept_prob: mean acceptance with the noise.
         chi2: mean χ².
@@ -87,7 +87,7 @@ def summarise(
     kinetic: np.ndarray,
     estimates: np.ndarray,
     chi2: np.ndarray,
-    num_batches: int,
+    num_batches: np.ndarray,
     corrected: bool,
 ) -> Audit:
     """Summarise repeated estimates.
@@ -97,7 +97,7 @@ def summarise(
         kinetic: change of kinetic energy, shape (P,).
         estimates: estimates of the change of potential energy, shape (P, R).
         chi2: the estimated variance of each estimate, shape (P, R).
-        num_batches: K.
+        num_batches: K of the estimates of each pair, which chains adapt one by one, shape (P,).
         corrected: whether the penalty allows for χ²'s being an estimate.
     """
     noise = estimates - exact[:, None]
@@ -117,11 +117,11 @@ def summarise(
     return Audit(
         num_pairs=num_pairs,
         num_repeats=estimates.shape[1],
-        num_batches=num_batches,
+        num_batches=int(num_batches.max()),
         exact_accept_prob=float(np.minimum(1.0, np.exp(-whole)).mean()),
         accept_prob=float(forward.mean()),
         chi2=float(chi2.mean()),
-        share_above=float((chi2 > TRUSTED_NOISE * num_batches).mean()),
+        share_above=float((chi2 > TRUSTED_NOISE * num_batches[:, None]).mean()),
         variance_ratio=float(chi2.mean() / variances.mean()) if has_noise else 1.0,
         skewness=float(stats.skew(standard)) if has_noise else 0.0,
         excess_kurtosis=float(stats.kurtosis(standard)) if has_noise else 0.0,
@@ -142,10 +142,10 @@ def check_audited(kernel: Any, has_draws: bool) -> None:
 
 
 def _accept_probs(
-    estimates: np.ndarray, kinetic: np.ndarray, chi2: np.ndarray, num_batches: int, corrected: bool
+    estimates: np.ndarray, kinetic: np.ndarray, chi2: np.ndarray, num_batches: np.ndarray, corrected: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Acceptance probabilities there and back, shape (P, R) each."""
-    change, u = estimates + kinetic[:, None], penalty(chi2, num_batches, corrected)
+    change, u = estimates + kinetic[:, None], penalty(chi2, num_batches[:, None], corrected)
     return np.exp(-np.maximum(change + u, 0.0)), np.exp(-np.maximum(u - change, 0.0))
 
 

@@ -50,6 +50,7 @@ ROUNDS = 4  # rounds of the first stage
 MAX_RANK = 50  # directions of the second stage
 MAX_DRAWS = 200  # draws of a window that are kept, the latest
 LEAST_LEFT = 1e-6  # share of a variance outside the leading directions above which it is more than rounding
+ROUNDING = 1e-6  # departure of given directions from orthonormal ones above which they are made so
 
 
 class LowRank(NamedTuple):
@@ -173,7 +174,20 @@ def check_low_rank_values(where: str, value: LowRank, host_array: type) -> LowRa
         raise ValueError(f"{where} of low rank must have scales and factors above 0, got {shown(value)}")
     if not np.allclose(directions.T @ directions, np.identity(len(factors)), atol=1e-4):
         raise ValueError(f"{where} of low rank must have directions with orthonormal columns, got {shown(value)}")
+    if np.abs(directions.T @ directions - np.identity(len(factors))).max(initial=0.0) > ROUNDING:
+        return LowRank(scales, *_orthonormal(directions, factors))
     return value.converted(lambda x: copied(x) if isinstance(x, host_array | np.ndarray) else np.asarray(x))
+
+
+def _orthonormal(directions: np.ndarray, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal directions, and factors, of the same I + U (Λ - I) Uᵀ for a U that is orthonormal but for rounding.
+
+    Powers of the metric use UᵀU = I: momenta would not be of the kinetic energy that decides.
+    """
+    basis, triangle = np.linalg.qr(directions)
+    inside = np.identity(len(factors)) + triangle * (factors - 1) @ triangle.T
+    found, turn = np.linalg.eigh(inside)
+    return basis @ turn, found
 
 
 def check_low_rank(value: Any, metric: str | None, adapt_mass_matrix: bool, sites: Any) -> None:

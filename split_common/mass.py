@@ -149,10 +149,21 @@ def _checked_matrix(where: str, matrix: Any, host_array: type, given: Any) -> An
         rounding = np.sqrt(np.finfo(np.float32 if is_single else np.float64).eps) * np.abs(found).max()
         if np.abs(found / 2 - found.T / 2).max() > rounding / 2:  # halves do not overflow
             raise ValueError(f"{where} must be symmetric, got {shown(given)}")
-        if not _is_positive_definite(found):
+        if not _is_positive_definite(found / 2 + found.T / 2):
             raise ValueError(f"{where} must be positive definite, got {shown(given)}")
-    is_floating = isinstance(matrix, host_array | np.ndarray) and "float" in str(getattr(matrix, "dtype", ""))
-    return copied(matrix) if is_floating else found
+        if not np.array_equal(found, found.T):  # momenta are drawn by a root, which is that of a symmetric matrix
+            matrix = _symmetric_part(matrix, host_array, found)
+    return copied(matrix) if _is_floating(matrix, host_array) else real_array(matrix)
+
+
+def _symmetric_part(matrix: Any, host_array: type, found: np.ndarray) -> Any:
+    """(A + Aᵀ)/2, of the class and type of an array of the host's or of NumPy's, else in double precision."""
+    return matrix / 2 + matrix.T / 2 if _is_floating(matrix, host_array) else found / 2 + found.T / 2
+
+
+def _is_floating(matrix: Any, host_array: type) -> bool:
+    """Whether a value is an array of the host's or of NumPy's with floating-point entries."""
+    return isinstance(matrix, host_array | np.ndarray) and "float" in str(getattr(matrix, "dtype", ""))
 
 
 def _is_positive_definite(matrix: np.ndarray) -> bool:

@@ -111,6 +111,21 @@ def test_mass_matrix_as_a_list(lib):
         lib.run(kernel(lib, model, num_subsets=2, num_steps=2, inverse_mass_matrix=matrix), *args, **options)
 
 
+def test_a_mass_matrix_is_symmetric_in_all_bits(lib):
+    """Momenta are drawn by a root of one triangle or of the mean of both, energies by the whole matrix."""
+    single, double = (np.array([[1.0, 0.3], [0.3 + x, 1.0]], dtype) for x, dtype in ((1e-4, "f4"), (1e-9, "f8")))
+    for given in (single, double, lib.array(double)):
+        options = {"inverse_mass_matrix": given, dense_name(lib): True}
+        kernel = lib.split.SplitHMC(models.plate_from_shape(lib)[0], 2, **options)
+        kept = lib.to_numpy(lib.array(kernel._method.adaptation.inverse_mass_matrix))
+        np.testing.assert_array_equal(kept, kept.T)
+        np.testing.assert_allclose(kept[0, 1], 0.30005 if given is single else 0.3, rtol=1e-6)
+
+
+def dense_name(lib):
+    return "dense_mass" if lib.name == "numpyro" else "full_mass"
+
+
 def test_arrays_given_to_a_kernel_are_its_own(lib):
     """What the user changes in place afterwards is another array."""
     matrix, at = lib.array(np.full(3, 0.5)), lib.array(np.zeros(2))

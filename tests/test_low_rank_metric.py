@@ -11,7 +11,15 @@ from scipy.linalg import hadamard
 from scipy.stats import chi2
 
 from split_common import gradient_metric, low_rank_metric
-from split_common.low_rank_metric import CUTOFF, SHRINKAGE, LowRank, full_rank, low_rank_of_window, uses_low_rank
+from split_common.low_rank_metric import (
+    CUTOFF,
+    SHRINKAGE,
+    LowRank,
+    check_low_rank_values,
+    full_rank,
+    low_rank_of_window,
+    uses_low_rank,
+)
 from split_common.settling import METRIC_LIMIT
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree, compare_moments
@@ -488,3 +496,18 @@ def test_six_hundred_parameters(lib):
     draws = lib.to_numpy(mcmc.get_samples(group_by_chain=True)["x"])
     along = np.linalg.eigh(sigma)[1]
     assert_agree(compare_moments("along axes", draws @ along, along.sum(0), np.linalg.eigvalsh(sigma)))
+
+
+def test_given_directions_are_made_orthonormal():
+    """Rounded to four digits they are not; the matrix is the same one."""
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.normal(size=(6, 3)))[0].round(4)
+    factors = np.array([1e-4, 0.3, 1e4])
+    given = LowRank(np.ones(6), directions, factors)
+    kept = check_low_rank_values("inverse_mass_matrix", given, np.ndarray)
+    np.testing.assert_allclose(kept.directions.T @ kept.directions, np.identity(3), atol=1e-14)
+    expected, found = (
+        np.identity(6) + (m.directions * (np.asarray(m.factors) - 1)) @ m.directions.T for m in (given, kept)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert check_low_rank_values("inverse_mass_matrix", kept, np.ndarray).directions is not None

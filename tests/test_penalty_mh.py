@@ -5,6 +5,7 @@ Posteriors are compared with closed forms (linear regression) or with long plain
 somewhere for about one seed in 200. Two seeds were tried.
 """
 
+import importlib
 import pickle
 import re
 import warnings
@@ -12,6 +13,7 @@ import warnings
 import numpy as np
 import pytest
 
+from split_common.penalty import Batches
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import Disagreement, assert_agree, compare_moments, compare_with_reference
@@ -446,3 +448,58 @@ class TestPyro:
         mcmc, draws = draws_of(lib, kernel, args, 20, 20, num_chains=2)
         assert not np.any(draws[0] == draws[1])
         assert lib.split.audit(mcmc, num_pairs=4, num_repeats=5).trustworthy
+
+
+def test_a_proposal_without_an_energy_says_nothing_of_the_noise(lib):
+    """One of a hundred whose χ² is no number leaves the number of batches as it would be, and later means finite."""
+    room = importlib.import_module(f"{lib.split.__name__}.subsampling.num_batches")
+    estimate = importlib.import_module(f"{lib.split.__name__}.subsampling.estimates").Estimate
+    num_warmup, number = 100, (lambda x: lib.array(np.array(x))) if lib.name == "numpyro" else float
+    adapter = room.NoiseAdapter(1.0, Batches.of(100_000, 20, 10, True), num_warmup)
+    noise = room.NoiseState.start() if lib.name == "numpyro" else room.NoiseState()
+    for i in range(num_warmup + 20):
+        chi2 = np.nan if i in (60, 110) else 8.0 / int(noise.num_groups)
+        found = estimate(number(0.0), number(chi2), 10 * noise.num_groups, (0.0, 0.0), number(chi2))
+        noise = adapter.update(i + (lib.name == "pyro"), found, noise)
+    assert int(noise.num_groups) == 8
+    assert 0 < float(noise.mean_chi2) <= 1.0
+    assert 0 < float(noise.mean_tail_error) <= 1.0
+
+
+def test_the_audit_reads_the_rows_that_the_run_read(lib, monkeypatch):
+    """A run that was given its start, and has no control variate, has searched for nothing; nor does its audit."""
+    rng = np.random.default_rng(0)
+
+    def model(x, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(b * x, 1.0), obs=y)
+
+    x = rng.normal(size=1000)
+    x[:5] = 30.0
+    data = lib.array(x), lib.array(0.5 * x + rng.normal(size=1000))
+    kernel = lib.split.PenaltyMH(model, num_batches=4, batch_size=20, control_variate=None, step_size=0.01)
+    start = {"b": lib.array(0.5)}
+    mcmc = lib.run(kernel, *data, num_warmup=10, num_samples=20, init_params=start)
+
+    def fail(*_):
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(f"{lib.split.__name__}.kernels.penalty.find_certainty_rows", fail)
+    assert lib.split.audit(mcmc, 5, 20).num_batches == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_with_a_start_and_one_without(lib):
+    """Of one kernel on the same data, in either order, and one that goes on."""
+    y = lib.array(np.random.default_rng(0).normal(size=500))
+
+    def model(y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(b, 1.0), obs=y)
+
+    kernel = lib.split.PenaltyMH(model, batch_size=50, num_batches=3, control_variate=None)
+    for options in ({"init_params": {"b": lib.array(0.1)}}, {}, {"init_params": {"b": lib.array(0.1)}}):
+        draws = lib.run(kernel, y, num_warmup=5, num_samples=5, **options).get_samples()["b"]
+        assert np.isfinite(lib.to_numpy(draws)).all()

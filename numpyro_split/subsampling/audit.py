@@ -66,7 +66,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
         estimates = lax.map(
             lambda key: estimator(end.z, start.z, state.noise.num_groups, key), random.split(key_rows, num_repeats)
         )
-        return exact, kinetic.change(end, start), estimates.change, estimates.chi2
+        return exact, kinetic.change(end, start), estimates.change, estimates.chi2, state.num_batches
 
     rng, looked = np.random.default_rng(seed), []
     shape = next(iter(draws.values())).shape[:2]
@@ -76,12 +76,13 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
         z = values if prepared.split is None else prepared.split.unconstrain(values)
         of_chain = jax.tree.map(lambda x, chain=chain: x[chain], state) if jnp.ndim(state.i) else state
         looked.append(look_at(z, of_chain, random.fold_in(random.key(seed), i)))
-    exact, kinetic, estimates, chi2 = (np.asarray(jnp.stack(x), np.float64) for x in zip(*looked, strict=True))
+    columns = (np.asarray(jnp.stack(x), np.float64) for x in zip(*looked, strict=True))
+    exact, kinetic, estimates, chi2, num_batches = columns
     return summarise(
         exact=exact,
         kinetic=kinetic,
         estimates=estimates,
         chi2=chi2,
-        num_batches=int(np.max(state.num_batches)),
+        num_batches=num_batches,
         corrected=settings.variance_correction,
     )

@@ -56,19 +56,24 @@ class NoiseAdapter:
 
     def update(self, i: jax.Array, estimate: Estimate, noise: NoiseState) -> NoiseState:
         """Running statistics after iteration ``i``, counted from 0."""
-        chi2, num_draws = estimate.chi2, jnp.maximum(i + 1 - self._num_warmup, 0)
+        # a proposal without an energy is rejected, and says nothing of the noise
+        is_known, num_draws = jnp.isfinite(estimate.chi2), jnp.maximum(i + 1 - self._num_warmup, 0)
+        chi2 = jnp.where(is_known, estimate.chi2, noise.mean_chi2)
+        tail_error = jnp.where(is_known, estimate.tail_error, 0.0)
         above = chi2 > TRUSTED_NOISE * estimate.num_batches
         weight = jnp.where(num_draws > 0, 1 / jnp.maximum(num_draws, 1), 0.0)
         noise = noise._replace(
             mean_chi2=noise.mean_chi2 + weight * (chi2 - noise.mean_chi2),
             share_above=noise.share_above + weight * (above - noise.share_above),
-            mean_tail_error=noise.mean_tail_error + weight * (estimate.tail_error - noise.mean_tail_error),
+            mean_tail_error=noise.mean_tail_error + weight * is_known * (tail_error - noise.mean_tail_error),
         )
         if self._target_noise is None:
             return noise
-        count = noise.count + 1
-        mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
+        count = noise.count + is_known
+        change = (chi2 * noise.num_groups - noise.mean) / jnp.maximum(count, 1)
+        mean = noise.mean + jnp.where(is_known, change, 0.0)
         wanted = jnp.ceil(mean / self._target_noise).astype(noise.num_groups.dtype)
+        wanted = jnp.where(count > 0, wanted, noise.num_groups)
         at_end = jnp.any(i + 1 == jnp.array(growth_times(self._num_warmup) or [-1]))
         groups = jnp.where(at_end, jnp.clip(wanted, 1, self._batches.max_groups), noise.num_groups)
         return noise._replace(num_groups=groups, mean=jnp.where(at_end, 0.0, mean), count=jnp.where(at_end, 0, count))

@@ -235,10 +235,10 @@ class Penalty:
         warn_if_noisy(state.i - self.warmup_steps, state.num_batches, state.noise)
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
-        """What warm-up settled on, and the inverse mass matrix by block."""
+        """What warm-up settled on, the inverse mass matrix by block, and whether there was a reference."""
         assert state.adapt_state is not None
-        found = state.adapt_state.inverse_mass_matrix
-        return {"settled": state.settled, "inverse_mass_matrix": dict(found)}
+        found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
+        return {**found, "has_reference": self.reference.z is not None}
 
     def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:
         """The reference that was given, or else the mode, as unconstrained values."""

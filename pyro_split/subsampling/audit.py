@@ -41,7 +41,9 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     num_repeats = check_positive_int("num_repeats", num_repeats)
     check_audited(kernel, has_draws(mcmc))
     by_chain, draws = diagnostics_by_chain(mcmc), mcmc.get_samples(group_by_chain=True)
-    first = {name: x[0, 0] for name, x in draws.items()} if kernel._potential is not None else None
+    # a run that was given its start, and needed no reference, had none
+    needs_start = kernel._potential is not None or not by_chain[0]["has_reference"]
+    first = {name: x[0, 0] for name, x in draws.items()} if needs_start else None
     args, kwargs = kernel._open(*arguments_of_run(mcmc))
     split, potential, method = kernel._prepare(0, args, kwargs, first)
     settings, batches = method.settings, method.settings.batches(potential.plate_size)
@@ -62,13 +64,13 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
             groups = found["num_batches"][-1] // batches.num_batches
             estimates = [estimator(end.z, start.z, groups) for _ in range(num_repeats)]
             changes, chi2 = zip(*((estimate.change, estimate.chi2) for estimate in estimates), strict=True)
-            looked.append((exact, kinetic.change(end, start), changes, chi2))
-    exact, kinetic, estimates, chi2 = (np.array(x, np.float64) for x in zip(*looked, strict=True))
+            looked.append((exact, kinetic.change(end, start), changes, chi2, found["num_batches"][-1]))
+    exact, kinetic, estimates, chi2, num_batches = (np.array(x, np.float64) for x in zip(*looked, strict=True))
     return summarise(
         exact=exact,
         kinetic=kinetic,
         estimates=estimates,
         chi2=chi2,
-        num_batches=max(found["num_batches"][-1] for found in by_chain),
+        num_batches=num_batches,
         corrected=settings.variance_correction,
     )

@@ -45,21 +45,26 @@ class NoiseAdapter:
 
     def update(self, t: int, estimate: Estimate, noise: NoiseState) -> NoiseState:
         """Running statistics after iteration ``t``, counted from 1 as the host does."""
-        chi2, num_draws = estimate.chi2, t - self._warmup_steps
+        # a proposal without an energy is rejected, and says nothing of the noise
+        is_known, num_draws = math.isfinite(estimate.chi2), t - self._warmup_steps
+        chi2 = estimate.chi2 if is_known else noise.mean_chi2
+        tail_error = estimate.tail_error if is_known else noise.mean_tail_error
         if num_draws > 0:
             above = chi2 > TRUSTED_NOISE * estimate.num_batches
             return noise._replace(
                 mean_chi2=noise.mean_chi2 + (chi2 - noise.mean_chi2) / num_draws,
                 share_above=noise.share_above + (above - noise.share_above) / num_draws,
-                mean_tail_error=noise.mean_tail_error + (estimate.tail_error - noise.mean_tail_error) / num_draws,
+                mean_tail_error=noise.mean_tail_error + (tail_error - noise.mean_tail_error) / num_draws,
             )
         if self._target_noise is None:
             return noise
-        count = noise.count + 1
-        mean = noise.mean + (chi2 * noise.num_groups - noise.mean) / count
+        count, mean = noise.count, noise.mean
+        if is_known:
+            count += 1
+            mean += (chi2 * noise.num_groups - mean) / count
         if t not in growth_times(self._warmup_steps):
             return noise._replace(mean=mean, count=count)
-        wanted = math.ceil(mean / self._target_noise)
+        wanted = math.ceil(mean / self._target_noise) if count else noise.num_groups
         return noise._replace(num_groups=min(max(wanted, 1), self._batches.max_groups), mean=0.0, count=0)
 
 
