@@ -5,8 +5,8 @@ equicorrelated by 0.9, rotated of condition 1,000, and of three factors; and twe
 subset, whose draws are those of the host but for the metric; four vectorised chains from the host's own starts, in
 float64. The effective size is ArviZ's bulk one, of the worse of z and z² (about the mean), of the worst coordinate of
 the model's sites; gradients of warm-up are counted apart. What is compared is seeds' ratios: their median by target
-and, over targets, the median and the worst of these medians, with the least and the most of the same statistic of
-single seeds.
+and, over targets, the median and the worst of these medians, with the same statistics of each target's least seed and
+of its most.
 
 The data of one posterior, ``diamonds``, are looked for in ``posteriordb`` under the directory that ``--data`` or the
 environment variable SPLIT_MCMC_DATA names; without it, it is left out and this is said. ``--json FILE`` adds the
@@ -47,15 +47,10 @@ def compare(target: Target, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(results: dict[str, Any]) -> dict[str, list[float]]:
-    """Median and worst over targets of the median ratio, each with the least and the most of single seeds."""
+    """Median and worst over targets of the median ratio of seeds; the same of each target's least, and of its most."""
     by_target = [found["ratios"] for found in results.values()]
-    number = min(len(ratios) for ratios in by_target)
-    medians = [float(np.median(ratios)) for ratios in by_target]
-    seeds = np.array([ratios[:number] for ratios in by_target])
-    return {
-        name: [float(statistic(medians)), float(statistic(seeds, axis=0).min()), float(statistic(seeds, axis=0).max())]
-        for name, statistic in (("median", np.median), ("worst", np.min))
-    }
+    of_seeds = [[float(f(ratios)) for ratios in by_target] for f in (np.median, np.min, np.max)]
+    return {name: [float(f(ratios)) for ratios in of_seeds] for name, f in (("median", np.median), ("worst", np.min))}
 
 
 def line(name: str, found: dict[str, Any]) -> str:
