@@ -182,7 +182,8 @@ def check_low_rank_values(where: str, value: LowRank, host_array: type) -> LowRa
 def _orthonormal(directions: np.ndarray, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal directions, and factors, of the same I + U (Λ - I) Uᵀ for a U that is orthonormal but for rounding.
 
-    Powers of the metric use UᵀU = I: momenta would not be of the kinetic energy that decides.
+    Powers of the metric assume UᵀU = I. Without it momenta would be drawn for another kinetic energy than the one that
+    decides.
     """
     basis, triangle = np.linalg.qr(directions)
     inside = np.identity(len(factors)) + triangle * (factors - 1) @ triangle.T

@@ -259,12 +259,13 @@ def _of_draws(draws: Any) -> Iterator[Check]:
     if name := _not_finite(draws):
         advice = "Draws that are not finite come from the model's transformations or deterministic sites: look there."
         yield Check("finite draws", 0.0, 1.0, False, f"some draws of {name} are not finite", advice)
+    num_chains, num_draws = (int(draws.sizes[dimension]) for dimension in ("chain", "draw"))
+    if draws.data_vars and num_draws < LEAST_DRAWS:  # where one draw is constant too
+        seen = f"{num_draws} draws of a chain are too few to tell whether chains agree"
+        yield Check("effective draws", float(num_chains * num_draws), LEAST_ESS, False, seen, DRAW_MORE)
+        return
     names, x = _components(draws)
     if not names:
-        return
-    if x.shape[1] < LEAST_DRAWS:
-        seen = f"{x.shape[1]} draws of a chain are too few to tell whether chains agree"
-        yield Check("effective draws", float(x.shape[0] * x.shape[1]), LEAST_ESS, False, seen, DRAW_MORE)
         return
     import arviz
     import xarray

@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import pytest
 
+from split_common.audit import summarise
 from split_common.penalty import Batches
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
@@ -503,3 +504,19 @@ def test_a_run_with_a_start_and_one_without(lib):
     for options in ({"init_params": {"b": lib.array(0.1)}}, {}, {"init_params": {"b": lib.array(0.1)}}):
         draws = lib.run(kernel, y, num_warmup=5, num_samples=5, **options).get_samples()["b"]
         assert np.isfinite(lib.to_numpy(draws)).all()
+
+
+def test_an_audit_judges_each_pair_by_its_own_number_of_batches():
+    """χ² of 4 is much of 8 batches, whatever another chain has adapted; the penalty is that of 8 too."""
+    rng = np.random.default_rng(0)
+    exact, chi2 = rng.normal(size=40), np.full((40, 50), 4.0)
+    estimates = exact[:, None] + 2.0 * rng.normal(size=(40, 50))
+
+    def of(num_batches):
+        found = {"exact": exact, "kinetic": np.zeros(40), "estimates": estimates, "chi2": chi2}
+        return summarise(**found, num_batches=np.array(num_batches, float), corrected=True)
+
+    few, many, mixed = of([8] * 40), of([800] * 40), of([8] * 20 + [800] * 20)
+    assert [x.share_above for x in (few, many, mixed)] == [1.0, 0.0, 0.5]
+    assert few.accept_prob < mixed.accept_prob < many.accept_prob
+    assert not mixed.trustworthy

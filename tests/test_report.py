@@ -76,6 +76,7 @@ OF_DRAWS = {
         {"a": drawn_slowly(), "b": normal(2)},
         {"a": normal()[:, :3]},
         {"a": normal()[:, :1]},
+        {"a": normal()[:1, :1]},
     ],
     "finite draws": [
         {"a": np.where(normal() > 3, np.nan, 1.0)},
