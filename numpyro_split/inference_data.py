@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -67,18 +67,20 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     check_has_draws(has_draws(mcmc))
-    few = _few_rows(mcmc)
+    is_ours = hasattr(mcmc.sampler, "report")  # the kernel is one of this package
+    split = _split_of(mcmc) if is_ours and mcmc.sampler.model is not None else None
+    few = None if split is None else _few_rows(mcmc, split)
     run = mcmc if few is None else with_arguments(mcmc, *few.build(few.data))
-    is_ours = hasattr(mcmc.sampler, "report") and mcmc.sampler.model is not None
-    if is_ours and not {"dims", "extra_event_dims"} & options.keys():
+    if split is not None and not {"dims", "extra_event_dims"} & options.keys():
         options["dims"] = _dims_of_sites(run)
-    with all_rows(mcmc):
+    # as it was sampled, a model has all rows where it asks its data plate for a subsample of them
+    with nullcontext() if split is None else SelectRows(split.plate, None):
         found = from_numpyro(run, log_likelihood=False, **options)
     if few is not None:
         del found["observed_data"]
-    if hasattr(mcmc.sampler, "report"):  # the kernel is one of this package
-        if mcmc.sampler.model is not None:
-            found["posterior"].attrs["split"] = str(_split_of(mcmc).verdict)
+    if is_ours:
+        if split is not None:
+            found["posterior"].attrs["split"] = str(split.verdict)
         settled = getattr(mcmc.last_state, "settled", None)
         if settled is not None:  # the kernel adapts
             put_settled(found["sample_stats"], settled)
@@ -211,23 +213,12 @@ def _dims_of_site(site: dict[str, Any]) -> list[str]:
     return [*batch, *site.get("infer", {}).get("event_dims", [])]
 
 
-def all_rows(mcmc: MCMC) -> AbstractContextManager[Any]:
-    """Context in which a run's model has all rows, as it was sampled, where it asks its data plate for a subsample."""
-    kernel: Any = mcmc.sampler
-    if not hasattr(kernel, "report") or kernel.model is None:
-        return nullcontext()
-    return SelectRows(_split_of(mcmc).plate, None)
-
-
-def _few_rows(mcmc: MCMC) -> Arguments | None:
+def _few_rows(mcmc: MCMC, split: ModelSplit) -> Arguments | None:
     """Arguments with a few rows: in shards, those that every process has; in sources, the first two; else None.
 
     A model whose rows are elsewhere is run on these for everything but its observations.
     """
     kernel: Any = mcmc.sampler
-    if not hasattr(kernel, "report") or kernel.model is None:
-        return None
-    split = _split_of(mcmc)
     args, kwargs = kernel._open(*arguments_of_run(mcmc))
     arguments = Arguments(args, kwargs, split._row_axes)
     if not arguments.sources:

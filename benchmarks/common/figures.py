@@ -59,7 +59,7 @@ def draw_ratios(by_target: dict[str, list[float]], path: Path) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel('effective draws a gradient, metric="auto" after 200 iterations over host NUTS after 1,000')
+    axis.set_xlabel('effective draws a gradient,\nmetric="auto" after 200 iterations over host NUTS after 1,000')
     if not names:
         axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
     save_figure(figure, path)
