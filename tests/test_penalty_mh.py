@@ -506,6 +506,28 @@ def test_a_run_with_a_start_and_one_without(lib):
         assert np.isfinite(lib.to_numpy(draws)).all()
 
 
+def test_rows_of_great_influence_do_not_depend_on_the_order_of_runs(lib):
+    """A run without a start reads the same ones, whether or not the kernel ran from a given start before."""
+    x = np.random.default_rng(0).normal(size=500)
+    x[7] = 60.0
+
+    def model(x):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("y", lib.dist.Normal(b * x, 1.0), obs=x)
+
+    def draws_of(*starts):
+        kernel = lib.split.PenaltyMH(model, batch_size=50, num_batches=4, control_variate=None)
+        for start in starts:
+            options = {} if start is None else {"init_params": {"b": lib.array(start)}}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                mcmc = lib.run(kernel, lib.array(x), num_warmup=5, num_samples=20, **options)
+        return lib.to_numpy(mcmc.get_samples()["b"])
+
+    np.testing.assert_array_equal(draws_of(0.1, None), draws_of(None))
+
+
 def test_an_audit_judges_each_pair_by_its_own_number_of_batches():
     """χ² of 4 is much of 8 batches, whatever another chain has adapted; the penalty is that of 8 too."""
     rng = np.random.default_rng(0)

@@ -124,6 +124,10 @@ class Hamiltonian:
         local_sites = () if setup.split is None else tuple(setup.split.local_sites)
         return replace(self, system=self.system.find(setup), num_warmup=setup.num_warmup, local_sites=local_sites)
 
+    def serves(self, init_params: Position | None) -> bool:
+        """True: nothing that was prepared depends on whether a starting point is given."""
+        return True
+
     def without_data(self) -> Hamiltonian:
         """The method itself: only the state depends on the data."""
         return self

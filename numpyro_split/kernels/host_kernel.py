@@ -268,7 +268,7 @@ class SplitKernel(MCMCKernel):
             content = self._content(program, arguments)
             self._runs.note_run(arguments.signature, jax.tree.leaves(given), content)
             prepared = self._runs.find(content, num_warmup) if content.words is not None else None
-            if prepared is None:
+            if prepared is None or not prepared.method.serves(init_params):
                 prepared = self._find_out(num_warmup, args, kwargs, content, init_params)
                 self._runs.keep(content, num_warmup, prepared if content.words is not None else prepared.without_data())
         return prepared, self._bind(prepared, args, kwargs), content

@@ -100,6 +100,10 @@ class Method(Protocol):
         """The method with what it needs to know of model, data and length of warm-up."""
         ...
 
+    def serves(self, init_params: Position | None) -> bool:
+        """Whether a later run on the same data, with or without a starting point, may use this prepared method."""
+        ...
+
     def without_data(self) -> Method:
         """This prepared method, for other data than those that it was prepared with."""
         ...

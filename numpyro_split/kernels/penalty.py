@@ -175,17 +175,17 @@ class Penalty:
                 reference = found._replace(certainty_rows=rows)
         return replace(self, num_warmup=setup.num_warmup, reference=reference)
 
+    def serves(self, init_params: Position | None) -> bool:
+        """Whether the reference is known, or a starting point is given in its place."""
+        return init_params is not None or self.reference.z is not None
+
     def without_data(self) -> Penalty:
         """The method for other data than those that the reference was found with."""
         return replace(self, knows_data=False)
 
-    def find_start(self, rng_key: jax.Array) -> Position | None:
-        """A draw from the normal approximation at the reference; the reference itself if there is none.
-
-        None where a run of this kernel with ``init_params`` has found no reference.
-        """
-        if self.reference.z is None:
-            return None
+    def find_start(self, rng_key: jax.Array) -> Position:
+        """A draw from the normal approximation at the reference; the reference itself if there is none."""
+        assert self.reference.z is not None
         flat, unravel = ravel_pytree(self.reference.z)
         covariance = self.reference.covariance
         root = np.zeros((flat.size, 0)) if covariance is None else np.linalg.cholesky(covariance)

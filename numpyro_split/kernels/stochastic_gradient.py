@@ -240,6 +240,10 @@ class StochasticGradient:
             check_no_local_latents(self.name, setup.split.local_sites)
         return replace(self, num_warmup=setup.num_warmup)
 
+    def serves(self, init_params: Position | None) -> bool:
+        """True: nothing that was prepared depends on whether a starting point is given."""
+        return True
+
     def without_data(self) -> StochasticGradient:
         """The method itself: nothing in it depends on the data."""
         return self
