@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -198,6 +199,12 @@ def fill_run(
 def moves_in_processes(mcmc: Any) -> Any:
     """The context of multiprocessing in which a run's chains move; None where they move in this process."""
     return mcmc.sampler.ctx if isinstance(mcmc.sampler, _MultiSampler) else None
+
+
+def number_of_chain() -> int | None:
+    """Number of the chain that the host draws in this process, by the name of the process; None in any other."""
+    name = multiprocessing.current_process().name
+    return int(name) if name.isdigit() else None
 
 
 def start_of_chain(mcmc: Any, chain: int) -> dict[str, torch.Tensor] | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 
+from pyro_split.host import number_of_chain
 from pyro_split.inference_data import to_inference_data
 from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks, bind_over_shards
 from pyro_split.kernels.method import Method, Setup
@@ -53,6 +54,30 @@ class Prepared(NamedTuple):
     method: Method
 
 
+class GivenStarts(NamedTuple):
+    """Starting points that the host has given since the last ``setup``.
+
+    A kernel that draws its chains in processes is given the starting points of all chains in turn, before the host
+    starts the processes; in each of them the kernel must find that of its own chain.
+
+    Attributes:
+        by_chain: starting points of the chains of one run, in order.
+    """
+
+    by_chain: tuple[Position, ...] = ()
+
+    def followed_by(self, params: Position) -> GivenStarts:
+        """With one more; those of one run are entries of the same tensors."""
+        same_run = self.by_chain and _storages(self.by_chain[-1]) == _storages(params)
+        return GivenStarts((*self.by_chain, params) if same_run else (params,))
+
+    def of_chain(self, number: int | None) -> Position | None:
+        """The starting point of the chain with this number, otherwise the one that was given last; None without any."""
+        if number is not None and number < len(self.by_chain):
+            return self.by_chain[number]
+        return self.by_chain[-1] if self.by_chain else None
+
+
 class Chain(NamedTuple):
     """One chain of a run, from the host's ``setup`` to its ``cleanup``; replaced by each iteration.
 
@@ -87,7 +112,7 @@ class SplitKernel(MCMCKernel):
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
         self._form: Form | None = None
         self._prepared: Prepared | None = None
-        self._chain = Chain()
+        self._chain, self._starts = Chain(), GivenStarts()
         super().__init__()
 
     def __repr__(self) -> str:
@@ -111,7 +136,9 @@ class SplitKernel(MCMCKernel):
 
     @initial_params.setter
     def initial_params(self, params: Position) -> None:
-        self._chain = self._chain._replace(initial_params=params)
+        self._chain, self._starts = Chain(params), self._starts.followed_by(params)
+        if self._potential is None:
+            self.transforms = None  # those of an earlier run, which may have been on other data
 
     def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:
         """Divide and check the model, then find a starting point unless one was given.
@@ -123,6 +150,8 @@ class SplitKernel(MCMCKernel):
         """
         self._method.check_warmup(warmup_steps)
         check_only_run()
+        number, earlier = number_of_chain(), self.transforms
+        self._chain, self._starts = Chain(self._starts.of_chain(number)), GivenStarts()
         args, kwargs, prepared = self._begin(warmup_steps, args, kwargs)
         split, potential, method = prepared
         params = self._chain.initial_params
@@ -132,6 +161,8 @@ class SplitKernel(MCMCKernel):
         sizes = {name: u.numel() for name, u in z.items()}
         if split is not None:
             check_sites("initial_params", sizes, split.site_sizes)
+            if number is not None and earlier is not None:
+                check_same_transforms(earlier, split.transforms, z)
         method.check_sizes(sizes)
         if not potential.ranks.is_one:
             potential.ranks.check_prior(float(potential.prior_energy(z)))
@@ -208,11 +239,11 @@ class SplitKernel(MCMCKernel):
 
     def cleanup(self) -> None:
         """Drop the chain, so that the next one starts anew."""
-        self._chain = Chain()
+        self._chain, self._starts = Chain(), GivenStarts()
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything except what ``setup`` finds again; traced functions cannot be pickled."""
-        chain = self._chain._replace(prepared=None, state=None)
+        chain = self._chain._replace(prepared=None, state=None, initial_params=self._starts.of_chain(None))
         return {**self.__dict__, "_prepared": None, "_chain": chain, "_pid": None}
 
     def _prepare(
@@ -302,6 +333,27 @@ class SplitKernel(MCMCKernel):
             if torch.isfinite(prepared.potential.energies(z).sum()):
                 break
         return z
+
+
+def check_same_transforms(earlier: dict[str, Any], transforms: dict[str, Any], z: Position) -> None:
+    """Raise if the host would map this chain's draws to constrained values by another run's transforms.
+
+    The host takes them from the kernel in the user's process, which knows nothing of a later run whose chains are drawn
+    in processes of their own.
+    """
+    same = earlier.keys() == transforms.keys() and all(
+        torch.equal(earlier[name].inv(u), transforms[name].inv(u)) for name, u in z.items()
+    )
+    if not same:
+        raise ValueError(
+            "a kernel whose chains are drawn in processes of their own must not run again on data that change the "
+            "supports of latent sites, got other supports than in its earlier run; make a new kernel"
+        )
+
+
+def _storages(z: Position) -> list[int]:
+    """Where the memory of each site's tensor begins, of which the tensor may be one entry."""
+    return [u.untyped_storage().data_ptr() for u in z.values()]
 
 
 def _some_rows(num_rows: int) -> list[int]:

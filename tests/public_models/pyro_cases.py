@@ -411,7 +411,14 @@ TUTORIALS = [
         "tutorial_dirichlet_process_mixture_gaussian", tutorial_dirichlet_process_mixture_gaussian.model, _clusters
     ),
     *_whole("tutorial_dirichlet_process_mixture_poisson", tutorial_dirichlet_process_mixture_poisson.model, _sunspots),
-    *_told("tutorial_easyguide", tutorial_easyguide.model, _votes, NAMES_AXES, data_axes={"batch": 1, "subsample": 0}),
+    *_told(
+        "tutorial_easyguide",
+        tutorial_easyguide.model,
+        _votes,
+        NAMES_AXES,
+        data_axes={"batch": 1, "subsample": 0},
+        num_samples=2000,
+    ),
     *_whole("tutorial_effect_handlers", _measured(tutorial_effect_handlers.scale), _given(8.5)),
     *_whole(
         "tutorial_effect_handlers_biased_scale",
