@@ -276,6 +276,47 @@ def test_distributions_are_the_conjugate_ones(lib, as_variances):
             np.testing.assert_allclose(lib.to_numpy(rates[name]), rate, rtol=1e-10)
 
 
+@both_forms
+def test_rates_of_weights_near_zero(lib, as_variances):
+    """Where τ is far too small for the weights the gradient is the shape to all its digits, and its rate lost in it."""
+    kernel = prepared(lib, as_variances)
+    at, z = position(lib)
+    near = {name: (at["mean"] if name == "w" else 1.0 * (name == "a")) + 1e-6 * at[name] for name in ("w", "v", "a")}
+    far = {name: (60.0 if as_variances else -60.0) + at[name] for name in ("tau", "unit")}
+    at = {**at, **near, **far}
+    z = {name: lib.array(u) for name, u in at.items()}
+
+    def rates_at(z):
+        def grad_at(z):
+            return kernel.potential.prior_energy_and_grad(z)[1]
+
+        return kernel.conjugate.rates(*kernel.conjugate.where_rates_are_known(z, grad_at(z), grad_at))
+
+    rates = lib.compiled(rates_at)(z)
+    for name, (_, rate) in closed_form(at).items():
+        np.testing.assert_allclose(lib.to_numpy(rates[name]), rate, rtol=1e-10)
+
+
+def test_many_weights_that_start_at_zero(lib):
+    """In 32 bits: 50,000 weights of one precision, whose rate is 1e-4 / 25,000 of the gradient at the start."""
+    lib.set_precision(32)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, 50_000)) / 50_000**0.5
+
+    def model(X):
+        tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(1e-4), 1e-4))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(X.shape[1]), tau**-0.5).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=X[:, 0])
+
+    start = {"tau": lib.array(0.0), "w": lib.np.zeros(50_000)}
+    kernel = lib.split.BlockGibbsHMC(model, num_subsets=2, trajectory="hmc", num_steps=3)
+    mcmc = lib.run(kernel, lib.array(X), num_warmup=5, num_samples=5, init_params=start)
+    tau = lib.to_numpy(mcmc.get_samples()["tau"])
+    assert np.isfinite(tau).all()
+    assert (tau > 10).all(), tau
+
+
 def draw_many(lib, kernel, z, num, seed=0):
     """``num`` draws of the precisions' unconstrained values given the rest of ``z``."""
     grad = lib.compiled(kernel.potential.prior_energy_and_grad)(z)[1]

@@ -49,6 +49,12 @@ from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 from split_common.termination import FixedRule
 from split_common.trajectory import Trajectory
 
+LEAST_SHARE = 1e-3
+"""Least rate · τ, as a share of the shape, at which a rate is read from a gradient: rounding spoils it below."""
+
+MOST_MOVES = 4
+"""Most times that precisions are moved to where their rates can be read; each time by a factor of up to 1/eps."""
+
 
 class Conjugate(NamedTuple):
     """Distributions of the precisions given all other sites: log τ = sign · u with τ ~ Gamma(shape, rate).
@@ -61,14 +67,53 @@ class Conjugate(NamedTuple):
     signs: dict[str, float]
     shapes: dict[str, np.ndarray]
 
+    def products(self, z: Position, prior_grad: Position) -> Position:
+        """The product rate · τ of each precision; the gradient of the prior's energy by log τ is rate · τ - shape."""
+        products = {}
+        for name, sign in self.signs.items():
+            shape = like(self.shapes[name], z[name])
+            rounding = jnp.finfo(shape.dtype).eps
+            products[name] = jnp.maximum(sign * prior_grad[name] + shape, rounding * shape)
+        return products
+
     def rates(self, z: Position, prior_grad: Position) -> Position:
         """The rate of each precision, from the gradient of the prior's energy."""
-        rates = {}
-        for name, sign in self.signs.items():
-            u = z[name]
-            rate = jnp.exp(-sign * u) * (sign * prior_grad[name] + like(self.shapes[name], u))
-            rates[name] = jnp.maximum(rate, jnp.finfo(u.dtype).tiny)  # because rounding could make it negative
-        return rates
+        products = self.products(z, prior_grad)
+        return {name: jnp.exp(-sign * z[name]) * products[name] for name, sign in self.signs.items()}
+
+    def where_rates_are_known(
+        self, z: Position, prior_grad: Position, prior_grad_at: Callable[[Position], Position]
+    ) -> tuple[Position, Position]:
+        """``z`` with precisions at which their rates can be read from the gradient, and that gradient.
+
+        rate · τ is the gradient plus the shape. Where τ is far below shape / rate (weights near zero, as at a start),
+        rounding leaves little of the sum, so the gradient is taken again at a larger τ; the rate is the same there.
+
+        Args:
+            z: current position.
+            prior_grad: the gradient of the prior's energy at ``z``.
+            prior_grad_at: that gradient as a function of the position.
+        """
+
+        def shares(z: Position, grad: Position) -> Position:
+            return {name: x / like(self.shapes[name], x) for name, x in self.products(z, grad).items()}
+
+        def is_lost(found: tuple[jax.Array, Position, Position]) -> jax.Array:
+            moves, z, grad = found
+            lowest = jnp.stack([jnp.min(share) for share in shares(z, grad).values()])
+            return (moves < MOST_MOVES) & jnp.any(lowest < LEAST_SHARE)
+
+        def move(found: tuple[jax.Array, Position, Position]) -> tuple[jax.Array, Position, Position]:
+            moves, z, grad = found
+            moved = {
+                name: jnp.where(share < LEAST_SHARE, z[name] - self.signs[name] * jnp.log(share), z[name])
+                for name, share in shares(z, grad).items()
+            }
+            z = {**z, **moved}
+            return moves + 1, z, prior_grad_at(z)
+
+        _, z, grad = jax.lax.while_loop(is_lost, move, (jnp.array(0), z, prior_grad))
+        return z, grad
 
     def draw(self, z: Position, prior_grad: Position, rng_key: jax.Array) -> Position:
         """``z`` with the precisions drawn given all other sites."""
@@ -93,7 +138,8 @@ def draw_precisions(
     held = integrator.potential
     assert isinstance(held, HeldPotential)
     _, old = held.whole.prior_energy_and_grad(state.z)
-    z = conjugate.draw(state.z, old, rng_key)
+    known = conjugate.where_rates_are_known(state.z, old, lambda z: held.whole.prior_energy_and_grad(z)[1])
+    z = conjugate.draw(*known, rng_key)
     prior, new = held.whole.prior_energy_and_grad(z)
     energies = jax.tree.map(lambda terms, first: terms.at[0].set(first), state.energies, prior)
     return state._replace(

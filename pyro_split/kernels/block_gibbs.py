@@ -47,6 +47,12 @@ from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 from split_common.termination import FixedRule
 from split_common.trajectory import Trajectory
 
+LEAST_SHARE = 1e-3
+"""Least rate · τ, as a share of the shape, at which a rate is read from a gradient: rounding spoils it below."""
+
+MOST_MOVES = 4
+"""Most times that precisions are moved to where their rates can be read; each time by a factor of up to 1/eps."""
+
 
 class Conjugate(NamedTuple):
     """Distributions of the precisions given all other sites: log τ = sign · u with τ ~ Gamma(shape, rate).
@@ -59,14 +65,44 @@ class Conjugate(NamedTuple):
     signs: dict[str, float]
     shapes: dict[str, np.ndarray]
 
+    def products(self, z: Position, prior_grad: Position) -> Position:
+        """The product rate · τ of each precision; the gradient of the prior's energy by log τ is rate · τ - shape."""
+        products = {}
+        for name, sign in self.signs.items():
+            shape = self._shape(name, z[name])
+            rounding = torch.finfo(shape.dtype).eps
+            products[name] = torch.maximum(sign * prior_grad[name] + shape, rounding * shape)
+        return products
+
     def rates(self, z: Position, prior_grad: Position) -> Position:
         """The rate of each precision, from the gradient of the prior's energy."""
-        rates = {}
-        for name, sign in self.signs.items():
-            u = z[name]
-            rate = torch.exp(-sign * u) * (sign * prior_grad[name] + self._shape(name, u))
-            rates[name] = rate.clamp(min=torch.finfo(u.dtype).tiny)  # because rounding could make it negative
-        return rates
+        products = self.products(z, prior_grad)
+        return {name: torch.exp(-sign * z[name]) * products[name] for name, sign in self.signs.items()}
+
+    def where_rates_are_known(
+        self, z: Position, prior_grad: Position, prior_grad_at: Callable[[Position], Position]
+    ) -> tuple[Position, Position]:
+        """``z`` with precisions at which their rates can be read from the gradient, and that gradient.
+
+        rate · τ is the gradient plus the shape. Where τ is far below shape / rate (weights near zero, as at a start),
+        rounding leaves little of the sum, so the gradient is taken again at a larger τ; the rate is the same there.
+
+        Args:
+            z: current position.
+            prior_grad: the gradient of the prior's energy at ``z``.
+            prior_grad_at: that gradient as a function of the position.
+        """
+        for _ in range(MOST_MOVES):
+            shares = {name: x / self._shape(name, x) for name, x in self.products(z, prior_grad).items()}
+            if all(bool((share >= LEAST_SHARE).all()) for share in shares.values()):
+                break
+            moved = {
+                name: torch.where(share < LEAST_SHARE, z[name] - self.signs[name] * share.log(), z[name])
+                for name, share in shares.items()
+            }
+            z = {**z, **moved}
+            prior_grad = prior_grad_at(z)
+        return z, prior_grad
 
     def draw(self, z: Position, prior_grad: Position) -> Position:
         """``z`` with the precisions drawn given all other sites, by torch's generator."""
@@ -92,7 +128,7 @@ def draw_precisions(state: ChainState, integrator: IntegratorBase, conjugate: Co
     assert isinstance(held, HeldPotential)
     assert state.energies is not None
     _, old = held.whole.prior_energy_and_grad(state.z)
-    z = conjugate.draw(state.z, old)
+    z = conjugate.draw(*conjugate.where_rates_are_known(state.z, old, lambda z: held.whole.prior_energy_and_grad(z)[1]))
     prior, new = held.whole.prior_energy_and_grad(z)
     energies = torch.cat([prior.reshape(1).to(state.energies), state.energies[1:]])
     return state._replace(
