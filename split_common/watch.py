@@ -22,7 +22,7 @@ from split_common.errors import StoreError, first_line
 from split_common.runs.findings import NOTHING, look
 from split_common.runs.life import checked_progress, life_of
 from split_common.runs.screen import Screen, display
-from split_common.runs.store import checked_path, is_held
+from split_common.runs.store_path import checked_path, is_held
 
 REST = 10.0
 

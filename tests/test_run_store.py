@@ -26,7 +26,8 @@ from split_common.runs.reading import largest_rectangle, open_store, progress_of
 from split_common.runs.session import Criterion, Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, checked_path, decoded, is_held, locked
+from split_common.runs.store import SAMPLING, WARMUP, Form, RunStore, decoded
+from split_common.runs.store_path import checked_path, is_held, locked
 from tests.stored_run import Death, Killed, draws_in
 
 
@@ -483,7 +484,7 @@ class TestRefused:
     def test_a_store_in_use(self, path):
         sample(path)
         hold = f"with locked({path!r}):\n    print('held', flush=True)\n    time.sleep(60)"
-        holder = f"import time\nfrom split_common.runs.store import locked\n{hold}"
+        holder = f"import time\nfrom split_common.runs.store_path import locked\n{hold}"
         with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "held\n"
             with pytest.raises(StoreError, match="must not be in use"):

@@ -20,7 +20,8 @@ from split_common.report import MOST_RHAT
 from split_common.runs import findings
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
-from split_common.runs.store import AFTER_WARMUP, FORMAT, SAMPLING, Form, RunStore, is_held, locked
+from split_common.runs.store import AFTER_WARMUP, SAMPLING, Form, RunStore
+from split_common.runs.store_path import FORMAT, is_held, locked
 from split_common.watch import main, snapshot, watch
 
 STATISTICS = {

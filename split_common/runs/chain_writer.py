@@ -11,7 +11,8 @@ import numpy as np
 
 from split_common.runs.packed import Packed
 from split_common.runs.starting import FOUND, Found
-from split_common.runs.store import AFTER_WARMUP, SAMPLING, SLOTS, WARMUP, Phase, RunStore, digest_of, explained, now
+from split_common.runs.store import AFTER_WARMUP, SAMPLING, SLOTS, WARMUP, Phase, RunStore, digest_of, now
+from split_common.runs.store_path import explained
 
 Content = dict[str, dict[str, np.ndarray]]
 

@@ -21,7 +21,8 @@ import numpy as np
 from split_common.errors import first_line
 from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report, evenly
 from split_common.runs.reading import Progress, open_store, summary_of
-from split_common.runs.store import AFTER_WARMUP, open_group, state_in
+from split_common.runs.store import AFTER_WARMUP, state_in
+from split_common.runs.store_path import open_group
 
 MOST_DRAWS = 2000  # draws read of each chain
 MOST_CHAINS = 40  # chains read, evenly spaced

@@ -18,7 +18,8 @@ import numpy as np
 
 from split_common.errors import StoreError
 from split_common.runs.reading import DONE, LOG_LIKELIHOOD, counted, dataset_in, draws_of_run, same_draws
-from split_common.runs.store import checked_path, decoded, encoded, explained, locked, write_coordinate, zarr_module
+from split_common.runs.store import decoded, encoded, write_coordinate
+from split_common.runs.store_path import checked_path, explained, locked, zarr_module
 from split_common.values import shown
 
 DRAWS_PER_BATCH = 100  # default number of draws that are evaluated together

@@ -14,21 +14,8 @@ from split_common.errors import StoreError
 from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
-from split_common.runs.store import (
-    DRAWN,
-    FORMAT,
-    SAMPLING,
-    SLOTS,
-    WARMUP,
-    Phase,
-    checked_path,
-    decoded,
-    encoded,
-    open_group,
-    state_in,
-    whole_draws,
-    zarr_module,
-)
+from split_common.runs.store import DRAWN, SAMPLING, SLOTS, WARMUP, Phase, decoded, encoded, state_in, whole_draws
+from split_common.runs.store_path import FORMAT, checked_path, open_group, zarr_module
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
 

@@ -18,16 +18,8 @@ from split_common.runs.interruption import checked_signals, interruptible
 from split_common.runs.plan import Plan
 from split_common.runs.reading import joined, progress_of, summary_of
 from split_common.runs.stopping import StopWhen
-from split_common.runs.store import (
-    DRAWN,
-    Form,
-    RunStore,
-    check_names,
-    checked_path,
-    explained,
-    locked,
-    readable,
-)
+from split_common.runs.store import DRAWN, Form, RunStore, check_names
+from split_common.runs.store_path import checked_path, explained, locked, readable
 from split_common.values import shown
 
 Forms = Mapping[str, Form]

@@ -16,7 +16,8 @@ from split_common.checks import check_chain
 from split_common.errors import StoreError
 from split_common.low_rank_metric import LowRank
 from split_common.runs.packed import Packed
-from split_common.runs.store import checked_path, open_group, state_in
+from split_common.runs.store import state_in
+from split_common.runs.store_path import checked_path, open_group
 
 FOUND = "found"  # name of its place among a chain's states
 
