@@ -29,8 +29,9 @@ from split_common.settling import put_settled
 def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: Any) -> Any:
     """Convert a finished run to ArviZ's format: posterior, every sampler statistic, observed data.
 
-    Without log-likelihoods it is ``az.from_numpyro(mcmc, log_likelihood=False)``, with one warning for all the problems
-    that ``kernel.report(mcmc)`` lists.
+    Without log-likelihoods it has the groups of ``az.from_numpyro(mcmc, log_likelihood=False)``; how the model divides
+    and what warm-up settled on are attributes, and one warning names all the problems that ``kernel.report(mcmc)``
+    lists.
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with a kernel of this package.

@@ -60,7 +60,8 @@ TRAJECTORIES = ("nuts", "hmc")  # trajectories of the weights between conjugate 
 FORMS = (
     "weights ~ Normal(., scale) where log(scale) is a constant plus a multiple of the log of ONE positive latent: a "
     "precision (scale = precision ** -0.5), a variance, or a scale, of any prior (Gamma, InverseGamma, HalfCauchy, "
-    "HalfNormal, ...)"
+    "HalfNormal, ...); of these BlockGibbsHMC takes a precision with a Gamma prior and a variance with an InverseGamma "
+    "prior"
 )
 
 

@@ -71,8 +71,8 @@ def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") 
 def _advice(observed: Sequence[Observation], package: str) -> str:
     if not observed:
         return (
-            "no site is observed, and a factor shows no rows to divide (observations that the model takes as an "
-            f"argument must be passed); write `with {package}.plate('data', N):` round a factor of N values, one for "
+            "no site is observed; pass the observations to run (was an argument such as y=None left out?), or, if the "
+            f"likelihood is a factor, write `with {package}.plate('data', N):` round a factor of N values, one for "
             "each row, in place of one of their sum"
         )
     names = ", ".join(repr(site.name) for site in observed[:MOST_NAMED])

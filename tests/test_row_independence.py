@@ -6,6 +6,7 @@ nothing held. What is proved adds up to the host's potential at random points.
 """
 
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,12 @@ from numpyro.infer.util import potential_energy
 from scipy.stats import truncnorm
 
 from numpyro_split import ModelNotSplittableError, SymmetricSplitHMC, split_model, to_inference_data
+from numpyro_split.splitting import row_independence
 from numpyro_split.splitting.model_split import ModelSplit
-from split_common.row_independence import NOT_PROVED, PROVED, REFUTED
+from numpyro_split.splitting.row_independence import by_rule
+from numpyro_split.splitting.row_operations import Operation
+from numpyro_split.splitting.row_rules import RULES
+from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Free, NotAligned
 from tests import models
 from tests.backends import NumPyroBackend
 from tests.statistics import assert_agree, compare_moments
@@ -142,6 +147,36 @@ MIXING = {
     ),
     "a loop over rows that looks at all": lambda X, y, g, lab, w, t, s, i: (
         dist.Normal(lax.map(lambda x: ((X - x) ** 2 @ w).sum(), X), s),
+        y,
+    ),
+    # in the next five a setting of an operation, not an operand, depends on how many rows there are
+    "a column by the number of rows, in place": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(X.at[:, 0].apply(lambda v: v * 50 / len(y)) @ w, s),
+        y,
+    ),
+    "missing entries by the number of rows, where they are large": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(
+            X @ w + jnp.maximum(jnp.abs(w[0]) * t.at[g + 2].get(mode="fill", fill_value=float(len(y))) - 60, 0),
+            s,
+        ),
+        y,
+    ),
+    "a loop backwards over many rows, where it is large": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(
+            X @ w
+            + jnp.maximum(lax.scan(lambda c, x: (0.5 * c + x, c), 0 * y, (X * w).T, reverse=len(y) > 8)[0] - 9, 0),
+            s,
+        ),
+        y,
+    ),
+    "the other triangle of many rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(
+            lax.linalg.triangular_solve(jnp.eye(3) + jnp.outer(w, w), X.T, left_side=True, lower=len(y) > 8).sum(0), s
+        ),
+        y,
+    ),
+    "parameters turned round for many rows": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(X @ lax.rev(jnp.outer(w, t[:3]), (0,) if len(y) > 8 else (1,))[0], s),
         y,
     ),
 }
@@ -323,6 +358,18 @@ HONEST = {
         dist.Normal(lax.reduce(X * w, jnp.zeros(()), lambda a, b: a + b * b, (1,)), s),
         y,
     ),
+    "added at the label's place, by vmap": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jax.vmap(lambda x, k: (x * w).at[k].add(s))(X, lab).sum(1), s),
+        y,
+    ),
+    "overwritten at the label's place, by vmap": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jax.vmap(lambda x, k: lax.dynamic_update_slice(x * w, jnp.ones(1), (k,)))(X, lab) @ w, s),
+        y,
+    ),
+    "one-hot, by vmap": lambda X, y, g, lab, w, t, s, i: (
+        dist.Normal(jax.vmap(lambda k: jnp.zeros(4).at[k].set(1.0))(g) @ t, s),
+        y,
+    ),
 }
 
 
@@ -372,6 +419,10 @@ REFUSED = [
     "put at another row",
     "a loop over rows that counts",
     "a loop over rows that looks at all",
+    "missing entries by the number of rows, where they are large",
+    "a loop backwards over many rows, where it is large",
+    "the other triangle of many rows",
+    "parameters turned round for many rows",
 ]
 HELD = [name for name in MIXING if name not in REFUSED]
 
@@ -517,6 +568,35 @@ def test_what_is_held_follows_the_data():
 def test_models_that_divide_are_proved(build):
     model, args = build(NumPyroBackend())
     assert verdict(model, args, needs_plate(build)).kind == PROVED
+
+
+def test_filters_of_each_row_are_not_held_against_it():
+    """By vmap they are one convolution of as many groups as there are rows, which is not followed."""
+    model = model_of(
+        lambda X, y, g, lab, w, t, s, i: (
+            dist.Normal(jax.vmap(lambda x: jnp.convolve(x, x * w, mode="same"))(X).sum(1), s),
+            y,
+        )
+    )
+    assert verdict(model, data()).kind == NOT_PROVED
+    assert_equal_to_the_host(model)
+
+
+def test_a_setting_that_depends_on_the_number_of_rows_is_not_proved(monkeypatch):
+    """Of every primitive, each setting but those that its rule looks at."""
+    parameters = {"axis": 0, "mode": "clip", "anything": 1}
+
+    def operation(**others):
+        primitive, shape = SimpleNamespace(name="sin"), SimpleNamespace(aval=SimpleNamespace(shape=(3,)))
+        whole = SimpleNamespace(primitive=primitive, params=parameters, invars=[shape], outvars=[shape])
+        return Operation(whole, SimpleNamespace(params={**parameters, **others}), [Free()])
+
+    monkeypatch.setattr(row_independence, "RULES", dict.fromkeys(RULES, lambda op: [Free()]))
+    assert by_rule(operation()) == [Free()]
+    for name in parameters:
+        [value] = by_rule(operation(**{name: "another"}))
+        assert isinstance(value, NotAligned)
+        assert f"whose {name} depends on how many rows" in value.why
 
 
 def test_callbacks_are_not_proved():

@@ -7,6 +7,7 @@ how an operation's results depend on rows (:mod:`numpyro_split.splitting.row_rul
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.flat_program import FlatProgram, Step
 from numpyro_split.potential.position import Position
 from numpyro_split.splitting.row_operations import FREE, Operation, met, no_rule, unknown
-from numpyro_split.splitting.row_rules import RULES, TAKES_INDICES, general_reduction
+from numpyro_split.splitting.row_rules import FOLLOW_ROWS, RULES, TAKES_INDICES, general_reduction
 from split_common.held import Holding, Proof
 from split_common.row_independence import (
     NOT_PROVED,
@@ -39,7 +40,7 @@ from split_common.row_independence import (
 )
 from split_common.selection import cuts_data, yields_numbers
 
-OURS = tuple(str(Path(file).parent) for file in (__file__, split_common.__file__ or __file__))
+OURS = tuple(f"{path}{os.sep}" for path in (Path(__file__).parents[1], Path(split_common.__file__ or __file__).parent))
 ROUNDING = 1e-12  # relative, of numbers: undoing a plate's scale N/n leaves some
 
 
@@ -158,7 +159,7 @@ class Walk:
             elif any(isinstance(value, OwnRow) for value in operands) and op.name not in TAKES_INDICES:
                 found = met(op, NUMBER_AS_CUT)
             else:
-                found = RULES.get(op.name, no_rule)(op)
+                found = by_rule(op)
         except KeyError as missing:  # a parameter that has another name in this version of JAX
             found = unknown(op, f"{op.name}, which has no parameter {missing}")
         place = partial(place_of, whole.caller)
@@ -175,6 +176,15 @@ class Walk:
                 return carried
             carried = after
         return [NotAligned(False, "a loop")] * len(carried)
+
+
+def by_rule(op: Operation) -> list[Value]:
+    """Results by the rule of a primitive; unknown where parameters differ that must not follow the number of rows."""
+    found = RULES.get(op.name, no_rule)(op)
+    differing = op.differing(FOLLOW_ROWS.get(op.name, ()))
+    if differing and not any(isinstance(value, NotAligned) for value in found):
+        return unknown(op, f"{op.name}, whose {differing[0]} depends on how many rows there are")
+    return found
 
 
 def _chooses_first(name: str, operands: list[Value]) -> bool:
@@ -299,6 +309,8 @@ def scan(walk: Walk, op: Operation) -> list[Value]:
     num_consts, num_carry = op.param("num_consts"), op.param("num_carry")
     consts, carried = op.operands[:num_consts], op.operands[num_consts : num_consts + num_carry]
     slices = [_without_first(value) for value in op.operands[num_consts + num_carry :]]
+    if not op.same("reverse", "num_consts", "num_carry"):
+        return unknown(op, "a scan that is another one on fewer rows")
     if not op.same("length"):
         return _map_over_rows(walk, op)
     outputs: list[Value] = []

@@ -29,6 +29,8 @@ def gather(op: Operation) -> list[Value]:
     numbers, (table, index) = op.param("dimension_numbers"), op.operands
     if not op.same("dimension_numbers", "mode"):
         return unknown(op)
+    if not op.same("fill_value"):
+        return met(op, "a look-up with a number that depends on how many rows there are, in place of missing entries")
     rank = len(op.whole.outvars[0].aval.shape)
     of_index = [d for d in range(rank) if d not in numbers.offset_dims]  # result's axis for each axis of the index
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
@@ -64,6 +66,8 @@ def scatter(op: Operation) -> list[Value]:
     numbers = op.param("dimension_numbers")
     if isinstance(index, Numbers | OwnRow):
         return _scatter_in_own_row(op)
+    if (axis := _axis_of_pairs(op)) is not None:
+        return [Aligned(axis)]
     if index != FREE or not op.same("dimension_numbers", "mode"):
         is_of_rows = any(not isinstance(value, Free) for value in op.operands[1:])
         return met(op, f"rows put together by an index ({op.name})") if is_of_rows else no_rule(op)
@@ -92,9 +96,26 @@ def _scatter_in_own_row(op: Operation) -> list[Value]:
     numbers = op.param("dimension_numbers")
     axis = own_axis(index, numbers.scatter_dims_to_operand_dims)
     [of_index] = index.axes
-    batch = [d for d in range(len(op.shape(2))) if d not in numbers.update_window_dims]  # updates' axis by index axis
-    is_own = axis in numbers.inserted_window_dims and target.axes == {axis} and updates.axes == {batch[of_index]}
+    is_own = axis in numbers.inserted_window_dims and target.axes == {axis}
+    is_own &= updates.axes == {_axes_of_updates(op)[of_index]}
     are_numbers = any(isinstance(value, Numbers | OwnRow) for value in (target, updates))
     if axis is None or not is_own or are_numbers or not op.same("dimension_numbers", "mode"):
         return met(op, f"rows put together by an index ({op.name})")
     return [Aligned(axis)]
+
+
+def _axis_of_pairs(op: Operation) -> int | None:
+    """The target's axis of rows where each row's entries go into that row by indices of its own (vmap); or None."""
+    target, index, updates = op.operands
+    numbers = op.param("dimension_numbers")
+    if any(isinstance(value, Numbers | OwnRow) for value in op.operands) or not op.same("dimension_numbers", "mode"):
+        return None
+    for axis, of_index in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
+        if (target.axes, index.axes, updates.axes) == ({axis}, {of_index}, {_axes_of_updates(op)[of_index]}):
+            return axis
+    return None
+
+
+def _axes_of_updates(op: Operation) -> list[int]:
+    """The axis of a scatter's updates for each axis of its index but the last."""
+    return [d for d in range(len(op.shape(2))) if d not in op.param("dimension_numbers").update_window_dims]

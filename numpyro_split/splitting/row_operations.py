@@ -7,7 +7,7 @@ need no rule of their own: :meth:`Operation.consistent` checks every answer agai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from split_common.row_independence import Aligned, Free, NotAligned, Numbers, Value
@@ -50,6 +50,10 @@ class Operation(NamedTuple):
         """Whether parameters, or all of them, are equal in both expressions."""
         chosen = names or tuple(self.whole.params)
         return all(str(self.whole.params[name]) == str(self.part.params.get(name)) for name in chosen)
+
+    def differing(self, but: Collection[str]) -> list[str]:
+        """Names of the parameters, but these, that differ between the two expressions."""
+        return [name for name in self.whole.params if name not in but and not self.same(name)]
 
     def all_along(self, place: int, axis: int, sizes: str) -> bool:
         """Whether a parameter of sizes spans an operand's axis in both expressions."""

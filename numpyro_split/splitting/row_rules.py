@@ -247,7 +247,8 @@ def convolution(op: Operation) -> list[Value]:
     images, filters = op.operands
     numbers, batch = op.param("dimension_numbers"), op.param("dimension_numbers").lhs_spec[0]
     if not op.same() or filters != FREE or op.param("batch_group_count") != 1:
-        return met(op, "a convolution with filters of rows") if isinstance(filters, Aligned) else unknown(op)
+        mixes = isinstance(filters, Aligned) and op.same("feature_group_count", "batch_group_count")
+        return met(op, "a convolution with filters of rows") if mixes else unknown(op)  # each row's own, by vmap
     if isinstance(images, Numbers) or images.axes - {batch}:
         return unknown(op) if isinstance(images, Free) else met(op, "a convolution over the data rows")
     return moved(op, lambda axis: numbers.out_spec[0])
@@ -318,6 +319,19 @@ def general_reduction(op: Operation) -> list[Value]:
     value = Aligned(*axes) if axes else Free(free)
     return moved(op._replace(operands=[value]), lambda axis: axis - sum(d < axis for d in gone)) * op.results
 
+
+FOLLOW_ROWS = {
+    "broadcast_in_dim": ("shape", "sharding"),
+    "device_put": ("devices", "srcs"),
+    "dynamic_slice": ("slice_sizes",),
+    "gather": ("slice_sizes",),
+    "iota": ("shape", "sharding"),
+    "pad": WINDOWS["pad"],
+    "reshape": ("new_sizes", "sharding"),
+    "slice": WINDOWS["slice"],
+    "tile": ("reps",),
+}
+"""Parameters that may follow the number of rows, by primitive, since its rule looks at them; all others may not."""
 
 SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 TAKES_INDICES = ("gather", *SCATTERS)  # operations that may take the number of a row beside other indices
