@@ -264,6 +264,32 @@ def improper_prior(lib):
     return model, data(lib)
 
 
+def bounds_of_each_row(lib):
+    """Latents in the plate, each with a support of its own."""
+
+    def model(X, y):
+        s = lib.ppl.sample("s", lib.dist.HalfNormal(lib.array(1.0)))
+        with lib.ppl.plate("data", X.shape[0]):
+            u = lib.ppl.sample("u", lib.dist.Uniform(X[:, 0], X[:, 0] + 2.0))
+            lib.ppl.sample("y", lib.dist.Normal(u, s), obs=y)
+
+    return model, data(lib)
+
+
+def deviation_of_a_column_constant_at_first(lib):
+    """A column is scaled by its deviation over all rows; it has none over those of the first subset."""
+
+    def model(X, y):
+        b = coefficients(lib)
+        scaled = X / X.std(0)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(scaled @ b, 1.0), obs=y)
+
+    X, y = (lib.to_numpy(x).copy() for x in data(lib))
+    X[:5, 0] = 0.0
+    return model, (lib.array(X), lib.array(y))
+
+
 SPLITTABLE = [
     plate_from_shape,
     closed_over_size,
@@ -283,5 +309,7 @@ SPLITTABLE = [
     parameter_per_row_outside_the_plate,
     constrained_everything,
     nested_arguments,
+    bounds_of_each_row,
 ]
+HOLDING = [deviation_of_a_column_constant_at_first]  # splittable, with values that are computed on all rows
 UNSPLITTABLE = [statistic_of_all_rows, likelihood_outside]

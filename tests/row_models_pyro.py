@@ -142,6 +142,8 @@ MIXING = {
     "in place": lambda X, y, g, lab, w, t, s, i: (dist.Normal((X @ w).sub_(y.sum()), s), y),
     "counted": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s * len(torch.unique(g))), y),
     "by a mean that is taken out": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s), y - y.mean().item()),
+    "whether a group occurs": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w + (2.0 if 3 in g else 0.0), s), y),
+    "the largest, found by Python": lambda X, y, g, lab, w, t, s, i: (dist.Normal(X @ w, s * (1 + float(max(g)))), y),
     "from a table of the first rows": lambda X, y, g, lab, w, t, s, i: (
         dist.Normal(torch.as_tensor(OUTSIDE).reshape(-1, 1).expand(200, 4).gather(1, g[:, None])[:, 0] * w[0], s),
         y,

@@ -470,6 +470,28 @@ def test_mixing_models_are_refused(name):
 
 
 @pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda k: jnp.broadcast_to(k[:, None], (len(k), 2)).sum(1),
+        lambda k: jnp.argmax(jnp.broadcast_to(k[:, None], (len(k), 2)), 1),
+        lambda k: lax.pad(k[:, None], jnp.zeros((), k.dtype), ((0, 0, 0), (1, 0, 0)))[:, 0],
+        lambda k: jnp.where(lax.pad((k < 0)[:, None], True, ((0, 0, 0), (1, 0, 0)))[:, 0], 0, k),
+    ],
+    ids=["summed", "place of the largest", "padded", "by padded truths"],
+)
+def test_numbers_of_rows_that_were_changed_are_other_numbers(chosen):
+    """Looked up by them, rows are others'; the start, where nothing is looked up, does not show it."""
+    model = model_of(
+        lambda X, y, g, lab, w, t, s, i: (
+            dist.Normal(X @ w + jnp.where(w[0] > 6, (X @ w).at[chosen(jnp.arange(len(y)))].get(mode="clip"), 0), s),
+            y,
+        )
+    )
+    with pytest.raises(ModelNotSplittableError, match="a look-up of other rows"):
+        split_model(model, data(), num_subsets=SUBSETS)
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("softmax over rows", r"test_row_independence.py:\d+: max over the data rows"),

@@ -68,7 +68,13 @@ REFUSED = [
     "filtered",
     "convolved",
 ]
-READ = ["branch on the sum", "counted", "by a mean that is taken out"]  # in Python, from the data: read from all rows
+READ = [  # in Python, from the data: read from all rows
+    "branch on the sum",
+    "counted",
+    "by a mean that is taken out",
+    "whether a group occurs",
+    "the largest, found by Python",
+]
 HELD = [name for name in MIXING if name not in (*REFUSED, *READ)]
 
 
@@ -279,6 +285,9 @@ def test_networks_are_proved_and_statistics_of_their_rows_are_not():
         find(model_with(normalised.train()), args)
 
 
+CELL = torch.nn.GRUCell(1, 2).double().requires_grad_(False)
+
+
 def far_away(w):
     """Zero where a sampler starts."""
     return torch.relu(w[0] - 6)
@@ -331,6 +340,94 @@ def test_numbers_that_rest_on_values_are_those_of_each_point(row, jit_compile):
     potential = split_model(regression(row), data()[:2], num_subsets=3, jit_compile=jit_compile)
     for z in ({"w": torch.tensor([0.1, 2.0, -1.0])}, {"w": torch.tensor([-3.0, 0.4, 1.5])}):
         host = PyroBackend().host_potential_and_grad(regression(row), data()[:2], {}, z)[0]
+        np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
+
+
+def numbers_of(X):
+    return torch.arange(len(X))
+
+
+def with_a_zero(X):
+    numbers = numbers_of(X)[:, None].repeat(1, 2)
+    numbers[:, torch.tensor([0])] = 0
+    return numbers[:, 0]
+
+
+def with_a_label(X):
+    numbers = numbers_of(X)[:, None].repeat(1, 3)
+    numbers[numbers_of(X), (X[:, 0] > 0).long()] = 0
+    return numbers[:, 0]
+
+
+def as_truths(X):
+    truths = torch.zeros(len(X), dtype=torch.bool)
+    truths[:] = numbers_of(X)
+    return truths.long()
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        with_a_zero,
+        with_a_label,
+        as_truths,
+        lambda X: numbers_of(X).bool().long(),
+        lambda X: F.pad(numbers_of(X)[:, None], (1, 0))[:, 0],
+        lambda X: torch.diag_embed(numbers_of(X)[:, None].repeat(1, 2))[:, 0, 1],
+    ],
+    ids=["zero", "label", "copied truths", "truths", "padded", "on a diagonal"],
+)
+def test_numbers_of_rows_that_were_changed_are_other_numbers(chosen):
+    """Looked up by them, rows are others'; the start, where nothing is looked up, does not show it."""
+
+    def row(X, y, w):
+        h = X @ w
+        return h + torch.where(w[0] > 6, h[chosen(X)], 0.0)
+
+    with pytest.raises(ModelNotSplittableError):
+        split_model(regression(row), data()[:2], num_subsets=3)
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda y, w: (y.max() if w.sum() > 0 else y.min()).item(),
+        lambda y, w: [y.max(), y.min(), y.mean()][w.argmax()].item(),
+        lambda y, w: y.sort()[0][w[w > 0].numel() * 2].item(),
+    ],
+    ids=["by a truth", "by an index", "by a length"],
+)
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_what_parameters_choose_to_read_is_read_at_each_point(read, num_subsets, jit_compile):
+    """By the host's potential with one subset, or refused with more."""
+    model = regression(lambda X, y, w: X @ w + read(y, w))
+    try:
+        potential = split_model(model, data()[:2], num_subsets=num_subsets, jit_compile=jit_compile)
+    except ModelNotSplittableError:
+        assert num_subsets > 1
+        return
+    for z in ({"w": torch.tensor([0.1, 2.0, -1.0])}, {"w": torch.tensor([-3.0, -0.4, -1.5])}):
+        host = PyroBackend().host_potential_and_grad(model, data()[:2], {}, z)[0]
+        np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda X, y, w: X @ w + torch.linspace(0, 1, 6, dtype=X.dtype).exp().unsafe_chunk(2)[0].add_(w).sum(),
+        lambda X, y, w: CELL((X * w)[:, :1], torch.zeros(len(X), 2, dtype=X.dtype)).sum(1),
+    ],
+    ids=["a constant written over", "a recurrent cell"],
+)
+def test_potentials_are_the_same_at_every_call(row, num_subsets):
+    """PyTorch's JIT would keep what such operations wrote over in the call before."""
+    model, z = regression(row), {"w": torch.tensor([0.1, 2.0, -1.0])}
+    potential = split_model(model, data()[:2], num_subsets=num_subsets)
+    host = PyroBackend().host_potential_and_grad(model, data()[:2], {}, z)[0]
+    for _ in range(4):
         np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-9)
 
 

@@ -82,7 +82,7 @@ def _by_numbers(lib, monkeypatch):
 by_numbers = pytest.mark.usefixtures("_by_numbers")
 
 
-@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", models.SPLITTABLE + models.HOLDING, ids=lambda build: build.__name__)
 def test_subsets_add_up_to_the_hosts_potential(lib, build):
     potential, z, whole = compare(lib, build, 4, 1e-10)
     assert potential.subset_sizes == (4, 4, 4, 3)
@@ -164,7 +164,7 @@ def test_an_array_is_no_tuple_of_arguments(lib):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_subsets", [1, 2, 3, 5, 7, 15])
-@pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", models.SPLITTABLE + models.HOLDING, ids=lambda build: build.__name__)
 def test_subsets_add_up_for_every_number_of_subsets(lib, build, num_subsets):
     compare(lib, build, num_subsets, 1e-10)
 
@@ -623,6 +623,35 @@ def test_a_distribution_of_the_users_own_that_has_no_shapes(lib, num_subsets):
     potential = lib.split.split_model(model, (x, y), num_subsets=num_subsets)
     expected = 0.5 * ((y - a * x) ** 2).sum() + 0.5 * a**2 + 0.5 * np.log(2 * np.pi)
     torch.testing.assert_close(potential.potential_and_grad({"a": a})[0], expected.double(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_latents_of_a_plate_whose_support_moves_are_refused(lib):
+    """Draws are mapped by the transforms of the start, so other supports must not be sampled."""
+
+    def model(y):
+        width = lib.ppl.sample("width", lib.dist.HalfNormal(lib.array(1.0)))
+        with lib.ppl.plate("data", y.shape[0]):
+            u = lib.ppl.sample("u", lib.dist.Uniform(-width, width))
+            lib.ppl.sample("y", lib.dist.Normal(u, lib.array(1.0)), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="support .* must not depend on other latents, got .* u; sample"):
+        lib.split.split_model(model, (lib.array(np.linspace(0.0, 1.0, 10)),), num_subsets=2)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_sparse_tensors_are_taken_whole(lib, layout):
+    import torch
+
+    model, (X, y) = models.plate_from_shape(lib)
+    sparse = X.relu().to_sparse(layout=getattr(torch, layout))
+    potential = lib.split.split_model(model, (sparse, y), num_subsets=1)
+    z = position(lib, {"b": (3,), "s": ()})
+    check_against_the_host(lib, potential, model, (X.relu(), y), z, 1e-10)
+    with pytest.raises(ModelNotSplittableError, match=rf"X must be a dense tensor .* layout torch.{layout}"):
+        lib.split.split_model(model, (sparse, y), num_subsets=3)
 
 
 def test_what_is_said_where_no_argument_has_a_row_for_each_row(lib):

@@ -587,8 +587,21 @@ class ModelSplit:
         return verdict._replace(held=reasons(value for _, value in found)), known
 
     def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
-        """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        rows = jnp.asarray(self.part(0))
+        """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row.
+
+        Statistics of few rows, as a column's deviation, may be degenerate; all rows are then tried too.
+        """
+        try:
+            return self._initialize_on(rng_key, density, data, jnp.asarray(self.part(0)))
+        except (RuntimeError, ValueError) as error:
+            has_sources, has_all = any(map(is_source, data)), len(self.part(0)) == self.layout.num_rows
+            if has_sources or has_all or not ("valid initial" in str(error) or "got invalid" in str(error)):
+                raise
+            return self._initialize_on(rng_key, density, data, jnp.arange(self.layout.num_rows))
+
+    def _initialize_on(
+        self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data, rows: jax.Array
+    ) -> ModelInfo:
         if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
             rows = jnp.arange(len(rows))
         args, kwargs = density.rows(data, RowBlock(rows))

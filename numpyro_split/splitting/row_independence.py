@@ -24,7 +24,7 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.flat_program import FlatProgram, Step
 from numpyro_split.potential.position import Position
 from numpyro_split.splitting.row_operations import FREE, Operation, met, no_rule, unknown
-from numpyro_split.splitting.row_rules import FOLLOW_ROWS, RULES, TAKES_INDICES, general_reduction
+from numpyro_split.splitting.row_rules import FOLLOW_ROWS, KEEP_ENTRIES, RULES, TAKES_INDICES, general_reduction
 from split_common.held import Holding, Proof
 from split_common.row_independence import (
     NOT_PROVED,
@@ -181,6 +181,10 @@ class Walk:
 def by_rule(op: Operation) -> list[Value]:
     """Results by the rule of a primitive; unknown where parameters differ that must not follow the number of rows."""
     found = RULES.get(op.name, no_rule)(op)
+    if op.name not in KEEP_ENTRIES and any(isinstance(value, Numbers) for value in found):
+        return met(op, NUMBER_AS_CUT)
+    if op.name not in (*KEEP_ENTRIES, "lt"):
+        found = [value._replace(is_false=False) if isinstance(value, Free) else value for value in found]
     differing = op.differing(FOLLOW_ROWS.get(op.name, ()))
     if differing and not any(isinstance(value, NotAligned) for value in found):
         return unknown(op, f"{op.name}, whose {differing[0]} depends on how many rows there are")

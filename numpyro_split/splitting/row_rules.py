@@ -333,6 +333,12 @@ FOLLOW_ROWS = {
 }
 """Parameters that may follow the number of rows, by primitive, since its rule looks at them; all others may not."""
 
+KEEP_ENTRIES = frozenset(
+    "broadcast_in_dim convert_element_type copy copy_p device_put dynamic_slice iota optimization_barrier reshape rev "
+    "slice squeeze tile transpose unstack".split()
+)
+"""Operations whose rules keep the number of each row in its place; after any other it counts as another number."""
+
 SCATTERS = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 TAKES_INDICES = ("gather", *SCATTERS)  # operations that may take the number of a row beside other indices
 

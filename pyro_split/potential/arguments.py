@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pyro_split.host import pytree
 from pyro_split.potential.row_block import RowBlock
-from pyro_split.potential.sources import is_source, placeholder, take
+from pyro_split.potential.sources import is_source, is_sparse, placeholder, take
 from split_common.containers import Given, Own
 from split_common.data_axes import argument_names, check_row_axis
+from split_common.errors import ModelNotSplittableError
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
 
@@ -106,6 +107,15 @@ class Arguments:
             if axis is not None:
                 found[pytree.keystr(path)] = axis
         return found
+
+    def check_dense(self) -> None:
+        """Check that every tensor can be cut to some rows."""
+        for name, x in self.named_arrays():
+            if is_sparse(x):
+                raise ModelNotSplittableError(
+                    f"{name} must be a dense tensor to be divided, got one of layout {x.layout}; pass "
+                    f"{name}.to_dense(), or the columns and values of each row's entries as two tensors of N rows"
+                )
 
     def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
         """Names of the arguments that hold rows."""

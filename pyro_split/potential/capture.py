@@ -101,8 +101,8 @@ class Traced:
         _drop_first_powers(graph)
         graph.graph.eliminate_dead_code()
         graph.recompile()
-        if _has_numbers_of_values(graph):
-            return graph  # the JIT would take the numbers of its first call for constants
+        if _has_numbers_of_values(graph) or any(writes(node.target) for node in graph.graph.nodes):
+            return graph  # the JIT would take numbers of its first call for constants, and write into its own constants
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
             try:

@@ -5,12 +5,14 @@ Log-probabilities are summed in float64, so that float32 models survive a millio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from pyro import poutine
+from pyro.poutine.condition_messenger import ConditionMessenger
 from torch import Tensor
+from torch.distributions import biject_to
 
 from pyro_split.host import pytree, unvalidated
 from pyro_split.potential.arguments import Arguments, Data
@@ -266,22 +268,58 @@ class ModelDensity:
     def _site_terms(
         self, z: Position, args: Any, kwargs: Any, inside: bool
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        model_trace, constrained = self._trace(z, args, kwargs)
+        model_trace, given = self._trace(z, args, kwargs)
         with unvalidated():
             by_site = site_terms(model_trace, self.plate, inside)
         jacobians = {
-            name: -self.transforms[name].log_abs_det_jacobian(constrained[name], u)
+            name: -given.transforms[name].log_abs_det_jacobian(given.data[name], u)
             for name, u in z.items()
             if name in by_site
         }
         return by_site, jacobians
 
-    def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, Position]:
-        """The model's trace at a position, and the position constrained."""
+    def transforms_at(self, z: Position) -> dict[str, Any]:
+        """Each latent site's transform; of latents in the plate, that of their supports on the density's own rows."""
+        if not self.local_axes:
+            return self.transforms
+        rows = torch.arange(self.layout.num_rows)
+        return self._trace(z, *self.rows_of(self.arguments.data, rows))[1].transforms
+
+    def _trace(self, z: Position, args: Any, kwargs: Any) -> tuple[Any, AtPosition]:
+        """The model's trace at a position, and what gave the position to the model."""
         check_names(z, self.transforms)
-        constrained = {name: transform.inv(z[name]) for name, transform in self.transforms.items()}
+        given = AtPosition(z, self.transforms, self.local_axes)
         with poutine.block(), unvalidated():
-            return poutine.trace(poutine.condition(self.model, constrained)).get_trace(*args, **kwargs), constrained
+            return poutine.trace(given(self.model)).get_trace(*args, **kwargs), given
+
+
+class AtPosition(ConditionMessenger):
+    """Gives the latent sites of a model their values at a position.
+
+    A support of a latent in the data plate may have bounds for each row, so its transform is that of the site as it is
+    met, on the rows on which the model is run.
+
+    Args:
+        z: the position.
+        transforms: transforms to unconstrained values, by site.
+        local: names of the latent sites in the data plate.
+
+    Attributes:
+        data: constrained values, by site.
+        transforms: the transforms by which they were found.
+    """
+
+    def __init__(self, z: Position, transforms: Mapping[str, Any], local: Collection[str]):
+        super().__init__({name: transforms[name].inv(u) for name, u in z.items() if name not in local})
+        self.transforms = dict(transforms)
+        self._local = {name: z[name] for name in local}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        name = msg["name"]
+        if name in self._local:
+            self.transforms[name] = biject_to(msg["fn"].support).inv
+            self.data[name] = self.transforms[name].inv(self._local[name])
+        super()._pyro_sample(msg)
 
 
 class FunctionDensity:

@@ -2,8 +2,8 @@
 
 On the rows of a subset such a value would be another one, and the model another model. So a model that reads is run
 once on all rows, and the values read there answer its readings on any rows. A reading is identified by its place in the
-code and by how often that place was passed before. Readings that depend on parameters are not answered: they are made
-anew in each run, as on the host. They are found by following values through the operations of that one run.
+code, its operation, and how often that was passed before. Readings that depend on parameters are not answered: they are
+made anew in each run, as on the host. They are found by following values through the operations of that one run.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from split_common.readings import reading_advice
 READERS: set[Any] = {
     *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount", "argwhere")),
     *(getattr(Tensor, name) for name in ("equal", "allclose", "is_nonzero")),
-    *(getattr(Tensor, f"__{name}__") for name in ("int", "float", "bool", "complex", "index", "array")),
+    *(getattr(Tensor, f"__{name}__") for name in ("int", "float", "bool", "complex", "index", "array", "contains")),
     *(getattr(torch, name) for name in ("unique", "nonzero", "bincount", "unique_consecutive", "argwhere")),
     *(getattr(torch, name) for name in ("equal", "allclose", "is_nonzero")),
     one_hot,
 }
-NUMBERS = {getattr(Tensor, name) for name in ("item", "tolist", "numpy", "__int__", "__float__", "__complex__")}
 LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # read for their callers
 Line = tuple[CodeType, int]  # a code object, and a line in it
-Place = tuple[Line, Line, int]  # line of the model, line of a library that reads for it, earlier readings there
+Place = tuple[Line, Line, Any, int]  # line of the model, of a library that reads for it, operation, times passed before
 
 
 class Reading(NamedTuple):
@@ -82,6 +81,15 @@ class Readings:
         with _Answers(self.found):
             yield
 
+    @contextmanager
+    def made_anew(self) -> Iterator[None]:
+        """A context in which no reading is answered, as on the host."""
+        found, self.found = self.found, {}
+        try:
+            yield
+        finally:
+            self.found = found
+
 
 class Watch(TorchFunctionMode):
     """Notices whether a model reads any value.
@@ -101,10 +109,16 @@ class Watch(TorchFunctionMode):
 
 
 class _Tainted(TorchDispatchMode):
-    """Follows which values depend on parameters: by the memory that they lie in, through every operation."""
+    """Follows which values depend on parameters: by the memory that they lie in, through every operation.
+
+    Attributes:
+        are_read: whether Python knows a number, a truth or a length that depends on parameters. Whatever is read from
+            then on may do so too, since Python may have chosen what to compute.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.are_read = False
         self._tensors: dict[int, Tensor] = {}  # by memory, a tensor that keeps it alive
 
     def taint(self, value: Any) -> None:
@@ -120,6 +134,7 @@ class _Tainted(TorchDispatchMode):
         """Run an operation; note results and overwritten tensors that depend on parameters."""
         results = func(*args, **(kwargs or {}))
         if self.holds((args, kwargs)):
+            self.are_read = self.are_read or torch.Tag.dynamic_output_shape in func.tags
             self.taint((results, args[:1] if func._schema.is_mutable else ()))
         return results
 
@@ -139,18 +154,17 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.found: dict[Place, Reading] = {}
         self._tainted, self._passed = tainted, {}
-        self._has_read_parameters = False  # any later Python number, and what is computed from it, may then do so too
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and note what is read."""
         result = func(*args, **(kwargs or {}))
         if _reads(func, args, kwargs) and (here := _where()) is not None:
-            is_tainted = self._has_read_parameters or self._tainted.holds((args, kwargs))
-            self._has_read_parameters = self._has_read_parameters or (is_tainted and func in NUMBERS)
-            count = self._passed[here] = self._passed.get(here, -1) + 1
+            is_tainted = self._tainted.are_read or self._tainted.holds((args, kwargs))
+            self._tainted.are_read = is_tainted
+            count = self._passed[here, func] = self._passed.get((here, func), -1) + 1
             kept = result.copy() if isinstance(result, np.ndarray) else result
             kept = result.shape[-1] if func is one_hot else kept
-            self.found[(*here, count)] = Reading(_shown(here[0]), kept, is_tainted)
+            self.found[(*here, func, count)] = Reading(_shown(here[0]), kept, is_tainted)
         return result
 
 
@@ -166,8 +180,8 @@ class _Answers(TorchFunctionMode):
         here = _where() if _reads(func, args, kwargs) else None
         if here is None:
             return func(*args, **(kwargs or {}))
-        count = self._passed[here] = self._passed.get(here, -1) + 1
-        reading = self._found.get((*here, count))
+        count = self._passed[here, func] = self._passed.get((here, func), -1) + 1
+        reading = self._found.get((*here, func, count))
         if reading is None and here[0] == here[1]:
             raise ReadingError(
                 f"{_shown(here[0])}: what Python reads on some rows must be read on all rows too, got another reading"

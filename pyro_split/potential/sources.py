@@ -23,6 +23,11 @@ def is_source(x: Any) -> bool:
     return isinstance(x, Source)
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether an argument is a sparse tensor, which cannot be cut to some rows."""
+    return isinstance(x, Tensor) and x.layout != torch.strided
+
+
 def sources_in(data: Sequence[Any]) -> tuple[Source, ...]:
     """The sources among data tensors."""
     return tuple(x for x in data if isinstance(x, Source))

@@ -16,7 +16,7 @@ from pyro_split.potential.model_rows import ModelSites, describe_model
 from pyro_split.potential.readings import Readings, Watch, find_readings
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
-from pyro_split.potential.sources import is_source, take
+from pyro_split.potential.sources import is_source, is_sparse, take
 from split_common.data_axes import raise_if_unequal
 from split_common.errors import ModelNotSplittableError, ReadingError
 from split_common.readings import must_not_read
@@ -42,8 +42,9 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
     shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
     block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
-    few = take(block, arguments.data, [0 if x.ndim and x.shape[0] == longest else None for x in arguments.data])
-    is_little = sum(x.nbytes for x in arguments.data if not is_source(x)) <= LITTLE
+    is_long = [bool(x.ndim) and x.shape[0] == longest and not is_sparse(x) for x in arguments.data]
+    few = take(block, arguments.data, [0 if long else None for long in is_long])
+    is_little = sum(x.numel() * x.element_size() for x in arguments.data if not is_source(x)) <= LITTLE
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
         for data in (few,) if arguments.sources else (arguments.data,) if is_little else (few, arguments.data):

@@ -212,10 +212,15 @@ def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[P
 
 
 def _host_potential(density: ModelDensity, z: Position) -> Any:
-    """Pyro's own potential of the model."""
+    """Pyro's own potential of the model, which reads anew whatever it reads with Python."""
+
+    def model(*args: Any, **kwargs: Any) -> Any:
+        with density.model.readings.made_anew():
+            return density.model(*args, **kwargs)
+
     args, kwargs = density.arguments.build(density.arguments.data)
     with torch.no_grad(), unvalidated():
-        host = initialize_model(density.model, args, kwargs, transforms=density.transforms, initial_params=z)
+        host = initialize_model(model, args, kwargs, transforms=density.transforms_at(z), initial_params=z)
     return host[1]
 
 

@@ -24,7 +24,7 @@ from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
-from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site
+from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of
 from pyro_split.potential.position import Position
 from pyro_split.potential.precision import full_precision
 from pyro_split.potential.row_block import RowBlock
@@ -60,7 +60,7 @@ from split_common.sources.rules import (
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import check_has_latents, no_finite_start
+from split_common.start import NoFiniteStartError, check_has_latents, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -230,6 +230,7 @@ class ModelSplit:
     ) -> ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
+        arguments.check_dense()
         check_data_axes(data_axes, arguments.argument_names)
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
@@ -417,6 +418,7 @@ class ModelSplit:
             for name, site in local.items()
         }
         self.site_sizes = {name: u.numel() for name, u in z.items()}
+        self._check_local_supports(self._density(args, kwargs), z)
         self._take_supports_of_all_rows(self._density(args, kwargs), z)
         self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
@@ -436,6 +438,19 @@ class ModelSplit:
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)
         compared = check_exact(density, potential, self._reference, is_proved)
         self.verdict = self.verdict._replace(compared=compared)
+
+    def _check_local_supports(self, density: ModelDensity, z: Position) -> None:
+        """Check that supports in the plate depend on data alone: each draw is mapped by the transforms of the start."""
+        if not self._local_axes:
+            return
+        tracked = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
+        sites = density.sites_at(tracked, torch.arange(self.layout.num_rows))
+        for name in self._local_axes:
+            if any(bound.requires_grad for bound in bounds_of(sites[name]["fn"].support)):
+                raise ModelNotSplittableError(
+                    f"the support of a latent in the data plate must not depend on other latents, got such bounds of "
+                    f"{name}; sample it on a fixed support, and scale it with pyro.deterministic"
+                )
 
     def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
         """Learn supports that depend on data, as in ``Uniform(0, y.max())``, from all rows."""
@@ -464,8 +479,20 @@ class ModelSplit:
         return verdict._replace(held=reasons(held.values())), _what_is_held(held, num_steps, z)
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
-        """Pyro's initialisation, on the rows of one subset where no latent has an entry per row."""
-        rows = self.part(0)
+        """Pyro's initialisation, on the rows of one subset where no latent has an entry per row.
+
+        Statistics of few rows, as a column's deviation, may be degenerate; all rows are then tried too.
+        """
+        try:
+            return self._initialize_on(density, self.part(0))
+        except NoFiniteStartError:
+            if density.arguments.sources or len(self.part(0)) == self.layout.num_rows:
+                raise
+            return self._initialize_on(density, torch.arange(self.layout.num_rows))
+
+    def _initialize_on(
+        self, density: ModelDensity | HostDensity, rows: torch.Tensor
+    ) -> tuple[Position, dict[str, Any]]:
         if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
             rows = torch.arange(len(rows))
         args, kwargs = density.rows_of(density.arguments.data, rows)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from pyro_split.host import pytree
@@ -20,6 +21,14 @@ from split_common.row_independence import Value as Known
 
 ROUNDING = 1e-12  # relative, of numbers: undoing a plate's scale N/n leaves some
 FREE = Free()
+
+KEEP_ENTRIES = frozenset(
+    "_reshape_alias _to_copy _unsafe_view alias arange clone contiguous copy detach expand lift lift_fresh "
+    "lift_fresh_copy permute positive repeat reshape select slice slice_scatter split split_with_sizes squeeze t "
+    "transpose unbind unsafe_split unsqueeze view".split()
+)
+"""Operations whose rules keep the number of each row in its place; after any other it counts as another number."""
+COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -144,12 +153,21 @@ class Operation(NamedTuple):
             return value
         if a.dim() != b.dim() or a.dtype != b.dtype:
             return NotAligned(False, f"{self.name} has another result on fewer rows")
+        if isinstance(value, Numbers) and not (self.name in KEEP_ENTRIES and _holds(a.dtype, self.rows[0])):
+            return NotAligned(True, NUMBER_AS_CUT)
         shapes = tuple(a.shape), tuple(b.shape)
         count = value.before * value.after if isinstance(value, Merged) else 1
         fits = all((a.shape[axis], b.shape[axis]) == tuple(count * n for n in self.rows) for axis in value.axes)
         if fits and _longer(shapes) == value.axes:
             return value
         return NotAligned(False, f"{self.name} of a length that follows the rows")
+
+
+def _holds(dtype: torch.dtype, num_rows: int) -> bool:
+    """Whether a type holds the number of every row."""
+    if dtype.is_floating_point:
+        return num_rows <= 2 / torch.finfo(dtype).eps
+    return dtype not in (torch.bool, *COMPLEX) and num_rows - 1 <= torch.iinfo(dtype).max
 
 
 def _longer(shapes: Shapes) -> frozenset[int]:
