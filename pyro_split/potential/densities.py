@@ -272,7 +272,7 @@ class ModelDensity:
         with unvalidated():
             by_site = site_terms(model_trace, self.plate, inside)
         jacobians = {
-            name: -given.transforms[name].log_abs_det_jacobian(given.data[name], u)
+            name: -given.transforms[name].log_abs_det_jacobian(given.values[name], u)
             for name, u in z.items()
             if name in by_site
         }
@@ -305,12 +305,13 @@ class AtPosition(ConditionMessenger):
         local: names of the latent sites in the data plate.
 
     Attributes:
-        data: constrained values, by site.
+        values: constrained values, by site.
         transforms: the transforms by which they were found.
     """
 
     def __init__(self, z: Position, transforms: Mapping[str, Any], local: Collection[str]):
-        super().__init__({name: transforms[name].inv(u) for name, u in z.items() if name not in local})
+        self.values: Position = {name: transforms[name].inv(u) for name, u in z.items() if name not in local}
+        super().__init__(self.values)
         self.transforms = dict(transforms)
         self._local = {name: z[name] for name in local}
 
@@ -318,7 +319,7 @@ class AtPosition(ConditionMessenger):
         name = msg["name"]
         if name in self._local:
             self.transforms[name] = biject_to(msg["fn"].support).inv
-            self.data[name] = self.transforms[name].inv(self._local[name])
+            self.values[name] = self.transforms[name].inv(self._local[name])
         super()._pyro_sample(msg)
 
 
