@@ -349,6 +349,15 @@ def test_a_prior_on_rows_is_refused(lib, tmp_path):
     refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them")
 
 
+def test_a_param_of_rows_is_refused(lib, tmp_path):
+    def model(X, y):
+        center = lib.ppl.param("center", y.mean())
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        plain(lib, X, y, w * X[:, 0] + center)
+
+    refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got .*center")
+
+
 @in_numpyro
 def test_a_deterministic_site_on_rows_is_refused(lib, tmp_path):
     def model(X, y):

@@ -685,3 +685,53 @@ def test_what_is_said_where_no_argument_has_a_row_for_each_row(lib):
 
 
 _HELD = {}  # data that a model takes from where no argument is
+
+
+@pytest.mark.parametrize("num_subsets", [1, 4])
+def test_params_begin_with_values_of_all_rows(lib, num_subsets):
+    """As the host's do; they are no latent sites, and stay as they are."""
+
+    def model(y):
+        center = lib.ppl.param("center", y.mean())
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(mu + center, lib.array(1.0)), obs=y)
+
+    y = np.linspace(-3.0, 5.0, 15)
+    potential = lib.split.split_model(model, (lib.array(y),), num_subsets=num_subsets)
+    expected = 0.5 * ((y - 0.3 - y.mean()) ** 2).sum() + 0.5 * 0.3**2 + 16 * 0.5 * np.log(2 * np.pi)
+    z = {"mu": lib.array(0.3)}
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), expected, rtol=1e-10)
+    check_against_the_host(lib, potential, model, (lib.array(y),), z, 1e-10)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("num_subsets", [1, 4])
+@pytest.mark.parametrize("of_a_latent", [False, True], ids=["of the data", "of a latent"])
+def test_draws_have_the_supports_of_all_rows_and_of_each_draw(lib, of_a_latent, num_subsets):
+    """Also where ``to_event`` hides the bounds from the host, which maps all draws by the bounds at its start."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model(X, y):
+        s = numpyro.sample("s", dist.LogNormal())
+        highest = s * jnp.ones(3) if of_a_latent else jnp.abs(X).max(0)
+        scale = numpyro.sample("scale", dist.Uniform(jnp.zeros(3), highest).to_event(1))
+        least = numpyro.sample("least", dist.TruncatedNormal(0.0, 1.0, high=-s if of_a_latent else y.min()))
+        w = numpyro.sample("w", dist.Normal(least, scale).to_event(1))
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    X, y = models.data(lib)
+    kernel = lib.split.SplitNUTS(model, num_subsets=num_subsets)
+    z = position(lib, {"s": (), "scale": (3,), "least": (), "w": (3,)})
+    kernel.init(jax.random.key(0), 0, z, (X, y), {})
+    found = kernel.postprocess_fn((X, y), {})(z)
+    highest = jnp.exp(z["s"]) * jnp.ones(3) if of_a_latent else jnp.abs(X).max(0)
+    np.testing.assert_allclose(found["scale"], highest / (1 + jnp.exp(-z["scale"])), rtol=1e-10)
+    assert float(found["least"]) < (-float(jnp.exp(z["s"])) if of_a_latent else float(y.min()))
+    split = kernel._runs.latest().known_split
+    again = split.unconstrain_fn((X, y), {})(found)
+    np.testing.assert_allclose(flat(lib, again), flat(lib, z), rtol=1e-9)

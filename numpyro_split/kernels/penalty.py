@@ -316,7 +316,7 @@ class Penalty:
             if split is None:
                 return given
             check_reference(given, split.site_sizes)
-            reference = split.unconstrain(given)
+            reference = split.unconstrain_fn(setup.args, setup.kwargs)(given)
             check_sites("reference", {name: u.size for name, u in reference.items()}, split.site_sizes)
             return reference
         if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):

@@ -7,7 +7,7 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +16,7 @@ import numpyro
 from jax import random
 from jax.core import Tracer
 from numpyro.distributions import Independent, MaskedDistribution, Unit
+from numpyro.distributions.constraints import Constraint
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
@@ -73,14 +74,20 @@ class RowSelectableModel:
         self.readings = Readings() if readings is None else readings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; ``values`` freeze its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
+        """Run the model; ``values`` fix its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
+        with numpyro.handlers.substitute(data=self.values):
+            return self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         indices = kwargs.pop(ROWS_KWARG, None)
-        with (
-            SelectRows(self.plate, indices),
-            numpyro.handlers.substitute(data=self.values),
-            self.readings.answering(),
-        ):
+        with SelectRows(self.plate, indices), self.readings.answering():
             return self.model(*args, **kwargs)
+
+    def first_values(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The values that the model itself gives ``numpyro.param`` and mutable sites, on the rows of its arguments."""
+        started = substitute(seed(self._run, random.key(0)), substitute_fn=init_to_uniform())
+        model_trace = trace(started).get_trace(*args, **kwargs)
+        return {name: model_trace[name]["value"] for name in names}
 
 
 class Site(NamedTuple):
@@ -99,10 +106,11 @@ class Site(NamedTuple):
 
 
 class ModelSites(NamedTuple):
-    """The sample sites of a model and the full size of each plate."""
+    """The sample sites of a model, the full size of each plate, and the names of its param and mutable sites."""
 
     sites: list[Site]
     plate_sizes: dict[str, int]
+    fixed: tuple[str, ...]
 
     @property
     def candidates(self) -> list[str]:
@@ -140,10 +148,20 @@ def describe_model(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         for site in samples:  # plates inside control flow send no message of their own
             for frame in site["cond_indep_stack"]:
                 plate_sizes.setdefault(frame.name, frame.size)
-        found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes))
+        fixed = tuple(name for name, site in model_trace.items() if site["type"] in ("param", "mutable"))
+        found.append(ModelSites([_describe_site(site) for site in samples], plate_sizes, fixed))
 
     jax.eval_shape(run)
     return found[-1]
+
+
+def bounds_of(support: Any) -> list[Any]:
+    """The numbers in a support, including those of the supports that it consists of."""
+    found: list[Any] = []
+    for value in vars(support).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            found += bounds_of(part) if isinstance(part, Constraint) else [part]
+    return found
 
 
 def _describe_site(site: dict[str, Any]) -> Site:

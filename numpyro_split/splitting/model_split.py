@@ -23,11 +23,7 @@ from jax.core import Tracer
 from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.infer.util import (
-    ModelInfo,
-    initialize_model,
-    transform_fn,
-)
+from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, transform_fn, unconstrain_fn
 
 from numpyro_split.host import unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data, with_arrays
@@ -36,7 +32,7 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
 from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
-from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, bounds_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.row_block import RowBlock
@@ -49,6 +45,7 @@ from numpyro_split.splitting.description import describe, describe_undivided, re
 from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
 from numpyro_split.splitting.over_shards import (
+    arrays_in,
     check_over_shards,
     check_proved,
     check_shard_rows,
@@ -191,6 +188,7 @@ class ModelSplit:
         self._postprocess: Callable[..., Any] | None = None
         self._transforms: dict[str, Any] = {}
         self._dynamic_support = False
+        self._fixed: tuple[str, ...] = ()  # names of numpyro.param and mutable sites
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
@@ -493,10 +491,15 @@ class ModelSplit:
             return self.postprocess_fn(args, kwargs)
         return partial(transform_fn, self._transforms)
 
-    def unconstrain(self, values: dict[str, jax.Array]) -> Position:
-        """The position of constrained values by site; the rest of ``values`` is left out."""
-        latent = {name: values[name] for name in self.site_sizes}
-        return transform_fn(self._transforms, latent, invert=True)
+    def unconstrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[dict[str, Any]], Position]:
+        """A map from constrained values by site, of which it takes those of latent sites, to a position."""
+        run = self._at_hand(args, kwargs).in_trace(partial(_unconstrained, self._model))
+
+        @jax.jit
+        def unconstrained(latent: dict[str, jax.Array]) -> Position:
+            return run()(latent) if self._dynamic_support else transform_fn(self._transforms, latent, invert=True)
+
+        return lambda values: unconstrained({name: values[name] for name in self.site_sizes})
 
     def _density(self, arguments: Arguments) -> Any:  # a ModelDensity, or a HostDensity
         if self.mode == WHOLE:
@@ -514,6 +517,8 @@ class ModelSplit:
         self._local_axes = dict.fromkeys(local, 0)
         arguments = Arguments(args, kwargs, self._row_axes, self._model.model)
         check_local(arguments.sources, list(local))
+        self._fixed = sites.fixed
+        self._fix_values(arguments)
         z = self._learn_sites(arguments)
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
@@ -534,6 +539,21 @@ class ModelSplit:
         if self._held.values:
             self._learn_sites(arguments)  # supports may depend on shared values, now computed on all rows
 
+    def _fix_values(self, arguments: Arguments) -> None:
+        """Fix the values of param and mutable sites, as the host does: at what all rows give, or some of a source."""
+        if not self._fixed:
+            return
+        density, rows = self._density(arguments), np.arange(self.layout.num_rows)
+        structure: list[Any] = []
+
+        def first_values(data: Data) -> list[jax.Array]:
+            args, kwargs = density.rows(data, RowBlock(jnp.asarray(self.part(0) if arguments.sources else rows)))
+            structure[:] = [self._model.first_values(self._fixed, args, kwargs)]
+            return arrays_in(structure[0])
+
+        found = iter((first_values if arguments.sources else jax.jit(first_values))(arguments.data))
+        self._model.values = jax.tree.map(lambda x: next(found) if isinstance(x, jax.Array) else x, structure[0])
+
     def _learn_sites(self, arguments: Arguments) -> Position:
         """Sizes, supports and a position of the latent sites."""
         try:
@@ -551,6 +571,8 @@ class ModelSplit:
         supports = {name: info.model_trace[name]["fn"].support for name in z}
         self._transforms = {name: biject_to(support) for name, support in supports.items()}
         self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
+        if self._dynamic_support and not any(site.discrete for site in self.sites):
+            self._postprocess = partial(_at_position, self._model)  # the host overlooks supports made of others
         self._model.values = {
             name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
         }
@@ -569,7 +591,8 @@ class ModelSplit:
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
         """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere."""
         assert self._postprocess is not None
-        return depending_on(self._density(arguments), self._postprocess, self.reference_position, arguments, elsewhere)
+        density, z = self._density(arguments), self.reference_position
+        return depending_on(density, self._postprocess, z, arguments, elsewhere, self._fixed)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression: the first verdict that is no proof.
@@ -638,5 +661,14 @@ def _as_arrays(z: Mapping[str, Any]) -> Position:
 
 def _depends_on_values(support: Any) -> bool:
     """Whether a bound of the support is not a plain number, and so may depend on other values of the model."""
-    bounds = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
-    return any(bound is not None and not isinstance(bound, int | float) for bound in bounds)
+    return any(not isinstance(bound, int | float) for bound in bounds_of(support))
+
+
+def _unconstrained(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Callable[[Position], Position]:
+    """The inverse of :func:`_at_position` for the latent sites."""
+    return partial(unconstrain_fn, seed(model, 0), args, kwargs)
+
+
+def _at_position(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Callable[[Position], Any]:
+    """The map from a position to the values of the model's sites, by running the model there."""
+    return partial(constrain_fn, seed(model, 0), args, kwargs, return_deterministic=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -90,6 +90,7 @@ def depending_on(
     z: Position,
     arguments: Arguments,
     elsewhere: list[bool],
+    fixed: Sequence[str],
 ) -> list[str]:
     """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere.
 
@@ -99,6 +100,7 @@ def depending_on(
         z: a position.
         arguments: the model's arguments.
         elsewhere: for each data array, whether it holds rows that no process has all of.
+        fixed: names of the ``numpyro.param`` and mutable sites.
     """
     rows = [x for x, is_such in zip(arguments.shapes(), elsewhere, strict=True) if is_such]
 
@@ -113,11 +115,20 @@ def depending_on(
         args, kwargs = arguments.build(given(rows))
         return postprocess(*args, **kwargs)(z)
 
+    def first_values(rows: list[jax.Array]) -> list[jax.Array]:
+        return arrays_in(density.model.first_values(fixed, *arguments.build(given(rows))))
+
     found = ["the log-density outside the data plate"] if reads_inputs(prior, rows) else []
+    found += [f"a parameter, one of {list(fixed)}," for _ in fixed[:1] if reads_inputs(first_values, rows)]
     for name in jax.eval_shape(sites, rows):
         if reads_inputs(lambda rows, name=name: sites(rows)[name], rows):
             found.append(f"the {'site' if name in z else 'deterministic site'} {name!r}")
     return found
+
+
+def arrays_in(values: Any) -> list[jax.Array]:
+    """The arrays among the values of sites, which may be nested and hold other things."""
+    return [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
 
 
 def rows_are_read(what: str) -> ModelNotSplittableError:

@@ -68,12 +68,13 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
         )
         return exact, kinetic.change(end, start), estimates.change, estimates.chi2, state.num_batches
 
+    unconstrained = dict if prepared.split is None else prepared.split.unconstrain_fn(args, kwargs)
     rng, looked = np.random.default_rng(seed), []
     shape = next(iter(draws.values())).shape[:2]
     for i in range(num_pairs):
         chain, draw = (int(rng.integers(size)) for size in shape)
         values = {name: x[chain, draw] for name, x in draws.items()}
-        z = values if prepared.split is None else prepared.split.unconstrain(values)
+        z = unconstrained(values)
         of_chain = jax.tree.map(lambda x, chain=chain: x[chain], state) if jnp.ndim(state.i) else state
         looked.append(look_at(z, of_chain, random.fold_in(random.key(seed), i)))
     columns = (np.asarray(jnp.stack(x), np.float64) for x in zip(*looked, strict=True))

@@ -103,10 +103,11 @@ class Site(NamedTuple):
 
 
 class ModelSites(NamedTuple):
-    """The sample sites of a model and the full size of each plate."""
+    """The sample sites of a model, the full size of each plate, and the names of its param sites."""
 
     sites: list[Site]
     plate_sizes: dict[str, int]
+    fixed: tuple[str, ...]
 
     @property
     def candidates(self) -> list[str]:
@@ -166,7 +167,8 @@ def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 plate_sizes.setdefault(frame.name, frame.full_size or frame.size)
             if site["is_observed"]:
                 site["fn"].log_prob(site["value"])  # so that data of the wrong length fail here
-        return ModelSites(sites, plate_sizes)
+        fixed = tuple(name for name, site in model_trace.nodes.items() if site["type"] == "param")
+        return ModelSites(sites, plate_sizes, fixed)
 
 
 def _sized(site: Any) -> list[Any]:

@@ -222,6 +222,16 @@ def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return readings
 
 
+def params_of_data(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The ``pyro.param`` sites of a model whose first values are computed from the tensors in its arguments."""
+    tainted, store = _Tainted(), pyro.get_param_store()
+    tainted.taint((args, kwargs))
+    with store.scope(), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        with _Recorder(tainted), tainted:
+            model(*args, **kwargs)
+        return [name for name, value in store.named_parameters() if tainted.are_read or tainted.holds(value.detach())]
+
+
 def _reads(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether an operation reads; a one-hot code does where it is not told how many classes there are."""
     if func is one_hot:

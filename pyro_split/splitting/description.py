@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyro
@@ -11,15 +11,16 @@ import torch
 from pyro import poutine
 
 from pyro_split.host import unvalidated
-from pyro_split.potential.arguments import Arguments
+from pyro_split.potential.arguments import Arguments, Data
 from pyro_split.potential.model_rows import ModelSites, describe_model
-from pyro_split.potential.readings import Readings, Watch, find_readings
+from pyro_split.potential.readings import Readings, Watch, find_readings, params_of_data
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
 from pyro_split.potential.sources import is_source, is_sparse, take
 from split_common.data_axes import raise_if_unequal
 from split_common.errors import ModelNotSplittableError, ReadingError
 from split_common.readings import must_not_read
+from split_common.sources.rules import check_outside
 
 FEW_ROWS = 16
 LITTLE = 2**26  # bytes of data up to which a model is run on all rows
@@ -39,11 +40,7 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
     The run is on all rows where the data are small. Else it is on a few rows, as all may not fit, or on all rows where
     the model does not take a few.
     """
-    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
-    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
-    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
-    is_long = [bool(x.ndim) and x.shape[0] == longest and not is_sparse(x) for x in arguments.data]
-    few = take(block, arguments.data, [0 if long else None for long in is_long])
+    few = _few_rows(arguments)
     is_little = sum(x.numel() * x.element_size() for x in arguments.data if not is_source(x)) <= LITTLE
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
@@ -52,6 +49,32 @@ def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
             with contextlib.suppress(Exception), tensors_for_arrays():
                 poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
                 return
+
+
+def _few_rows(arguments: Arguments) -> Data:
+    """The first few rows of the longest arrays and of every source."""
+    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
+    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
+    is_long = [bool(x.ndim) and x.shape[0] == longest and not is_sparse(x) for x in arguments.data]
+    return take(block, arguments.data, [0 if long else None for long in is_long])
+
+
+def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Arguments) -> None:
+    """Leave the values of a model's params in Pyro's store as the host leaves them: as all rows give them.
+
+    Raises:
+        SourceRuleError: where they depend on rows that are not in memory.
+    """
+    sources, store = arguments.sources, pyro.get_param_store()
+    if sources:
+        args, kwargs = arguments.build(_few_rows(arguments))
+        with tensors_for_arrays():
+            check_outside(sources, [f"the parameter {name!r}" for name in params_of_data(model, args, kwargs)])
+    elif any(name not in store for name in names):
+        args, kwargs = arguments.build(arguments.data)
+        with torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated(), tensors_for_arrays():
+            model(*args, **kwargs)
 
 
 def _check_not_read(watch: Watch, arguments: Arguments) -> None:
@@ -97,6 +120,8 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
         if _versions(arguments) != versions:
             _check_settled(model, arguments)
         _check_not_read(watch, arguments)
+        if sites.fixed:
+            _fix_params(sites.fixed, model, arguments)
         if not watch.has_seen:
             return sites, Readings()
         with tensors_for_arrays():

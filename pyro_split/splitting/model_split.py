@@ -27,6 +27,7 @@ from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
 from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of
 from pyro_split.potential.position import Position
 from pyro_split.potential.precision import full_precision
+from pyro_split.potential.readings import params_of_data
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
@@ -172,6 +173,7 @@ class ModelSplit:
         self._held = NOTHING_HELD
         self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
         self._reference: Position = {}
+        self._has_params = False  # whether there are pyro.param sites
 
     @classmethod
     @full_precision
@@ -344,6 +346,9 @@ class ModelSplit:
         if self._held or self.verdict.kind != PROVED:
             return str(self.verdict)
         density = self._density(args, kwargs)
+        rows = density.rows_of(density.arguments.data, torch.arange(self.layout.num_rows))
+        if self._has_params and (of_rows := params_of_data(self._model, *rows)):
+            return f"its parameters {of_rows} begin with values that it computes from its rows"
         some = max(1, self.layout.num_rows // 2)
         for read in (density.outside, density.bounds):
             verdict = prove_free(read, density, density.arguments.data, self._reference, some)
@@ -406,7 +411,7 @@ class ModelSplit:
 
     def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
-        self.sites = sites.sites
+        self.sites, self._has_params = sites.sites, bool(sites.fixed)
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         self._local_axes = dict.fromkeys(local, 0)
         sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources

@@ -48,7 +48,7 @@ def verdict(case: Case) -> Any:
     model, args, kwargs = case.build()
     kernel = _kernel(case, model)
     kernel.init(random.key(1), 0, None, args, kwargs)
-    return kernel._prepared.latest()._known_split.verdict
+    return kernel._runs.latest().known_split.verdict
 
 
 def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -15,7 +15,6 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.integrator import potential_grad
 
 from pyro_split import SplitNUTS, split_model
-from pyro_split.splitting.model_split import ModelSplit
 from tests.public_models.origin import Unavailable
 from tests.public_models.pyro_cases import Case
 
@@ -48,9 +47,10 @@ def refusal(case: Case) -> Exception | None:
 def verdict(case: Case) -> Any:
     """Whether the split is proved."""
     model, args, kwargs = case.build()
-    options = {"subset_order": "sequential", "jit_compile": True, **_options(case)}
+    kernel = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
     with _quietly():
-        return ModelSplit.find(model, args, kwargs, num_subsets=case.num_subsets, **options).verdict
+        kernel.setup(0, *args, **kwargs)
+    return kernel._prepared.split.verdict
 
 
 def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
