@@ -87,6 +87,12 @@ class Forms:
         """
         opener = self._opener(form or Form())
         opened_args, opened_kwargs = opened = _open(opener, args, kwargs)
+        if any(map(is_masked, opener.arrays)):
+            names = ", ".join(map(repr, self._names_of(is_masked, model, args, kwargs)))
+            raise ConversionError(
+                f"{names} must be no masked array, since arrays of the framework have no masks; pass .filled(0.0) and "
+                "the mask, and mask the site with it"
+            )
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)
             opened_kwargs |= {} if held is None else {HELD: held}
@@ -199,6 +205,13 @@ class Forms:
         names = [name for name, value in named if self._opened(value).tables]
         return type(error)(f"{error}{tables_advice(names)}") if names else error
 
+    def _names_of(
+        self, is_such: Callable[[np.ndarray], bool], model: Callable[..., Any] | None, args: Args, kwargs: Kwargs
+    ) -> list[str]:
+        """Names of the arguments that hold such an array."""
+        named = zip(argument_names(model, len(args), kwargs), [*args, *kwargs.values()], strict=True)
+        return [name for name, value in named if any(map(is_such, self._opened(value).arrays))]
+
     def _opened(self, value: Any) -> Opener:
         opener = self._opener(Form())
         opener.open(value)
@@ -267,6 +280,11 @@ def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], to
         return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)
 
     return expected.keys() == found.keys() and all(is_close(name, x, found[name]) for name, x in expected.items())
+
+
+def is_masked(x: np.ndarray) -> bool:
+    """Whether an array of NumPy hides some of its entries."""
+    return bool(np.ma.is_masked(x))
 
 
 def must_be_converted(names: Sequence[str], failures: Sequence[Exception]) -> ConversionError:

@@ -162,3 +162,16 @@ def check_rows(indices: Any, num_rows: int) -> np.ndarray:
     if not 0 <= numbers.min() <= numbers.max() < num_rows:
         raise ValueError(f"indices must lie from 0 to {num_rows - 1}, got {shown(indices)}")
     return numbers
+
+
+def check_values_of_rows(shape: tuple[int, ...], num_rows: int) -> None:
+    """Raise unless ``log_likelihood`` returned one value for each row, or their sum.
+
+    Example:
+        >>> check_values_of_rows((), 5)
+        >>> check_values_of_rows((5,), 5)
+    """
+    if shape not in ((), (num_rows,)):
+        raise ValueError(
+            f"log_likelihood must return one value for each row, shape ({num_rows},), or their sum, got shape {shape}"
+        )

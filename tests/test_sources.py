@@ -451,6 +451,34 @@ def test_what_are_no_rows(data, options, match):
         Rows(data, **options)
 
 
+@in_numpyro
+@pytest.mark.parametrize(
+    ("times", "match"),
+    [
+        (1_600_000_000_000 + 250 * np.arange(300), "must fit in int32, .* got 16000000"),
+        (1.6e9 + 0.25 * np.arange(300), "float32 must tell the rows of float64 apart, got numbers from 16000000"),
+    ],
+    ids=["integers", "fractions"],
+)
+def test_numbers_of_more_bits_than_the_model_gets(lib, times, match, tmp_path):
+    """Narrowed without a word they would be other numbers; a transform makes them small enough."""
+
+    def model(t, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        plain(lib, t, y, w * t / 1000)
+
+    lib.set_precision(32)
+    maps(tmp_path, times, np.zeros(len(times)))
+    rows, y = tmp_path / "0.npy", lib.array(np.zeros(len(times)))
+    with pytest.raises(SourceError, match=match):
+        lib.split.split_model(model, (Rows(rows), y), num_subsets=SUBSETS)
+    small = Rows(rows, transform=lambda t: t - times[0])
+    potential = lib.split.split_model(model, (small, y), num_subsets=SUBSETS)
+    given = lib.array(times - times[0])
+    whole = lib.host_potential_and_grad(model, (given, y), {}, {"w": lib.array(0.3)})[0]
+    np.testing.assert_allclose(float(potential.potential_and_grad({"w": lib.array(0.3)})[0]), float(whole), rtol=1e-5)
+
+
 RAGGED = {
     "other lengths": [[1.0, 2.0], [3.0, 1.0, 2.0], [4.0], [1.0, 2.0]],
     "another length": [[1.0, 2.0], [3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 2.0]],

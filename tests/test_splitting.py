@@ -414,6 +414,42 @@ def test_potential_from_functions(lib, num_subsets, per_row):
     np.testing.assert_allclose(lib.to_numpy(pointwise), -0.5 * (data[[2, 5]] - 0.3) ** 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_functions_that_return_no_value_for_each_row_are_refused(lib, num_subsets):
+    X, y = models.data(lib)
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * (z["b"] ** 2).sum(),
+        lambda z, batch: -0.5 * (batch["y"] - batch["X"] @ z["b"][:, None]) ** 2,
+        {"X": X, "y": y[:, None]},
+        num_subsets,
+    )
+    with pytest.raises(
+        ValueError, match=r"one value for each row, shape \((15|5),\), or their sum, got .*\((15|5), 1\)"
+    ):
+        potential.potential_and_grad({"b": lib.array(np.ones(3))})
+
+
+def test_as_many_rows_as_there_are_in_another_order(lib):
+    """The host's ``subsample`` takes rows only where they are fewer than all."""
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", 15, subsample_size=5) as rows:
+            X, y = (lib.ppl.subsample(x, event_dim=d) for x, d in ((X, 1), (y, 0)))
+            lib.ppl.sample("y", lib.dist.Normal(X @ b, 1.0), obs=y)
+        return rows
+
+    X, y = models.data(lib)
+    potential = lib.split.split_model(model, (X, y), num_subsets=3)
+    z = {"b": lib.array(np.array([0.3, -1.0, 2.0]))}
+    residuals = lib.to_numpy(y) - lib.to_numpy(X) @ np.array([0.3, -1.0, 2.0])
+    for rows in (np.arange(15)[::-1].copy(), np.arange(15) % 4, np.arange(40) % 15):
+        found = potential.pointwise_log_likelihood(z, lib.array(rows))
+        np.testing.assert_allclose(
+            lib.to_numpy(found), -0.5 * residuals[rows] ** 2 - 0.5 * np.log(2 * np.pi), rtol=1e-10
+        )
+
+
 def large(lib, closed_over):
     rng = np.random.default_rng(0)
     X = lib.array(rng.normal(size=(5000, 2)))

@@ -1021,3 +1021,13 @@ def test_methods_of_numpy_that_tensors_lack_are_named(package):
     words = r"got 'X', 'group', 'y' \(AttributeError at test_users_data.py:\d+: .*astype.*torch.tensor\(x\)"
     with pytest.raises(ValueError, match=words):
         split.split_model(model, numbers(), num_subsets=SUBSETS)
+
+
+def test_masked_arrays_are_refused(lib):
+    """A mask would be dropped without a word; one that hides nothing may be."""
+    X, group, y = numbers()
+    hidden = np.ma.masked_array(y, np.arange(len(y)) == 3)
+    with pytest.raises(lib.split.ConversionError, match="'y' must be no masked array"):
+        lib.split.split_model(regression(lib), (X, group, hidden), num_subsets=SUBSETS)
+    potential = lib.split.split_model(regression(lib), (X, group, np.ma.masked_array(y, False)), num_subsets=SUBSETS)
+    np.testing.assert_allclose(float(potential.potential_and_grad(position(lib))[0]), expected(lib), rtol=1e-10)

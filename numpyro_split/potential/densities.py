@@ -30,7 +30,7 @@ from numpyro_split.potential.shards import Shards
 from split_common.errors import ModelNotSplittableError
 from split_common.selection import cuts_data, yields_numbers
 from split_common.start import check_names
-from split_common.subsets import SubsetLayout
+from split_common.subsets import SubsetLayout, check_values_of_rows
 
 
 class Density(Protocol):
@@ -178,7 +178,10 @@ class ModelDensity:
     @full_precision
     def pointwise(self, z: Position, data: Data, indices: jax.Array) -> jax.Array:
         """Terms inside the plate, one sum for each row."""
-        num_rows = indices.shape[0]
+        num_rows, most = indices.shape[0], max(1, self.layout.num_rows - 1)
+        if yields_numbers(self.mode) and num_rows > most > 1:  # the host's `subsample` takes all rows as they stand
+            parts = jnp.array_split(indices, -(-num_rows // most))
+            return jnp.concatenate([self.pointwise(z, data, part) for part in parts])
         if (size := self.held.size_for(num_rows)) != num_rows:
             indices = jnp.append(indices, jnp.zeros(size - num_rows, indices.dtype))
         by_site = self._rows(z, data, RowBlock(indices))
@@ -374,7 +377,9 @@ class FunctionDensity:
         return self._of_rows(z, [block.take(x, 0) for x in data])
 
     def _of_rows(self, z: Position, rows: list[jax.Array]) -> jax.Array:
-        return jnp.asarray(self._log_likelihood(z, jax.tree.unflatten(self._treedef, rows)))
+        values = jnp.asarray(self._log_likelihood(z, jax.tree.unflatten(self._treedef, rows)))
+        check_values_of_rows(values.shape, rows[0].shape[0])
+        return values
 
 
 def _sum_to_axis(x: jax.Array, axis: int, size: int) -> jax.Array:

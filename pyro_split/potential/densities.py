@@ -25,7 +25,7 @@ from pyro_split.potential.sources import take
 from split_common.errors import ModelNotSplittableError
 from split_common.selection import cuts_data, yields_numbers
 from split_common.start import check_names
-from split_common.subsets import SubsetLayout
+from split_common.subsets import SubsetLayout, check_values_of_rows
 
 Read = Callable[[Position, Data, Tensor], Sequence[tuple[Tensor, int | None]]]
 
@@ -358,7 +358,9 @@ class FunctionDensity:
         return take(block, data, [0] * len(data))
 
     def _rows(self, z: Position, data: Data) -> Tensor:
-        return torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))
+        values = torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))
+        check_values_of_rows(tuple(values.shape), data[0].shape[0])
+        return values
 
 
 def _sum_to_axis(x: Tensor, axis: int, size: int) -> Tensor:

@@ -23,6 +23,8 @@ from split_common.values import shown
 
 MOST_KEPT = 64  # sources that are remembered by the object that they were made from
 PROBED = 8  # rows that a transform is tried on
+NARROWED = 4096  # rows on which numbers of fewer bits are compared with those that they are made from
+MOST_ROUNDING = 1e-3  # of a column's standard deviation that such numbers may be off by, root mean square
 IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # packages of arrays in memory
 Transform = Callable[[np.ndarray], np.ndarray]
 
@@ -119,11 +121,12 @@ class Source:
         self.where, self._raw = store.where, store.dtype
         if not store.shape or store.dtype.kind not in NUMBERS:
             raise SourceError(f"{self.where}: rows must be of numbers, got shape {store.shape} of {store.dtype}")
-        self.shape, self.dtype = store.shape, dtype or store.dtype
+        self.shape, self.dtype, made = store.shape, dtype or store.dtype, store.dtype
         if transform is not None and store.shape[0]:
             few = self._transformed(store.read(0, min(PROBED, store.shape[0])))
-            self.shape, self.dtype = (store.shape[0], *few.shape[1:]), dtype or few.dtype
+            self.shape, self.dtype, made = (store.shape[0], *few.shape[1:]), dtype or few.dtype, few.dtype
             self._check_transform(few)
+        self._is_rounded = self.dtype.kind == "f" and made.kind in "iuf" and made.itemsize > self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"<source {self.where}, shape {self.shape}, {self.dtype}>"
@@ -163,6 +166,8 @@ class Source:
     @cached_property
     def survey(self) -> Survey:
         """The results of one pass over all rows."""
+        if self._is_rounded and self.shape[0]:
+            self._check_rounding()
         return survey(self.read, self.shape, self.dtype)
 
     def _checked(self, read: Callable[[], np.ndarray], num_rows: int) -> np.ndarray:
@@ -182,7 +187,31 @@ class Source:
             raise SourceError(
                 f"{self.where}: {num_rows} rows must have shape {(num_rows, *self.shape[1:])}, got {rows.shape}"
             )
-        return np.ascontiguousarray(rows, self.dtype)
+        narrow = np.ascontiguousarray(rows, self.dtype)
+        if self.dtype.kind in "iu" and rows.dtype.kind in "iuf" and not np.array_equal(narrow, rows):
+            i = np.flatnonzero(narrow.reshape(-1) != np.ravel(rows))[0]
+            raise SourceError(
+                f"{self.where}: numbers must fit in {self.dtype}, which the model gets, got {np.ravel(rows)[i]}; turn "
+                "on 64-bit types, or make them smaller by a transform"
+            )
+        return narrow
+
+    def _check_rounding(self) -> None:
+        """Raise where numbers of fewer bits do not tell rows apart, as times that are counted from long ago."""
+        rows = self._store.take(np.unique(np.linspace(0, self.shape[0] - 1, NARROWED).astype(int)))
+        rows = rows if self._transform is None else self._transformed(rows)
+        columns = rows.reshape(len(rows), -1)
+        with np.errstate(all="ignore"):
+            error = np.sqrt(((columns.astype(self.dtype) - columns) ** 2.0).mean(0))
+            lost = np.flatnonzero(error > MOST_ROUNDING * columns.std(0, dtype=np.float64))
+        lost = [j for j in lost if np.ptp(columns[:, j])]
+        if lost:
+            column = columns[:, lost[0]]
+            raise SourceError(
+                f"{self.where}: {self.dtype} must tell the rows of {rows.dtype} apart, got numbers from {column.min()} "
+                f"to {column.max()}, which it rounds by {error[lost[0]]:.2g}; turn on 64-bit types, or take their mean "
+                "off by a transform"
+            )
 
     def _check_current(self) -> None:
         now = self._store.stamp()
