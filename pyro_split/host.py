@@ -136,6 +136,11 @@ def store_adapter(adapter: Any) -> AdaptState:
     )
 
 
+def window_ends(adapter: Any) -> list[int]:
+    """Iterations that end a window of warm-up, counted from 1; the host has windows only where something adapts."""
+    return [window.end for window in adapter.adaptation_schedule or adapter._build_adaptation_schedule()]
+
+
 def load_adapter(adapter: Any, state: AdaptState) -> None:
     """Set an adapter to a state; later changes of the adapter do not affect the state."""
     mass = adapter.mass_matrix_adapter
@@ -308,6 +313,7 @@ __all__ = [
     "store_adapter",
     "unvalidated",
     "validates_distributions",
+    "window_ends",
     "without_modes",
     "writes",
 ]

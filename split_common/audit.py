@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from split_common.checks import check_positive_int
 from split_common.health import WARN_ABOVE_SHARE
 from split_common.penalty import TRUSTED_NOISE, penalty
 
-LARGEST_ERROR = 0.1  # rms error of the log-density, in nats, below which the audit reports no bias
+LARGEST_ERROR = 0.1  # rms error of the log-density, in nats, that an audit must be able to see, and reports
+LEAST_PAIRS, LEAST_REPEATS = 3, 2  # fewer leave standard errors undefined
+NO_BIAS, BIASED, TOO_NOISY = "no sign of bias", "BIASED", "too noisy to tell, ask for more pairs or repeats"
 SMALLEST_P = 1e-3  # p-value of the test of normality below which the noise counts as not normal
 
 
@@ -60,13 +63,19 @@ class Audit(NamedTuple):
     temperature_se: float
 
     @property
+    def verdict(self) -> str:
+        """What the audit says: a large χ² or an error above 0.1 is bias, which a standard error above 0.05 may hide."""
+        error, se = self.log_density_error, self.log_density_error_se
+        if self.share_above > WARN_ABOVE_SHARE or error - 2 * se >= LARGEST_ERROR:
+            return BIASED
+        return NO_BIAS if 2 * se <= LARGEST_ERROR else TOO_NOISY
+
+    @property
     def trustworthy(self) -> bool:
-        """Whether χ² is small enough, and no error of the log-density above 0.1 is seen."""
-        error = self.log_density_error - 2 * self.log_density_error_se
-        return self.share_above <= WARN_ABOVE_SHARE and error < LARGEST_ERROR
+        """Whether χ² is small enough, and the audit, precise enough to see one, sees no error above 0.1."""
+        return self.verdict == NO_BIAS
 
     def __str__(self) -> str:
-        verdict = "no sign of bias" if self.trustworthy else "BIASED, or too noisy to tell"
         normal = "" if self.normality_p >= SMALLEST_P else "  (not normal)"
         rows = [
             ("acceptance, exact and with noise", f"{self.exact_accept_prob:.3f}  {self.accept_prob:.3f}"),
@@ -77,7 +86,7 @@ class Audit(NamedTuple):
             ("error of the log-density, rms", f"{self.log_density_error:.3f} ± {self.log_density_error_se:.3f}"),
             ("temperature of the draws", f"{self.temperature:.3f} ± {self.temperature_se:.3f}"),
         ]
-        title = f"Audit on {self.num_pairs} pairs, {self.num_repeats} estimates each: {verdict}"
+        title = f"Audit on {self.num_pairs} pairs, {self.num_repeats} estimates each: {self.verdict}"
         return "\n".join([title, *(f"  {name:<34}{value}" for name, value in rows)])
 
 
@@ -131,6 +140,14 @@ def summarise(
         temperature=float(1 / fit.slope),
         temperature_se=float(fit.stderr / fit.slope**2),
     )
+
+
+def check_audit_size(num_pairs: Any, num_repeats: Any) -> tuple[int, int]:
+    """Return the numbers of pairs and repeats, or raise unless standard errors can be computed from them."""
+    for name, value, least in (("num_pairs", num_pairs, LEAST_PAIRS), ("num_repeats", num_repeats, LEAST_REPEATS)):
+        if check_positive_int(name, value) < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    return num_pairs, num_repeats
 
 
 def check_audited(kernel: Any, has_draws: bool) -> None:

@@ -137,7 +137,7 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
         if "reached_max_treedepth" in of:
             yield _depth(float(of["reached_max_treedepth"].mean()))
         else:
-            yield _cut(float(np.mean(of["n_steps"] >= MAX_STEPS)))
+            yield _cut(float(np.mean(of["n_steps"] == MAX_STEPS)))  # only a given number of steps may be above
     if "chi2" in of:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
     if "tail_error" in of:

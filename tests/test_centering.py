@@ -213,8 +213,10 @@ def test_differences_that_do_not_sum_to_nothing_cost_acceptance(lib, monkeypatch
     assert runs[1] < runs[0] - 0.3
 
 
-def test_second_order_is_found_to_be_best_near_a_normal_posterior(lib):
-    kernel = lib.split.SplitHMC(logistic(lib), center="auto", **VISITS)
+@pytest.mark.parametrize("adapts", [True, False], ids=["adapting", "with a step size and metric of before"])
+def test_second_order_is_found_to_be_best_near_a_normal_posterior(lib, adapts):
+    known = {} if adapts else {"step_size": 0.2, "adapt_step_size": False, "adapt_mass_matrix": False}
+    kernel = lib.split.SplitHMC(logistic(lib), center="auto", **VISITS, **known)
     mcmc = lib.run(kernel, init_params=position(lib), num_warmup=150, num_samples=10)
     assert set(np.ravel(lib.statistics(mcmc)["center_order"])) == {2}
 

@@ -121,6 +121,17 @@ def test_warmup_then_run_skips_warmup():
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
 
 
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_a_state_within_warmup_is_no_state_to_draw_from(num_chains):
+    """Step size, metric and lengths would go on changing among the draws."""
+    kernel, key = SymmetricSplitHMC(model, num_subsets=3), jax.random.key(0)
+    state = kernel.init(key if num_chains == 1 else jax.random.split(key, 2), 60, None, make_data(), {})
+    mcmc = MCMC(kernel, num_warmup=60, num_samples=5, num_chains=num_chains, chain_method="vectorized")
+    mcmc.post_warmup_state = state
+    with pytest.raises(ValueError, match="post_warmup_state must be a state after warm-up, got one after 0 of 60"):
+        mcmc.run(key, *make_data())
+
+
 def test_a_state_after_warmup_is_no_start_of_a_store(tmp_path):
     """It was ignored: the store's run made a warm-up of its own."""
     mcmc = MCMC(NaiveSplitHMC(model, num_subsets=2, num_steps=2), num_warmup=5, num_samples=5, progress_bar=False)

@@ -228,7 +228,7 @@ def test_audit_tells_right_from_wrong(lib):
     assert not wrong.trustworthy
     assert wrong.share_above > 0.5
     assert wrong.accept_prob < wrong.exact_accept_prob
-    assert "too noisy to tell" in str(wrong)
+    assert "BIASED" in str(wrong)
 
 
 def test_audit_needs_a_run_of_this_kernel(lib):
@@ -542,3 +542,24 @@ def test_an_audit_judges_each_pair_by_its_own_number_of_batches():
     assert [x.share_above for x in (few, many, mixed)] == [1.0, 0.0, 0.5]
     assert few.accept_prob < mixed.accept_prob < many.accept_prob
     assert not mixed.trustworthy
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.01, "no sign of bias"), (1.0, "too noisy to tell"), (9.0, "BIASED")])
+def test_an_audit_says_when_it_is_too_small_to_tell(noise, verdict):
+    """Of few pairs and repeats: χ² is that of the noise, and right; 9 is more than a penalty is trusted with."""
+    rng = np.random.default_rng(1)
+    exact = rng.normal(size=5)
+    found = summarise(
+        exact=exact, kinetic=np.zeros(5), estimates=exact[:, None] + noise**0.5 * rng.normal(size=(5, 6)),
+        chi2=np.full((5, 6), noise), num_batches=np.full(5, 10.0), corrected=True,
+    )  # fmt: skip
+    assert verdict in str(found)
+    assert found.trustworthy == (verdict == "no sign of bias")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"), [({"num_pairs": 2}, "num_pairs .* at least 3"), ({"num_repeats": 1}, "2")]
+)
+def test_an_audit_of_too_few_pairs_is_refused(lib, options, match):
+    with pytest.raises(ValueError, match=match):
+        lib.split.audit(draws_of(lib, *noisy(lib), 2, 4)[0], **options)

@@ -97,6 +97,11 @@ def test_what_is_fine_is_said_to_be_fine(recwarn):
     assert report.table["is_fine"].all()
 
 
+def test_a_number_of_steps_that_was_given_is_no_cut():
+    report = Report.of(run_of({"a": normal()}, n_steps=np.full(SHAPE, 10_000)), "SplitHMC")
+    assert not report.trouble, str(report)
+
+
 @pytest.mark.parametrize("name", TROUBLE)
 @pytest.mark.parametrize("which", [0, 1])
 def test_trouble_of_statistics_is_said(name, which):

@@ -291,6 +291,15 @@ def test_another_run_is_refused(lib, run):
         run.sample(every=6)
 
 
+@pytest.mark.parametrize("name", ["SplitHMC", "SymmetricSplitHMC", "WindowedHMC", "SplitNUTS", "PenaltyMH"])
+def test_the_step_size_of_a_run_is_that_of_its_store(lib, run, name):
+    """What warm-up adapted to, not the length of the last step, which is drawn or shortened to fit."""
+    run.entry = TABLE[name]
+    run.options = {"num_steps": 3} if name in ("SymmetricSplitHMC", "WindowedHMC") else {}
+    run.sample(every=6)
+    assert lib.split.step_size_of(run.mcmc) == pytest.approx(lib.split.step_size_of(run.path), rel=1e-6)
+
+
 def test_a_run_on_more_data_starts_from_the_metric_of_a_store(lib, run):
     run.sample(every=6)
     found = lib.split.metric_of(run.path)

@@ -145,7 +145,7 @@ def choose_order(left: jax.Array, allowed: int | None, is_last: jax.Array) -> ja
     if allowed == 2:
         candidates = candidates.at[1].set(jnp.where(is_last, jnp.inf, candidates[1]))
     best = 1 + jnp.argmin(candidates[1:])
-    return jnp.where(candidates[best] <= MOST_LEFT * left[0], best, 0)
+    return jnp.where(jnp.isfinite(candidates[best]) & (candidates[best] <= MOST_LEFT * left[0]), best, 0)
 
 
 def _of_order(center: Center, order: jax.Array) -> Center:

@@ -62,7 +62,7 @@ class Health(NamedTuple):
 
 def warn_if_in_trouble(state: Any, num_warmup: int) -> None:
     """Warn once, for all chains together, if the first draws diverged or explored their energies slowly."""
-    num_diverging, bfmi = jnp.sum(state.health.num_diverging), jnp.min(state.health.bfmi)
+    num_diverging, bfmi = jnp.sum(state.health.num_diverging), jnp.nanmin(state.health.bfmi)
     is_time = jnp.max(state.i) - num_warmup == DRAWS_BEFORE_WARNING
     warns = is_time & ((num_diverging > 0) | (bfmi < LEAST_BFMI))
 

@@ -54,7 +54,8 @@ class LowRankWindow(NamedTuple):
 
     def renewed(self) -> LowRankWindow:
         """The next window, empty, after the metric has been made from this one."""
-        return self._replace(num=jnp.zeros_like(self.num), variances=self.draw_variances)
+        empty = {"draws": jnp.zeros_like(self.draws), "grads": jnp.zeros_like(self.grads)}  # no row is NaN, times 0
+        return self._replace(num=jnp.zeros_like(self.num), variances=self.draw_variances, **empty)
 
     @property
     def seen(self) -> jax.Array:

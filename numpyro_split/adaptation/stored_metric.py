@@ -55,7 +55,9 @@ def step_size_of(run: Any, chain: int = 0) -> float:
     if is_path(run):
         return found_in(run, chain).step_size
     state = _last_state(run, "step_size", "has a step size")
-    return float(_of_chain(state, "step_size", chain))
+    if getattr(state, "adapt_state", None) is None:
+        return float(_of_chain(state, "step_size", chain))
+    return float(_of_chain(state, "adapt_state", chain).step_size)
 
 
 def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:

@@ -122,11 +122,21 @@ class DataDigest(NamedTuple):
 
 
 def resumable(cls: Any) -> Any:
-    """Class decorator: a state becomes RESUMED when only its key is replaced, as the host does when a run goes on."""
+    """Class decorator: a state becomes RESUMED when only its key is replaced, as the host does when a run goes on.
+
+    The host then draws from it, so its warm-up must have ended.
+    """
     replace = cls._replace
 
     def _replace(self: Any, **fields: Any) -> Any:
-        if set(fields) == {"rng_key"} and not isinstance(fields["rng_key"], Tracer):
+        goes_on = set(fields) == {"rng_key"} and isinstance(fields["rng_key"], jax.Array)
+        if goes_on and not isinstance(fields["rng_key"], Tracer):
+            done, asked = int(np.min(self.i)), self.warmup.num_warmup
+            if done < asked:
+                raise ValueError(
+                    f"post_warmup_state must be a state after warm-up, got one after {done} of {asked} iterations of "
+                    "warm-up, as a stored run leaves it that was stopped there; let warm-up end first"
+                )
             resumed = jnp.full_like(self.data_digest.status, RESUMED)
             fields["data_digest"] = self.data_digest._replace(status=resumed)
         return replace(self, **fields)

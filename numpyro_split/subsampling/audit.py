@@ -15,8 +15,7 @@ from numpyro_split.integrators.euclidean import adapted_kinetic
 from numpyro_split.potential.compensated import difference
 from numpyro_split.subsampling.estimates import Estimator
 from numpyro_split.subsampling.proposals import draw_force, propose
-from split_common.audit import Audit, check_audited, summarise
-from split_common.checks import check_positive_int
+from split_common.audit import Audit, check_audit_size, check_audited, summarise
 
 
 def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0) -> Audit:
@@ -28,8 +27,8 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
 
     Args:
         mcmc: a :class:`numpyro.infer.MCMC` that has been run with :class:`~numpyro_split.PenaltyMH`.
-        num_pairs: P, number of pairs of a draw and a proposal.
-        num_repeats: R, number of estimates for each pair.
+        num_pairs: P, number of pairs of a draw and a proposal, at least 3.
+        num_repeats: R, number of estimates for each pair, at least 2.
         seed: seed of the choice of draws, proposals and rows.
 
     Returns:
@@ -43,8 +42,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     Example:
         >>> from numpyro_split import audit  # then: print(audit(mcmc))
     """
-    kernel, num_pairs = mcmc.sampler, check_positive_int("num_pairs", num_pairs)
-    num_repeats = check_positive_int("num_repeats", num_repeats)
+    kernel, (num_pairs, num_repeats) = mcmc.sampler, check_audit_size(num_pairs, num_repeats)
     check_audited(kernel, has_draws(mcmc))
     args, kwargs = arguments_of_run(mcmc)
     state: Any = mcmc.last_state

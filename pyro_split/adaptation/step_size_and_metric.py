@@ -16,7 +16,14 @@ from torch import Tensor
 
 from pyro_split.adaptation.gradient_metric import GradientMassMatrix, dense_start
 from pyro_split.adaptation.low_rank_metric import LowRankMassMatrix, low_rank_start
-from pyro_split.host import AdaptState, covariances, load_adapter, log_average_step_size, store_adapter
+from pyro_split.host import (
+    AdaptState,
+    covariances,
+    load_adapter,
+    log_average_step_size,
+    store_adapter,
+    window_ends,
+)
 from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from split_common.adaptation import AdaptationSettings
@@ -133,6 +140,7 @@ class Adapter:
             find_reasonable_step_size_fn=self._search,
             options={"dtype": some.dtype, "device": some.device},
         )
+        self.window_ends = window_ends(self._host)
         self.last_window = LastWindow.of(self.window_ends, warmup_steps, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         if settings.inverse_mass_matrix is not None:
@@ -146,11 +154,6 @@ class Adapter:
         if state is not self.state:
             load_adapter(self._host, state)
             self.state = state
-
-    @property
-    def window_ends(self) -> list[int]:
-        """Iterations that end a window of warm-up, counted from 1 as by the host."""
-        return [window.end for window in self._host.adaptation_schedule]
 
     @property
     def variances(self) -> tuple[Tensor, Tensor]:

@@ -57,6 +57,8 @@ def step_size_of(run: Any, chain: int = 0) -> float:
     """
     if is_path(run):
         return found_in(run, chain).step_size
+    if any("adapted_step_size" in found for found in _diagnostics(run)):
+        return float(_of_chain(run, "adapted_step_size", "has a step size", chain))
     return float(_of_chain(run, "step_size", "has a step size", chain)[-1])
 
 
@@ -80,10 +82,15 @@ def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
 
 def _of_chain(mcmc: Any, name: str, what: str, chain: int) -> Any:
     """An entry of the diagnostics of one chain of a run."""
-    by_chain = diagnostics_by_chain(mcmc) if isinstance(mcmc, MCMC) and has_draws(mcmc) else []
+    by_chain = _diagnostics(mcmc)
     if not by_chain or name not in by_chain[0]:
         raise ValueError(f"mcmc must have been run, with a kernel that {what}, got {type(mcmc).__name__} without that")
     return by_chain[check_chain(chain, len(by_chain))][name]
+
+
+def _diagnostics(mcmc: Any) -> list[dict[str, Any]]:
+    """The diagnostics of each chain; none before a run."""
+    return diagnostics_by_chain(mcmc) if isinstance(mcmc, MCMC) and has_draws(mcmc) else []
 
 
 def _as_tensors(block: Any) -> Any:

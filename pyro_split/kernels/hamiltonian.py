@@ -181,7 +181,11 @@ class Hamiltonian:
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
         """What warm-up settled on, the inverse mass matrix, and the reference of centring."""
         assert state.adapt_state is not None
-        found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
+        found = {
+            "settled": state.settled,
+            "adapted_step_size": state.adapt_state.step_size,
+            "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix),
+        }
         if state.centering is None:
             return found
         return {**found, "center": state.centering.center.reference}

@@ -237,7 +237,11 @@ class Penalty:
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
         """What warm-up settled on, the inverse mass matrix by block, and whether there was a reference."""
         assert state.adapt_state is not None
-        found = {"settled": state.settled, "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix)}
+        found = {
+            "settled": state.settled,
+            "adapted_step_size": state.adapt_state.step_size,
+            "inverse_mass_matrix": dict(state.adapt_state.inverse_mass_matrix),
+        }
         return {**found, "has_reference": self.reference.z is not None}
 
     def _find_reference(self, setup: Setup, likelihood_power: float) -> Position:

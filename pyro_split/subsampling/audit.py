@@ -9,8 +9,7 @@ from pyro.infer import MCMC
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws
 from pyro_split.integrators.euclidean import kinetic_of_inverse
 from pyro_split.subsampling.proposals import propose
-from split_common.audit import Audit, check_audited, summarise
-from split_common.checks import check_positive_int
+from split_common.audit import Audit, check_audit_size, check_audited, summarise
 
 
 def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0) -> Audit:
@@ -22,8 +21,8 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
 
     Args:
         mcmc: a :class:`pyro.infer.MCMC` that has been run with :class:`~pyro_split.PenaltyMH`.
-        num_pairs: P, number of pairs of a draw and a proposal.
-        num_repeats: R, number of estimates for each pair.
+        num_pairs: P, number of pairs of a draw and a proposal, at least 3.
+        num_repeats: R, number of estimates for each pair, at least 2.
         seed: seed of the choice of draws, proposals and rows.
 
     Returns:
@@ -37,8 +36,7 @@ def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0
     Example:
         >>> from pyro_split import audit  # then: print(audit(mcmc))
     """
-    kernel, num_pairs = mcmc.kernel, check_positive_int("num_pairs", num_pairs)
-    num_repeats = check_positive_int("num_repeats", num_repeats)
+    kernel, (num_pairs, num_repeats) = mcmc.kernel, check_audit_size(num_pairs, num_repeats)
     check_audited(kernel, has_draws(mcmc))
     by_chain, draws = diagnostics_by_chain(mcmc), mcmc.get_samples(group_by_chain=True)
     # a run that was given its start, and needed no reference, had none
