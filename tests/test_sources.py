@@ -349,6 +349,14 @@ def test_a_prior_on_rows_is_refused(lib, tmp_path):
     refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them")
 
 
+def test_a_latent_with_as_many_entries_as_rows_is_refused(lib, tmp_path):
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(len(y)), 1.0).to_event(1))
+        plain(lib, X, y, w[0] * X[:, 0])
+
+    refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got the size")
+
+
 def test_a_param_of_rows_is_refused(lib, tmp_path):
     def model(X, y):
         center = lib.ppl.param("center", y.mean())

@@ -771,3 +771,38 @@ def test_draws_have_the_supports_of_all_rows_and_of_each_draw(lib, of_a_latent, 
     split = kernel._runs.latest().known_split
     again = split.unconstrain_fn((X, y), {})(found)
     np.testing.assert_allclose(flat(lib, again), flat(lib, z), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("num_rows", "num_subsets"), [(15, 1), (15, 3), (15, 15), (3000, 3)])
+def test_latents_with_as_many_entries_as_rows_have_those_of_all(lib, num_rows, num_subsets):
+    """Found on a subset's rows they would be other latents, and a look-up out of range does not fail in JAX."""
+
+    def model(y, g):
+        num = y.shape[0]
+        u = lib.ppl.sample("u", lib.dist.Normal(lib.np.zeros(num), lib.np.ones(num)).to_event(1))
+        pairs = lib.ppl.sample("pairs", lib.dist.Normal(lib.np.zeros(num // 2 + 1), 1.0).to_event(1))
+        with lib.ppl.plate("data", num):
+            lib.ppl.sample("y", lib.dist.Normal(u[g] + pairs[g // 2], 1.0), obs=y)
+
+    rng = np.random.default_rng(0)
+    args = lib.array(rng.normal(size=num_rows)), lib.array(rng.permutation(num_rows))
+    potential = lib.split.split_model(model, args, num_subsets=num_subsets)
+    z = position(lib, {"u": (num_rows,), "pairs": (num_rows // 2 + 1,)})
+    check_against_the_host(lib, potential, model, args, z, 1e-9)
+    if num_rows < 100:
+        mcmc = lib.run(lib.split.SplitNUTS(model, num_subsets=num_subsets), *args, num_warmup=2, num_samples=2)
+        assert lib.to_numpy(mcmc.get_samples()["u"]).shape == (2, num_rows)
+
+
+def test_a_latent_for_each_row_outside_the_plate_is_no_single_value(lib):
+    """Of subsets of one row it would be one value, that all rows share."""
+
+    def model(y, sigma):
+        tau = lib.ppl.sample("tau", lib.dist.HalfCauchy(lib.array(5.0)))
+        theta = lib.ppl.sample("theta", lib.dist.Normal(lib.array(0.0), tau).expand([len(sigma)]).to_event(1))
+        with lib.ppl.plate("data", len(sigma)):
+            lib.ppl.sample("y", lib.dist.Normal(theta, sigma), obs=y)
+
+    y = np.linspace(-3.0, 5.0, 8)
+    with pytest.raises(ModelNotSplittableError):
+        lib.split.split_model(model, (lib.array(y), lib.array(1 + y**2)), num_subsets=8)

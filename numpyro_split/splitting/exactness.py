@@ -46,7 +46,7 @@ Compare = Callable[[Position], tuple[Any, ...]]
 logger = logging.getLogger(__name__)
 
 
-def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool) -> str:
+def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool, must_be_whole: bool = False) -> str:
     """Raise unless the subsets of ``density`` add up to the model.
 
     Args:
@@ -54,6 +54,7 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
         data: its data arrays, concrete.
         z: a point with a finite density on some rows; points near it are compared.
         is_proved: whether rows are proved independent, so that one point is enough.
+        must_be_whole: whether no sample of the rows stands for all, since a latent's size follows their number.
 
     Returns:
         What was compared, in words.
@@ -64,7 +65,7 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool)
     num_rows = density.layout.num_rows
     sources = density.arguments.replace(data).sources
     done = f"all {num_rows} rows: energy and gradient"
-    if num_rows <= ROW_BUDGET:
+    if num_rows <= ROW_BUDGET or must_be_whole:
         data = tuple(jnp.asarray(first_rows(x)) if is_source(x) else x for x in data)
         _compare(density, data, z, is_proved, with_grad=True)
     elif _takes_size_from_arguments(density, data, sources):

@@ -189,6 +189,7 @@ class ModelSplit:
         self._transforms: dict[str, Any] = {}
         self._dynamic_support = False
         self._fixed: tuple[str, ...] = ()  # names of numpyro.param and mutable sites
+        self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
         self.sites: list[Site] = []
         self.site_sizes: dict[str, int] = {}
         self.reference_position: Position = {}
@@ -279,6 +280,8 @@ class ModelSplit:
         verdict, held = split._judge(density, arguments.shapes(), split.reference_position, sizes)
         split.verdict = verdict._replace(compared=split.verdict.compared)
         check_proved(split, held.values)
+        if split._sized_by_rows:
+            raise rows_are_read(f"the size of the latent site {split._sized_by_rows[0]!r}")
         if resting := split._depending_on(arguments, [axis is not None for axis in arguments.axes]):
             raise rows_are_read(resting[0])
         return split
@@ -447,7 +450,7 @@ class ModelSplit:
 
     @property
     def _needs_all_rows(self) -> bool:
-        return bool(self._local_axes or self._held.values or self._model.readings)
+        return bool(self._local_axes or self._held.values or self._model.readings or self._sized_by_rows)
 
     def reader(
         self, read: Callable[[Trace], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -558,6 +561,8 @@ class ModelSplit:
         """Sizes, supports and a position of the latent sites."""
         try:
             info = self._initialize(random.key(0), self._density(arguments), arguments.data)
+            if self._finds_sized_by_rows(info, arguments):
+                info = self._initialize(random.key(0), self._density(arguments), arguments.data)
         except (RuntimeError, ValueError) as error:
             columns = ((name, first_rows(x)) for name, x in arguments.named_arrays())  # copied only for a message
             if "valid initial parameters" in str(error):
@@ -578,6 +583,16 @@ class ModelSplit:
         }
         return z
 
+    def _finds_sized_by_rows(self, info: ModelInfo, arguments: Arguments) -> bool:
+        """Whether latent sites are found to be of another size on a part of the rows, so that they need them all."""
+        of_all = {site.name: site.shape for site in self.sites}
+        on_part = {name: np.shape(info.model_trace[name]["value"]) for name in info.param_info.z}
+        found = [name for name, shape in on_part.items() if shape != of_all[name]]
+        if arguments.sources:
+            check_outside(arguments.sources, [f"the size of the latent site {name!r}" for name in found])
+        self._sized_by_rows = found or self._sized_by_rows
+        return bool(found)
+
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
         arguments = Arguments(args, kwargs, self._row_axes)
@@ -585,7 +600,8 @@ class ModelSplit:
             density, is_proved = self._density(arguments), self.verdict.kind == PROVED
             if self._takes_parts and not is_proved:
                 density = density.for_layout(SubsetLayout(self.layout.num_rows, LEAST_SUBSETS), arguments)
-            compared = check_exact(density, arguments.data, self.reference_position, is_proved)
+            z, must_be_whole = self.reference_position, bool(self._sized_by_rows)
+            compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
             self.verdict = self.verdict._replace(compared=compared)
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:

@@ -42,7 +42,9 @@ COPIES = 20  # copies of the data that a pass over all rows is assumed to need
 logger = logging.getLogger(__name__)
 
 
-def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool) -> str:
+def check_exact(
+    density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool, must_be_whole: bool = False
+) -> str:
     """Raise unless the subsets of ``density`` add up to the model.
 
     Args:
@@ -50,6 +52,7 @@ def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, i
         potential: the potential that will be sampled.
         z: a point with a finite density on some rows; points near it are compared.
         is_proved: whether rows are proved independent, so that one point is enough.
+        must_be_whole: whether no sample of the rows stands for all, since a latent's size follows their number.
 
     Returns:
         What was compared, in words.
@@ -60,7 +63,7 @@ def check_exact(density: ModelDensity, potential: SplitPotential, z: Position, i
     num_rows = density.layout.num_rows
     sources = density.arguments.sources
     done = f"all {num_rows} rows: energy and gradient"
-    if num_rows <= ROW_BUDGET:
+    if num_rows <= ROW_BUDGET or must_be_whole:
         if sources:
             density = density.for_rows(density.layout, RowBlock(torch.arange(num_rows), 0), z)
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)

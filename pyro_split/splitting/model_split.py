@@ -24,7 +24,7 @@ from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
-from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of
+from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of, describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.precision import full_precision
 from pyro_split.potential.readings import params_of_data
@@ -174,6 +174,7 @@ class ModelSplit:
         self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
         self._reference: Position = {}
         self._has_params = False  # whether there are pyro.param sites
+        self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
 
     @classmethod
     @full_precision
@@ -350,6 +351,11 @@ class ModelSplit:
         if self._has_params and (of_rows := params_of_data(self._model, *rows)):
             return f"its parameters {of_rows} begin with values that it computes from its rows"
         some = max(1, self.layout.num_rows // 2)
+        few_args, few_kwargs = density.rows_of(density.arguments.data, torch.arange(some))
+        of_few = {site.name: site.shape for site in describe_model(self._model, few_args, few_kwargs).sites}
+        for site in self.sites:
+            if site.name in self.site_sizes and site.name not in self._local_axes and of_few[site.name] != site.shape:
+                return f"the size of its latent site {site.name!r} follows the number of rows"
         for read in (density.outside, density.bounds):
             verdict = prove_free(read, density, density.arguments.data, self._reference, some)
             if verdict.kind != PROVED:
@@ -369,7 +375,7 @@ class ModelSplit:
 
     @property
     def _needs_all_rows(self) -> bool:
-        return bool(self._local_axes or self._held)
+        return bool(self._local_axes or self._held or self._sized_by_rows)
 
     def reader(
         self, read: Callable[[dict[str, Any]], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -417,6 +423,10 @@ class ModelSplit:
         sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources
         check_local(sources, list(local))
         z, self.transforms = self._initialize(self._density(args, kwargs))
+        if differing := self._differing_in_size(z, self.transforms):
+            check_outside(sources, [f"the size of the latent site {differing[0]!r}"] * bool(sources))
+            self._sized_by_rows = differing
+            z, self.transforms = self._initialize(self._density(args, kwargs))
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
             name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
@@ -433,6 +443,11 @@ class ModelSplit:
         check_proved_over_sources(sources, self.verdict)
         self._reference = z
 
+    def _differing_in_size(self, z: Position, transforms: dict[str, Any]) -> list[str]:
+        """Latent sites whose value at a position on some rows is of another shape than on all."""
+        of_all = {site.name: site.shape for site in self.sites}
+        return [name for name, u in z.items() if tuple(transforms[name].inv(u).shape) != of_all[name]]
+
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
@@ -441,7 +456,7 @@ class ModelSplit:
             rows = RowBlock(torch.arange(num_rows), 0)
             density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._reference)
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)
-        compared = check_exact(density, potential, self._reference, is_proved)
+        compared = check_exact(density, potential, self._reference, is_proved, bool(self._sized_by_rows))
         self.verdict = self.verdict._replace(compared=compared)
 
     def _check_local_supports(self, density: ModelDensity, z: Position) -> None:
@@ -486,13 +501,16 @@ class ModelSplit:
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row.
 
-        Statistics of few rows, as a column's deviation, may be degenerate; all rows are then tried too.
+        Statistics of few rows, as a column's deviation, may be degenerate, and latents of as many entries as there are
+        rows too short to be looked up; all rows are then tried too.
         """
         try:
             return self._initialize_on(density, self.part(0))
-        except NoFiniteStartError:
+        except (NoFiniteStartError, IndexError) as error:
             if density.arguments.sources or len(self.part(0)) == self.layout.num_rows:
                 raise
+            if isinstance(error, IndexError):
+                self._sized_by_rows = [site.name for site in self.sites if not site.observed]  # any of these
             return self._initialize_on(density, torch.arange(self.layout.num_rows))
 
     def _initialize_on(
