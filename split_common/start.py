@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -46,10 +47,25 @@ def check_sites(name: str, sizes: Mapping[str, int], expected: Mapping[str, int]
         )
 
 
+def check_shapes(name: str, shapes: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise unless a position holds every latent site, with its unconstrained values in their shape."""
+    check_sites(name, *({site: math.prod(shape) for site, shape in of.items()} for of in (shapes, expected)))
+    if dict(shapes) != dict(expected):
+        raise ValueError(
+            f"{name} must hold the unconstrained values of every latent site, shapes {dict(expected)}, got "
+            f"{dict(shapes)}"
+        )
+
+
+def check_is_position(name: str, value: Any) -> None:
+    """Raise unless a value can be a position, or is None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict of unconstrained values by site, got {type(value).__name__}")
+
+
 def check_names(z: Any, sites: Iterable[str]) -> None:
     """Raise unless a position has a value for each of these latent sites."""
-    if not isinstance(z, Mapping):
-        raise TypeError(f"z must be a dict of unconstrained values by site, got {type(z).__name__}")
+    check_is_position("z", z)
     for name in sites:
         if name not in z:
             raise ValueError(

@@ -10,7 +10,7 @@ import torch
 
 from split_common.schedule import Reversal, Schedule, naive
 from tests import models
-from tests.backends import PyroBackend
+from tests.backends import NumPyroBackend, PyroBackend
 
 KERNELS = ["SymmetricSplitHMC", "NaiveSplitHMC", "RandomisedSplitHMC"]
 
@@ -324,6 +324,24 @@ def test_start_of_the_wrong_size(lib):
         ValueError, match=r"must hold the unconstrained values of every latent site.*got \{'b': 2, 's': 1\}"
     ):
         lib.run(kernel(lib, model, num_subsets=2), *args, init_params={"b": lib.np.zeros(2), "s": lib.array(0.0)})
+
+
+@pytest.mark.parametrize("b", [(3, 1), (1, 3)])
+def test_start_of_the_wrong_shape(lib, b):
+    """Of the right size, it would be another model's where it is broadcast against the rows."""
+    model, args = regression(lib)
+    with pytest.raises(ValueError, match=r"of every latent site, shapes .*'b': \(3,\).*, got .*'b': \((3, 1|1, 3)\)"):
+        lib.run(kernel(lib, model, num_subsets=2), *args, init_params={"b": lib.np.zeros(b), "s": lib.array(0.0)})
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
+def test_start_of_other_types(lib):
+    """Lists and whole numbers are taken; an array is no start."""
+    model, args = regression(lib)
+    mcmc = lib.run(kernel(lib, model, num_subsets=2), *args, init_params={"b": [0.1, 0.2, 0.3], "s": 0}, num_samples=2)
+    assert lib.to_numpy(mcmc.get_samples()["b"]).shape == (2, 3)
+    with pytest.raises(TypeError, match="init_params must be a dict of unconstrained values by site, got Array"):
+        lib.run(kernel(lib, model, num_subsets=2), *args, init_params=lib.np.zeros(4))
 
 
 @pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)

@@ -9,6 +9,7 @@ with other data, everything in it that depends on the data is recomputed.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -48,7 +49,14 @@ from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.runs.identity import code_of
 from split_common.runs.reading import report_of
-from split_common.start import check_finite_start, check_is_state, check_sites, check_state_form
+from split_common.start import (
+    check_finite_start,
+    check_is_position,
+    check_is_state,
+    check_shapes,
+    check_sites,
+    check_state_form,
+)
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100
@@ -116,6 +124,8 @@ class SplitKernel(MCMCKernel):
                 :class:`~split_common.errors.RanksError` where processes that share the rows differ.
         """
         self._method.check_warmup(num_warmup)
+        check_is_position("init_params", init_params)
+        init_params = init_params and {name: _floating(u) for name, u in init_params.items()}
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
         self._runs.num_chains = 1 if single else rng_key.shape[0]
         self._check_processes(rng_key, num_warmup, init_params, *given)
@@ -130,7 +140,7 @@ class SplitKernel(MCMCKernel):
         if init_params is None:
             z = self._find_start(prepared, keys[0], potential, args, kwargs)
         else:
-            z = jax.tree.map(jnp.asarray, init_params)
+            z = init_params
         _check_position(prepared, z, single)
         start = prepared.compiled_start if single else jax.vmap(prepared.compiled_start, (None, 0, 0))
         state = start(potential, z, keys[1])
@@ -444,12 +454,18 @@ class SplitKernel(MCMCKernel):
         return z
 
 
+def _floating(u: Any) -> jax.Array:
+    """Values of a site as an array of floating-point numbers."""
+    u = jnp.asarray(u)
+    return jnp.asarray(u, jnp.result_type(u, float))
+
+
 def _check_position(prepared: Prepared, z: Position, single: bool) -> None:
     """Raise unless a position has the model's sites, and the method's arguments fit them."""
-    sizes = {name: int(np.prod(u.shape if single else u.shape[1:])) for name, u in z.items()}
+    shapes = {name: u.shape if single else u.shape[1:] for name, u in z.items()}
     if prepared.split is not None:
-        check_sites("init_params", sizes, prepared.split.site_sizes)
-    prepared.method.check_sizes(sizes)
+        check_shapes("init_params", shapes, prepared.split.site_shapes)
+    prepared.method.check_sizes({name: math.prod(shape) for name, shape in shapes.items()})
 
 
 def _check_state(name: str, prepared: Prepared, state: ChainState) -> None:

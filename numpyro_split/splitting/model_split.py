@@ -163,7 +163,7 @@ class ModelSplit:
         mode: how rows are selected, "slice", "index" or "numbered"; "whole" where nothing is divided.
         program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
         sites: the sample sites.
-        site_sizes: number of unconstrained values at each latent site.
+        site_shapes: shape of the unconstrained values at each latent site.
         reference_position: a point with a finite density on some rows, the same for any key.
         verdict: whether the model's expression proves that rows are independent of one another.
         shards: how rows lie on several devices; None where they do not.
@@ -191,7 +191,7 @@ class ModelSplit:
         self._fixed: tuple[str, ...] = ()  # names of numpyro.param and mutable sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
         self.sites: list[Site] = []
-        self.site_sizes: dict[str, int] = {}
+        self.site_shapes: dict[str, tuple[int, ...]] = {}
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
@@ -431,6 +431,11 @@ class ModelSplit:
         return bool(self._model.readings)
 
     @property
+    def site_sizes(self) -> dict[str, int]:
+        """Number of unconstrained values at each latent site."""
+        return {name: math.prod(shape) for name, shape in self.site_shapes.items()}
+
+    @property
     def local_sites(self) -> list[str]:
         """Latent sites inside the data plate."""
         return list(self._local_axes)
@@ -571,7 +576,7 @@ class ModelSplit:
                 raise of_data from error
             raise
         z = self.reference_position = _as_arrays(info.param_info.z)
-        self.site_sizes = {name: int(np.prod(u.shape)) for name, u in z.items()}
+        self.site_shapes = {name: u.shape for name, u in z.items()}
         self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
         supports = {name: info.model_trace[name]["fn"].support for name in z}
         self._transforms = {name: biject_to(support) for name, support in supports.items()}

@@ -34,7 +34,7 @@ from split_common.memory import AUTO
 from split_common.open_model import OpenModel
 from split_common.report import Report, check_reported
 from split_common.runs.reading import report_of
-from split_common.start import check_finite_start, check_sites
+from split_common.start import check_finite_start, check_shapes
 from split_common.values import describe_kernel
 
 INIT_TRIES = 100
@@ -160,7 +160,7 @@ class SplitKernel(MCMCKernel):
         z = {name: u.detach().clone() for name, u in params.items()}
         sizes = {name: u.numel() for name, u in z.items()}
         if split is not None:
-            check_sites("initial_params", sizes, split.site_sizes)
+            check_shapes("initial_params", {name: tuple(u.shape) for name, u in z.items()}, split.site_shapes)
             if number is not None and earlier is not None:
                 check_same_transforms(earlier, split.transforms, z)
         method.check_sizes(sizes)

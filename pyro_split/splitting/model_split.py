@@ -9,6 +9,7 @@ that compute with these numbers).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -147,7 +148,7 @@ class ModelSplit:
         layout: rows of each subset.
         sites: the sample sites.
         transforms: for each latent site, the host's transform to unconstrained values.
-        site_sizes: number of unconstrained values at each latent site.
+        site_shapes: shape of the unconstrained values at each latent site.
         verdict: whether the model's operations prove that rows are independent of one another.
     """
 
@@ -168,7 +169,7 @@ class ModelSplit:
         self._parts = Parts()
         self.transforms: dict[str, Any] = {}
         self.sites: list[Site] = []
-        self.site_sizes: dict[str, int] = {}
+        self.site_shapes: dict[str, tuple[int, ...]] = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
         self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
@@ -306,7 +307,7 @@ class ModelSplit:
         split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         z, split.transforms = split._initialize(split._density(args, kwargs))
-        split.site_sizes = {name: u.numel() for name, u in z.items()}
+        split.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
         split.verdict = NOT_DIVIDED
         return split
 
@@ -329,6 +330,11 @@ class ModelSplit:
     def row_axes(self) -> dict[str, int]:
         """The axis of the rows in each tensor of the arguments that holds any, by the tensor's path."""
         return self._row_axes
+
+    @property
+    def site_sizes(self) -> dict[str, int]:
+        """Number of unconstrained values at each latent site."""
+        return {name: math.prod(shape) for name, shape in self.site_shapes.items()}
 
     @property
     def local_sites(self) -> list[str]:
@@ -432,7 +438,7 @@ class ModelSplit:
             name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
             for name, site in local.items()
         }
-        self.site_sizes = {name: u.numel() for name, u in z.items()}
+        self.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
         self._check_local_supports(self._density(args, kwargs), z)
         self._take_supports_of_all_rows(self._density(args, kwargs), z)
         self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
