@@ -201,3 +201,46 @@ def test_an_object_that_knows_all_others_is_read_once():
     for one in everyone:
         one.others = everyone
     assert code_of(holding(everyone)) == code_of(holding(everyone))
+
+
+LONG = """
+def long(x):
+    a = x * 2 + x * 3 - x * 4 + x * 5
+    b = a * 2 + x * 3 - a * 4 + x * 5
+    c = b * 2 + x * 3 - b * 4 + a * 5
+    d = c * 2 + b * 3 - c * 4 + a * 5
+    e = d * 2 + b * 3 OPERATOR d * 4 + a * 5
+    f = e * 2 + b * 3 - e * 4 + a * 5
+    g = f * 2 + e * 3 - f * 4 + a * 5
+    h = g * 2 + e * 3 - g * 4 + a * 5
+    return h * 2 + g * 3 - h * 4 + a * 5
+"""
+
+
+def test_an_operator_in_the_middle_of_long_code_counts():
+    found = []
+    for operator in "-+":
+        names = {}
+        exec(LONG.replace("OPERATOR", operator), names)
+        found.append(code_of(names["long"]))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("kind", [str, str.encode, int, lambda text: {text: 1}, lambda text: frozenset([text])])
+def test_the_middle_of_a_long_value_counts(kind):
+    first, second = (kind("1" * 2000 + digit + "1" * 2000) for digit in "12")
+    assert texts_of(first, "x") != texts_of(second, "x")
+
+
+def test_bfloat16_counts_by_its_numbers():
+    torch = pytest.importorskip("torch")
+    first, second = torch.zeros(5000, dtype=torch.bfloat16), torch.zeros(5000, dtype=torch.bfloat16)
+    second[2500] = 1.0
+    assert texts_of(first, "x") != texts_of(second, "x")
+
+
+def test_which_object_is_met_again_counts():
+    a, b = Settings(1), Settings(2)
+    assert texts_of([a, b, a], "x") != texts_of([a, b, b], "x")
+    c, d = Settings(1), Settings(2)
+    assert texts_of([a, b, a], "x") == texts_of([c, d, c], "x")

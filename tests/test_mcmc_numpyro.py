@@ -22,6 +22,7 @@ from numpyro_split import (
     BlockGibbsHMC,
     NaiveSplitHMC,
     RandomisedSplitHMC,
+    SplitNUTS,
     SplitPotential,
     SymmetricSplitHMC,
     sample,
@@ -119,6 +120,26 @@ def test_warmup_then_run_skips_warmup():
     assert mcmc.get_samples()["b"].shape == (60, 2)
     mcmc.run(random.key(1), *make_data())
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
+
+
+@pytest.mark.parametrize("is_same_array", [True, False])
+def test_a_closure_that_holds_something_else_is_noticed_with_data_as_arguments(is_same_array):
+    """What it holds is a constant in the program, which the host keeps for all data of these shapes."""
+    y, held = np.linspace(2.0, 4.0, 40), {"scale": 1.0}
+
+    def model(y):
+        w = numpyro.sample("w", dist.Normal(0.0, held["scale"]))
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(w, 10.0), obs=y)
+
+    mcmc = MCMC(
+        SplitNUTS(model, num_subsets=2), num_warmup=100, num_samples=200, progress_bar=False, jit_model_args=True
+    )
+    given = jnp.asarray(y)
+    mcmc.run(random.key(0), given)
+    held["scale"] = 100.0
+    mcmc.run(random.key(0), given if is_same_array else jnp.asarray(y.copy()))
+    assert abs(float(mcmc.get_samples()["w"].mean()) - 3.0) < 0.8  # 0.86 of the first prior; some 5 standard errors
 
 
 @pytest.mark.parametrize("num_chains", [1, 2])

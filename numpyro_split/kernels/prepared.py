@@ -130,20 +130,20 @@ class PreparedRuns:
     def note_run(self, signature: Hashable, leaves: list[Any], content: Content) -> None:
         """Record the arguments of a run before anything is compiled for it.
 
-        The host stores compiled programs by the identity of the arguments, whose values are constants in them. If the
-        same arguments now have other content (changed in place, or the model reads something else), these programs are
-        dropped.
+        The host stores compiled programs by the identity of the arguments, whose values are constants in them, or by
+        their shapes. If the same arguments now have other content (changed in place), or the model is another one for
+        arguments of these shapes (it reads something else), these programs are dropped.
         """
         given = [x for x in leaves if not isinstance(x, PLAIN)]
         key = (signature, tuple(map(id, given)))
         with self._lock:
+            changed = self._programs.get(signature, content.program) != content.program
             _put(self._programs, signature, content.program)
-            if content.key is None:
-                return
-            # another argument may have the id of one that was deleted
-            self._seen = {k: (xs, d) for k, (xs, d) in self._seen.items() if all(x() is not None for x in xs)}
-            changed = key in self._seen and self._seen[key][1] != content.key
-            self._seen[key] = (_references(given), content.key)
+            if content.key is not None:
+                # another argument may have the id of one that was deleted
+                self._seen = {k: (xs, d) for k, (xs, d) in self._seen.items() if all(x() is not None for x in xs)}
+                changed |= key in self._seen and self._seen[key][1] != content.key
+                self._seen[key] = (_references(given), content.key)
         if changed:
             jax.clear_caches()
 

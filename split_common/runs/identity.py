@@ -36,6 +36,7 @@ DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
+MOST_CHARACTERS = 200  # of a text that stands for a value by itself
 DEPTH = 40  # levels of nesting that are read
 NUM_SUBSETS = "kernel argument splitting.num_subsets"  # key of the number of subsets in the identity
 MOST_SHOWN = 3  # differences that a message shows
@@ -122,12 +123,12 @@ class Reader:
 
     def __init__(self, of_array: OfArray):
         self._of_array = of_array
-        self._seen: dict[int, Any] = {}  # by identity
+        self._seen: dict[int, tuple[int, Any]] = {}  # by identity, the number and the object
 
     def texts(self, value: Any, name: str, above: tuple[int, ...] = ()) -> Iterator[tuple[str, str]]:
         """Pairs of a place and a text; ``above`` are the identities of the values around ``value``."""
         if isinstance(value, PLAIN) or isinstance(value, enum.Enum):
-            yield name, shown(value)
+            yield name, _text_of(value)
         elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
             yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
             if isinstance(value, type) and is_users(value.__module__):
@@ -147,21 +148,31 @@ class Reader:
             yield from self._of_parts(value, name, above)
 
     def _of_parts(self, value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str]]:
-        if self._is_known(value):
+        if (number := self._number_of(value)) is not None:
+            yield name, f"object {number}"
             return
         for place, part in _parts(value):
             yield from self.texts(part, f"{name}{place}", (*above, id(value)))
         if is_users(type(value).__module__) and not isinstance(value, type):
             yield from self.texts(type(value), f"{name}.__class__", (*above, id(value)))
 
-    def _is_known(self, value: Any) -> bool:
-        """Whether an object, a class or a function was read before; containers are read each time."""
+    def _number_of(self, value: Any) -> int | None:
+        """The number of an object, a class or a function that was read before; None for others, and for containers."""
         if isinstance(value, (*CONTAINERS, deque, range)):
-            return False
+            return None
         if id(value) in self._seen:
-            return True
-        self._seen[id(value)] = value  # kept alive, so that no other object takes its identity
-        return False
+            return self._seen[id(value)][0]
+        self._seen[id(value)] = len(self._seen), value  # kept alive, so that no other object takes its identity
+        return None
+
+
+def _text_of(value: Any) -> str:
+    """The repr of a value; where it is long, shortened, and a digest of all of it."""
+    try:
+        text = repr(value)
+    except Exception:  # a whole number may have too many digits
+        text = hex(value) if isinstance(value, int) else shown(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{shown(value)}, {Digest().add(text).key}"
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
@@ -171,7 +182,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, type):
         return _parts_of_class(value)
     if isinstance(value, Mapping):
-        return [(f".{key}" if isinstance(key, str) else f"[{shown(key)}]", x) for key, x in value.items()]
+        return [(f".{key}" if isinstance(key, str) else f"[{_text_of(key)}]", x) for key, x in value.items()]
     if dataclasses.is_dataclass(value):
         return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
     if _is_distribution(value):
@@ -185,7 +196,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, list | tuple | deque):
         return [(f"[{i}]", x) for i, x in enumerate(value)]
     if isinstance(value, set | frozenset):
-        return [(f"[{i}]", x) for i, x in enumerate(sorted(value, key=shown))]
+        return [(f"[{i}]", x) for i, x in enumerate(sorted(value, key=_text_of))]
     if isinstance(value, functools.partial):
         return [(".func", functools.partial.func.__get__(value)), (".args", value.args), (".keywords", value.keywords)]
     if isinstance(value, types.MethodType):
@@ -303,15 +314,26 @@ def _text_of_array(x: Any) -> str:
     if isinstance(x, Source):
         return f"{x.dtype} array of shape {x.shape}, {x.survey.digest}"
     try:
-        numbers = x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
-    except TypeError:  # a type that NumPy lacks, such as bfloat16 or a random key
-        return shown(x)
+        numbers = _numbers_of(x)
+    except TypeError:  # a random key
+        return _text_of(x)
     digest = Digest()
     if numbers.dtype.kind == "O":
         digest.add(*map(repr, numbers.ravel().tolist()))
     else:
         digest.add_array(numbers)
     return f"{numbers.dtype} array of shape {tuple(numbers.shape)}, {digest.key}"
+
+
+def _numbers_of(x: Any) -> np.ndarray:
+    """An array of either framework, or a table, as an array of NumPy."""
+    if not hasattr(x, "detach"):
+        return np.asarray(x)
+    tensor = x.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:  # a type that NumPy lacks: bfloat16, whose numbers 32 bits hold
+        return tensor.float().numpy()
 
 
 def _kind_of_array(x: Any) -> str:
