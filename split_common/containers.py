@@ -195,7 +195,8 @@ class Opener:
             return self.sources[-1]
         if isinstance(x, np.ndarray):
             self.arrays.append(x)
-            return self._operations.array(x) if x.dtype.kind in NUMBERS else x
+            plain = np.asarray(x)  # JAX takes no masked array, also none that hides nothing
+            return self._operations.array(plain) if x.dtype.kind in NUMBERS else x
         if is_numbers(x):
             self.lists.append(x)
             array = self._operations.listed(x)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from split_common.errors import ConversionError
 from tests.backends import NumPyroBackend
 from tests.kernels import TABLE
 
@@ -1027,7 +1028,7 @@ def test_masked_arrays_are_refused(lib):
     """A mask would be dropped without a word; one that hides nothing may be."""
     X, group, y = numbers()
     hidden = np.ma.masked_array(y, np.arange(len(y)) == 3)
-    with pytest.raises(lib.split.ConversionError, match="'y' must be no masked array"):
+    with pytest.raises(ConversionError, match="'y' must be no masked array"):
         lib.split.split_model(regression(lib), (X, group, hidden), num_subsets=SUBSETS)
     potential = lib.split.split_model(regression(lib), (X, group, np.ma.masked_array(y, False)), num_subsets=SUBSETS)
     np.testing.assert_allclose(float(potential.potential_and_grad(position(lib))[0]), expected(lib), rtol=1e-10)

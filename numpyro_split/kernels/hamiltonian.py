@@ -259,8 +259,11 @@ class Hamiltonian:
         centering, num_grads = recentred(
             moved.centering, settings, potential, velocity, self.system.coordinates, moved.i, moved.z, self.num_warmup
         )
+        opening = 0 if moved.opening_grad is None else self.schedule.rows.opening_grads
         new = moved._replace(
-            centering=centering, center_order=centering.center.order, num_grads=moved.num_grads + num_grads
+            centering=centering,
+            center_order=centering.center.order,
+            num_grads=moved.num_grads + num_grads + opening * (num_grads > 0),
         )
         opening_grad = lax.cond(num_grads > 0, lambda: self._kept_grad(potential, new), lambda: moved.opening_grad)
         return new._replace(opening_grad=opening_grad)

@@ -28,7 +28,7 @@ from numpyro_split.inference_data import to_inference_data
 from numpyro_split.kernels.agreement import check_alike, digest_of_rest, shares_rows
 from numpyro_split.kernels.method import Method, Setup
 from numpyro_split.kernels.prepared import Prepared, PreparedRuns
-from numpyro_split.kernels.state import ChainState
+from numpyro_split.kernels.state import ChainState, check_warmup_ended
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
 from numpyro_split.potential.forms import FORMS
@@ -159,6 +159,7 @@ class SplitKernel(MCMCKernel):
         """
         check_is_state(type(self).__name__, state)
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
+        check_warmup_ended(state.warmup)
         method = prepared.method
         if method.depends_on_data:
             stale, digest = content.compare(state.data_digest)

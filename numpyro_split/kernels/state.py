@@ -27,9 +27,20 @@ class Warmup:
 
     Attributes:
         num_warmup: number of warm-up iterations.
+        cut_at: number of iterations after which a run went on to draw, where these were too few; None otherwise.
     """
 
     num_warmup: int
+    cut_at: int | None = None
+
+
+def check_warmup_ended(warmup: Warmup) -> None:
+    """Raise where a run draws from a state within warm-up, whose step size and metric would go on changing."""
+    if warmup.cut_at is not None:
+        raise ValueError(
+            f"post_warmup_state must be a state after warm-up, got one after {warmup.cut_at} of {warmup.num_warmup} "
+            "iterations of warm-up, as a stored run leaves it that was stopped there; let warm-up end first"
+        )
 
 
 @resumable

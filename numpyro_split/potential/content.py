@@ -12,6 +12,7 @@ so that different data have the same one with probability 2⁻⁶⁴. It is comp
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,19 +125,15 @@ class DataDigest(NamedTuple):
 def resumable(cls: Any) -> Any:
     """Class decorator: a state becomes RESUMED when only its key is replaced, as the host does when a run goes on.
 
-    The host then draws from it, so its warm-up must have ended.
+    The host then draws from it, so a state within warm-up is marked, for :meth:`SplitKernel.sample` to refuse it.
     """
     replace = cls._replace
 
     def _replace(self: Any, **fields: Any) -> Any:
         goes_on = set(fields) == {"rng_key"} and isinstance(fields["rng_key"], jax.Array)
         if goes_on and not isinstance(fields["rng_key"], Tracer):
-            done, asked = int(np.min(self.i)), self.warmup.num_warmup
-            if done < asked:
-                raise ValueError(
-                    f"post_warmup_state must be a state after warm-up, got one after {done} of {asked} iterations of "
-                    "warm-up, as a stored run leaves it that was stopped there; let warm-up end first"
-                )
+            if (done := int(np.min(self.i))) < self.warmup.num_warmup:
+                fields["warmup"] = dataclasses.replace(self.warmup, cut_at=done)
             resumed = jnp.full_like(self.data_digest.status, RESUMED)
             fields["data_digest"] = self.data_digest._replace(status=resumed)
         return replace(self, **fields)

@@ -251,7 +251,10 @@ class Hamiltonian:
         new = moved._replace(
             centering=centering, center_order=centering.center.order, num_grads=moved.num_grads + num_grads
         )
-        return new._replace(opening_grad=self._kept_grad(potential, new)) if num_grads else new
+        if not num_grads:
+            return new
+        opening = 0 if moved.opening_grad is None else self.schedule.rows.opening_grads
+        return new._replace(num_grads=new.num_grads + opening, opening_grad=self._kept_grad(potential, new))
 
     def _with_gradient(self, potential: SplitPotential, moved: ChainState) -> tuple[ChainState, Position]:
         """The state with the cost of the gradient at its position, and that gradient."""
