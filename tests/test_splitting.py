@@ -806,3 +806,42 @@ def test_a_latent_for_each_row_outside_the_plate_is_no_single_value(lib):
     y = np.linspace(-3.0, 5.0, 8)
     with pytest.raises(ModelNotSplittableError):
         lib.split.split_model(model, (lib.array(y), lib.array(1 + y**2)), num_subsets=8)
+
+
+@pytest.mark.parametrize(
+    "of_all",
+    [lambda x: 100.0 * x / len(x), lambda x: x - float(x.mean())],
+    ids=["the number of rows", "a mean that Python reads"],
+)
+def test_what_a_sample_of_the_rows_would_not_have(lib, of_all):
+    """More rows than the check looks at: numbers of all of them are no others on its sample."""
+
+    def model(x, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("y", lib.dist.Normal(w * of_all(x), lib.array(1.0)), obs=y)
+
+    rng = np.random.default_rng(0)
+    args = lib.array(1.0 + rng.normal(size=3000)), lib.array(rng.normal(size=3000))
+    potential = lib.split.split_model(model, args, num_subsets=3)
+    check_against_the_host(lib, potential, model, args, {"w": lib.array(0.7)}, 1e-9)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_a_matrix_that_cannot_be_factorised_is_a_rejection(lib, jit_compile):
+    """Also where the density would be finite without the pivots' signs, as PyTorch raises an error of its own."""
+    import torch
+    from pyro.infer.autoguide.initialization import init_to_value
+
+    def model(y):
+        r = lib.ppl.sample("r", lib.dist.Normal(2.0, 1.0))
+        root = torch.linalg.cholesky(torch.ones(5, 5) * r + torch.eye(5))
+        lib.ppl.factor("likelihood", -(root.diagonal().abs().log().sum() + (y @ root).square().sum()))
+
+    start = init_to_value(values={"r": torch.tensor(1.0)})
+    options = {"num_subsets": 1, "jit_compile": jit_compile, "init_strategy": start}
+    potential = lib.split.split_model(model, (torch.arange(5.0),), **options)
+    energies = [float(potential.potential_and_grad({"r": torch.tensor(r)})[0]) for r in (0.5, -0.1, -0.4, -3.0)]
+    assert np.isfinite(energies).tolist() == [True, True, False, False]
+    assert not np.isfinite(float(potential.energies({"r": torch.tensor(-3.0)}).sum()))

@@ -9,6 +9,7 @@ results are not used are dropped: the prior's trace on all the data keeps nothin
 from __future__ import annotations
 
 import logging
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,6 +100,7 @@ class Traced:
             self.traced = False
             return partial(self._replay, name)
         _drop_first_powers(graph)
+        _reject_failed_factorisations(graph)
         graph.graph.eliminate_dead_code()
         graph.recompile()
         if _has_numbers_of_values(graph) or any(writes(node.target) for node in graph.graph.nodes):
@@ -236,6 +238,24 @@ def _drop_first_powers(graph: GraphModule) -> None:
         base, exponent = node.args
         if exponent == 1 and node.meta["val"].dtype == base.meta["val"].dtype:
             node.replace_all_uses_with(base)
+
+
+def _reject_failed_factorisations(graph: GraphModule) -> None:
+    """Make results of a matrix that cannot be factorised NaN, where PyTorch raises an error, which has no user."""
+    place = {node: i for i, node in enumerate(graph.graph.nodes)}
+    for check in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):
+        status = check.args[0]
+        results = [x for x in status.args[0].users if x is not status] if status.target is operator.getitem else []
+        for result in results:
+            if result.meta["val"].dtype.is_floating_point or result.meta["val"].dtype.is_complex:
+                with graph.graph.inserting_after(max(result, status, key=place.__getitem__)):
+                    rejected = graph.graph.call_function(_nan_where_failed, (result, status))
+                rejected.meta = result.meta
+                result.replace_all_uses_with(rejected, lambda user, own=rejected: user is not own)
+
+
+def _nan_where_failed(result: Tensor, status: Tensor) -> Tensor:
+    return torch.where((status != 0).any(), torch.full_like(result, float("nan")), result)
 
 
 OF_SHAPE = {"zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty"}  # use only a shape

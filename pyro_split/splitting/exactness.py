@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,12 @@ def check_exact(
             density = density.for_rows(density.layout, RowBlock(torch.arange(num_rows), 0), z)
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)
         _compare(density, potential, z, is_proved, with_grad=True)
-    elif _takes_size_from_arguments(density, sources):
+    elif not density.held.numbers and _takes_size_from_arguments(density, sources):
         done = f"a sample of {ROW_BUDGET} of {num_rows} rows: energy and gradient"
         sample, cut = _sample_rows(density, z)
         data = sample.hold(sample.arguments.data)
-        points = _compare(sample, SplitPotential(sample, data, jit_compile=False), cut, is_proved, with_grad=True)
+        split = SplitPotential(sample, data, jit_compile=False)
+        points = _compare(sample, split, cut, is_proved, with_grad=True, is_sample=True)
         if not is_proved and not density.local_axes and _has_memory(density):
             _compare_at(density, potential, points, with_grad=False)
             done += f"; all {num_rows} rows: energy"
@@ -122,10 +124,15 @@ def _has_memory(density: ModelDensity) -> bool:
 
 
 def _compare(
-    density: ModelDensity, potential: SplitPotential, z: Position, is_proved: bool, with_grad: bool
+    density: ModelDensity,
+    potential: SplitPotential,
+    z: Position,
+    is_proved: bool,
+    with_grad: bool,
+    is_sample: bool = False,
 ) -> list[Position]:
     """Find points where the potential is finite, and compare there; returns these points."""
-    host = _host_potential(density, z)
+    host = _host_potential(density, z, is_sample)
 
     def is_finite(point: Position) -> bool:
         with torch.no_grad(), unvalidated():
@@ -135,7 +142,7 @@ def _compare(
     _check_same_again(host, points[0])
     if not is_proved:
         points += [point for point in _descent(potential, points[0]) if is_finite(point)]
-    _compare_at(density, potential, points, with_grad)
+    _compare_at(density, potential, points, with_grad, is_sample)
     if not is_proved:
         _compare_far_out(host, potential, z)
     return points
@@ -196,9 +203,15 @@ def _descent(potential: SplitPotential, z: Position) -> list[Position]:
     return points + [{name: u + _noise(u, generator) for name, u in points[-1].items()} for _ in range(2)]
 
 
-def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[Position], with_grad: bool) -> None:
+def _compare_at(
+    density: ModelDensity,
+    potential: SplitPotential,
+    points: list[Position],
+    with_grad: bool,
+    is_sample: bool = False,
+) -> None:
     """Compare at some points."""
-    host, wholes, by_point = _host_potential(density, points[0]), [], []
+    host, wholes, by_point = _host_potential(density, points[0], is_sample), [], []
     for point in points:
         energies = _in_precision_of(point, potential.energies(point))
         with unvalidated():
@@ -214,11 +227,11 @@ def _compare_at(density: ModelDensity, potential: SplitPotential, points: list[P
     compare_differences(wholes, by_point)
 
 
-def _host_potential(density: ModelDensity, z: Position) -> Any:
-    """Pyro's own potential of the model, which reads anew whatever it reads with Python."""
+def _host_potential(density: ModelDensity, z: Position, is_sample: bool) -> Any:
+    """Pyro's own potential of the model; on all rows it reads anew whatever it reads with Python, as on the host."""
 
     def model(*args: Any, **kwargs: Any) -> Any:
-        with density.model.readings.made_anew():
+        with nullcontext() if is_sample else density.model.readings.made_anew():
             return density.model(*args, **kwargs)
 
     args, kwargs = density.arguments.build(density.arguments.data)
