@@ -828,6 +828,21 @@ def test_what_a_sample_of_the_rows_would_not_have(lib, of_all):
 
 
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_what_is_held_of_data_in_another_order_of_memory(lib):
+    """Images with their channels last, as seen by a model that has them first."""
+
+    def model(images, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(8), 1.0).to_event(1))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal((images - images.mean(0)).flatten(1) @ w, 1.0), obs=y)
+
+    rng = np.random.default_rng(0)
+    args = lib.array(rng.normal(size=(12, 2, 2, 2))).permute(0, 3, 1, 2), lib.array(rng.normal(size=12))
+    potential = lib.split.split_model(model, args, num_subsets=3)
+    check_against_the_host(lib, potential, model, args, position(lib, {"w": (8,)}), 1e-9)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_a_matrix_that_cannot_be_factorised_is_a_rejection(lib, jit_compile):
     """Also where the density would be finite without the pivots' signs, as PyTorch raises an error of its own."""

@@ -43,6 +43,7 @@ NOT_THE_USERS = (
 )
 PARTS = ("split", "split_with_sizes", "unbind", "unsafe_split", "unsafe_split_with_sizes")  # results share no entry
 SCALAR = torch.ops.aten.scalar_tensor.default
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # of contiguous memory, which data may lack
 Place = tuple[int, int]  # place of a result: the operation's number, and the result's index
 Memory = tuple[Any, ...]  # a storage, then a part of it, then a part of that part, and so on
 Numbers = Mapping[int, Mapping[str, Any]]  # by operation and name, arguments that replace the operation's own
@@ -161,6 +162,7 @@ class FlatProgram:
         overload = _not_in_place(step.overload) if step.overload._schema.is_mutable else step.overload
         if overload._schema.is_mutable:
             positional[0] = positional[0].clone()  # the operand that it overwrites may be a given or a wanted value
+        overload = torch.ops.aten.reshape.default if overload in VIEWS else overload
         found = overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
         known.update(zip(map(id, step.results), tensors_in(found), strict=True))
 
