@@ -310,7 +310,7 @@ class AtPosition(ConditionMessenger):
     """
 
     def __init__(self, z: Position, transforms: Mapping[str, Any], local: Collection[str]):
-        self.values: Position = {name: transforms[name].inv(u) for name, u in z.items() if name not in local}
+        self.values: Position = {name: x.inv(z[name]) for name, x in transforms.items() if name not in local}
         super().__init__(self.values)
         self.transforms = dict(transforms)
         self._local = {name: z[name] for name in local}

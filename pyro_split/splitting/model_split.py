@@ -360,7 +360,11 @@ class ModelSplit:
         few_args, few_kwargs = density.rows_of(density.arguments.data, torch.arange(some))
         of_few = {site.name: site.shape for site in describe_model(self._model, few_args, few_kwargs).sites}
         for site in self.sites:
-            if site.name in self.site_sizes and site.name not in self._local_axes and of_few[site.name] != site.shape:
+            if (
+                site.name in self.site_sizes
+                and site.name not in self._local_axes
+                and of_few.get(site.name) != site.shape
+            ):
                 return f"the size of its latent site {site.name!r} follows the number of rows"
         for read in (density.outside, density.bounds):
             verdict = prove_free(read, density, density.arguments.data, self._reference, some)

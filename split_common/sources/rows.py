@@ -188,7 +188,8 @@ class Source:
                 f"{self.where}: {num_rows} rows must have shape {(num_rows, *self.shape[1:])}, got {rows.shape}"
             )
         narrow = np.ascontiguousarray(rows, self.dtype)
-        if self.dtype.kind in "iu" and rows.dtype.kind in "iuf" and not np.array_equal(narrow, rows):
+        is_narrowed = self.dtype.kind in "iu" and rows.dtype.kind in "iuf" and rows.dtype != self.dtype
+        if is_narrowed and not np.array_equal(narrow, rows):
             i = np.flatnonzero(narrow.reshape(-1) != np.ravel(rows))[0]
             raise SourceError(
                 f"{self.where}: numbers must fit in {self.dtype}, which the model gets, got {np.ravel(rows)[i]}; turn "
