@@ -30,6 +30,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
 FAKE_TENSOR_LOG = "torch._subclasses.fake_tensor"  # name of PyTorch's logger of failures on fake tensors
+FACTORISATION_CHECK = torch.ops.aten._linalg_check_errors.default  # raises where a matrix could not be factorised
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # of contiguous memory alone
 
 
 def is_numerical(error: Exception) -> bool:

@@ -366,6 +366,22 @@ def test_a_param_of_rows_is_refused(lib, tmp_path):
     refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got .*center")
 
 
+@in_pyro
+def test_what_a_model_keeps_of_rows_is_refused(lib, tmp_path):
+    kept = {}
+
+    def model(X, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        plain(lib, X, y, w * (X[:, 0] - kept.setdefault("center", X[:, 0].mean())))
+
+    refused(
+        lib,
+        model,
+        *maps(tmp_path, *arrays()),
+        match="nothing but the likelihood may rest on them, got what the model keeps",
+    )
+
+
 @in_numpyro
 def test_a_deterministic_site_on_rows_is_refused(lib, tmp_path):
     def model(X, y):

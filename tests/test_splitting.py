@@ -612,6 +612,102 @@ def test_what_a_model_keeps_of_its_first_run_has_values(lib):
     assert type(kept[0].weight.data) is torch.Tensor
 
 
+KEPT_BY_A_GLOBAL = {}
+
+
+def center_of(X):
+    if "center" not in KEPT_BY_A_GLOBAL:
+        KEPT_BY_A_GLOBAL["center"] = X.mean(0)
+    return KEPT_BY_A_GLOBAL["center"]
+
+
+def model_that_keeps(lib, where, shared=None):
+    """A model that keeps the columns' means of its first run: in a closure, in a global, or in an object."""
+    import threading
+
+    kept = {}
+
+    def observe(X, y, center):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((X - center) @ b, 1.0), obs=y)
+
+    def in_closure(X, y):
+        observe(X, y, kept.setdefault("center", X.mean(0)))
+
+    def in_global(X, y):
+        observe(X, y, center_of(X))
+
+    def in_class(X, y):
+        shared.center = X.mean(0) if shared.center is None else shared.center
+        observe(X, y, shared.center)
+
+    class InObject:
+        def __init__(self):
+            self.center, self.lock = None, threading.Lock() if where == "object without a copy" else None
+
+        def __call__(self, X, y):
+            self.center = X.mean(0) if self.center is None else self.center
+            observe(X, y, self.center)
+
+    functions = {"closure": in_closure, "global": in_global, "class": in_class}
+    return functions[where] if where in functions else InObject()
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("where", ["closure", "global", "object", "object without a copy"])
+def test_what_a_model_keeps_of_its_first_run_comes_from_all_rows(lib, where, monkeypatch):
+    """Large data are first run on a few rows, whose means the comparison with all rows could not tell from others."""
+    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    KEPT_BY_A_GLOBAL.clear()
+    X, y = models.data(lib, 60)
+    X = X + lib.np.arange(60)[:, None]
+    z = {"b": 0.1 * lib.np.ones(models.DIM)}
+    found = lib.split.split_model(model_that_keeps(lib, where), (X, y), num_subsets=4).potential(z)
+    KEPT_BY_A_GLOBAL.clear()
+    monkeypatch.undo()
+    expected = lib.split.split_model(model_that_keeps(lib, where), (X, y), num_subsets=1).potential(z)
+    assert float(found.detach()) == pytest.approx(float(expected.detach()))
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_a_model_that_shares_what_it_keeps_with_its_copies_is_refused(lib, monkeypatch):
+    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    shared = type("Shared", (), {"center": None})
+    model = model_that_keeps(lib, "class", shared)
+    for _ in range(2):  # also when it is asked again, with what it has kept
+        with pytest.raises(lib.split.ModelNotSplittableError, match="must keep nothing of its first run"):
+            lib.split.split_model(model, models.data(lib), num_subsets=4)
+    shared.center = None
+    anew = model_that_keeps(lib, "class", shared)
+    anew(*models.data(lib))
+    lib.split.split_model(anew, models.data(lib), num_subsets=4)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_a_network_that_is_built_lazily_is_built_from_a_few_rows(lib, monkeypatch):
+    import torch
+
+    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    sizes, build = [], torch.nn.LazyLinear.initialize_parameters
+
+    def record(module, x):
+        sizes.append(len(x))
+        build(module, x)
+
+    monkeypatch.setattr(torch.nn.LazyLinear, "initialize_parameters", record)
+    network = torch.nn.LazyLinear(1, dtype=torch.float64)
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ b + network(X)[:, 0], 1.0), obs=y)
+
+    lib.split.split_model(model, models.data(lib, 60), num_subsets=4)
+    assert sizes == [16, 15, 16]
+    assert network.weight.shape == (1, models.DIM)
+
+
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 def test_a_list_of_operations_that_the_jit_runs_wrongly(lib):
     """The JIT takes a product of constants' transposed weights for one of another shape."""

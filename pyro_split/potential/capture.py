@@ -23,6 +23,7 @@ from torch.fx import GraphModule, Node
 from torch.overrides import TorchFunctionMode
 
 from pyro_split.host import (
+    FACTORISATION_CHECK,
     FAKE_TENSOR_LOG,
     FakeTensor,
     dispatch_functionalize,
@@ -243,7 +244,7 @@ def _drop_first_powers(graph: GraphModule) -> None:
 def _reject_failed_factorisations(graph: GraphModule) -> None:
     """Make results of a matrix that cannot be factorised NaN, where PyTorch raises an error, which has no user."""
     place = {node: i for i, node in enumerate(graph.graph.nodes)}
-    for check in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._linalg_check_errors.default):
+    for check in graph.graph.find_nodes(op="call_function", target=FACTORISATION_CHECK):
         status = check.args[0]
         results = [x for x in status.args[0].users if x is not status] if status.target is operator.getitem else []
         for result in results:

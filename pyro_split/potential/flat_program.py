@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 import pyro_split.host
 import split_common
 from pyro_split.host import (
+    VIEWS,
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
@@ -43,7 +44,6 @@ NOT_THE_USERS = (
 )
 PARTS = ("split", "split_with_sizes", "unbind", "unsafe_split", "unsafe_split_with_sizes")  # results share no entry
 SCALAR = torch.ops.aten.scalar_tensor.default
-VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # of contiguous memory, which data may lack
 Place = tuple[int, int]  # place of a result: the operation's number, and the result's index
 Memory = tuple[Any, ...]  # a storage, then a part of it, then a part of that part, and so on
 Numbers = Mapping[int, Mapping[str, Any]]  # by operation and name, arguments that replace the operation's own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,19 +10,16 @@ import torch
 from pyro import poutine
 
 from pyro_split.host import unvalidated
-from pyro_split.potential.arguments import Arguments, Data
+from pyro_split.potential.arguments import Arguments
 from pyro_split.potential.model_rows import ModelSites, describe_model
 from pyro_split.potential.readings import Readings, Watch, find_readings, params_of_data
-from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
-from pyro_split.potential.sources import is_source, is_sparse, take
+from pyro_split.potential.sources import is_source
+from pyro_split.splitting.first_run import few_rows, run_first
 from split_common.data_axes import raise_if_unequal
 from split_common.errors import ModelNotSplittableError, ReadingError
 from split_common.readings import must_not_read
 from split_common.sources.rules import check_outside
-
-FEW_ROWS = 16
-LITTLE = 2**26  # bytes of data up to which a model is run on all rows
 
 
 def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
@@ -31,33 +27,6 @@ def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> lis
     observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
     named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
     return [(name, x.detach().cpu().numpy()) for name, x in named]
-
-
-def _run_on_few_rows(model: Callable[..., Any], arguments: Arguments) -> None:
-    """Run the model once with values, before it is run on shapes alone.
-
-    So what the model or Pyro keeps from a first run (a network that is built lazily, a table of factorials) has values.
-    The run is on all rows where the data are small. Else it is on a few rows, as all may not fit, or on all rows where
-    the model does not take a few.
-    """
-    few = _few_rows(arguments)
-    is_little = sum(x.numel() * x.element_size() for x in arguments.data if not is_source(x)) <= LITTLE
-    store = pyro.get_param_store()
-    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        for data in (few,) if arguments.sources else (arguments.data,) if is_little else (few, arguments.data):
-            args, kwargs = arguments.build(data)
-            with contextlib.suppress(Exception), tensors_for_arrays():
-                poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
-                return
-
-
-def _few_rows(arguments: Arguments) -> Data:
-    """The first few rows of the longest arrays and of every source."""
-    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
-    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
-    block = RowBlock(torch.arange(min(FEW_ROWS, longest, shortest)), 0)
-    is_long = [bool(x.ndim) and x.shape[0] == longest and not is_sparse(x) for x in arguments.data]
-    return take(block, arguments.data, [0 if long else None for long in is_long])
 
 
 def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Arguments) -> None:
@@ -68,7 +37,7 @@ def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Argu
     """
     sources, store = arguments.sources, pyro.get_param_store()
     if sources:
-        args, kwargs = arguments.build(_few_rows(arguments))
+        args, kwargs = arguments.build(few_rows(arguments))
         with tensors_for_arrays():
             check_outside(sources, [f"the parameter {name!r}" for name in params_of_data(model, args, kwargs)])
     elif any(name not in store for name in names):
@@ -109,7 +78,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
     """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = arguments.build(arguments.data)
     versions = _versions(arguments)
-    _run_on_few_rows(model, arguments)
+    run_first(model, arguments)
     try:
         with Watch() as watch:
             try:

@@ -133,7 +133,7 @@ class Reader:
             yield name, f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
             if isinstance(value, type) and is_users(value.__module__):
                 yield from self._of_parts(value, name, above)
-        elif hasattr(value, "shape") and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
+        elif _has_shape(value) and (hasattr(value, "dtype") or hasattr(value, "to_numpy")):
             yield name, self._of_array(value)
         elif id(value) in above or len(above) > DEPTH:
             yield name, type(value).__qualname__
@@ -222,7 +222,7 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
             closure[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    names = _names_in(code)
+    names = names_in(code)
     named = {name: function.__globals__.get(name) for name in names}
     for name, module in list(named.items()):
         if isinstance(module, types.ModuleType) and is_users(module.__name__):
@@ -283,10 +283,10 @@ def is_users(module: str | None) -> bool:
     return file is None or not {*Path(file).parts}.intersection(INSTALLED)
 
 
-def _names_in(code: types.CodeType) -> dict[str, None]:
+def names_in(code: types.CodeType) -> dict[str, None]:
     """Names that a function looks up, and the functions inside it; in order, once each."""
     inside = (x for x in code.co_consts if isinstance(x, types.CodeType))
-    return dict.fromkeys((*code.co_names, *(name for x in inside for name in _names_in(x))))
+    return dict.fromkeys((*code.co_names, *(name for x in inside for name in names_in(x))))
 
 
 def _without_library(value: Any, module: str | None) -> Any:
@@ -306,6 +306,14 @@ def _is_read(value: Any) -> bool:
         return True
     is_table_or_network = hasattr(value, "to_numpy") or hasattr(value, "named_parameters")
     return is_table_or_network or dataclasses.is_dataclass(value) or _is_distribution(value)
+
+
+def _has_shape(value: Any) -> bool:
+    """Whether a value has a shape, which a parameter of PyTorch has from its network's first run only."""
+    try:
+        return hasattr(value, "shape")
+    except RuntimeError:
+        return False
 
 
 def _text_of_array(x: Any) -> str:
