@@ -40,15 +40,17 @@ def is_numerical(error: Exception) -> bool:
 
 
 def is_functional(x: Any) -> bool:
-    """Whether a tensor is a wrapper by which PyTorch functionalizes in-place writes."""
-    return torch._is_functional_tensor(x)
+    """Whether a value is a tensor's wrapper by which PyTorch functionalizes in-place writes."""
+    return isinstance(x, torch.Tensor) and torch._is_functional_tensor(x)
 
 
 def is_random(target: Any, settings: Any, *args: Any) -> bool:
     """Whether an operation gives random numbers; ``settings`` are arguments by name, ``args`` by position."""
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    given = {x.name: value for x, value in zip(target._schema.arguments, args, strict=False)} | dict(settings)
+    arguments = target._schema.arguments
+    given = {x.name: x.default_value for x in arguments if x.has_default_value()}
+    given |= {x.name: value for x, value in zip(arguments, args, strict=False)} | dict(settings)
     return given.get("dropout_p") != 0.0
 
 

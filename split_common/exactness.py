@@ -26,6 +26,11 @@ LIKELY_REASON = (
     "likely the model uses a statistic of all rows (a column mean), rows depend on one another, or an argument "
     "is not what it seems (name the ones that hold rows with data_axes)"
 )
+SINGLE_PRECISION = (
+    "likely part of the model computes in single precision (a network's weights, a `.float()`), where the sum over "
+    "subsets is rounded otherwise than the sum over all rows; give all of it float64, or all of it float32"
+)
+TOLERANCE, TOLERANCE_SINGLE = 1e-8, 1e-4  # relative differences in double and in single precision
 LARGEST_DIFFERENCE = 1e-3  # nats by which two changes of energy may differ
 ROUNDINGS = 32  # roundings of the sum of a potential's terms that may add up
 
@@ -47,7 +52,8 @@ def compare_split(
     Raises:
         ModelNotSplittableError: with both numbers and the likely reason.
     """
-    tolerance = 1e-8 if energies.dtype == np.float64 else 1e-4
+    is_double = energies.dtype == np.float64
+    tolerance = TOLERANCE if is_double else TOLERANCE_SINGLE
     energies = energies.astype(np.float64)
     split = float(energies.sum())
     if not np.any(energies[1:]):
@@ -55,10 +61,11 @@ def compare_split(
             f"the data plate must hold the likelihood, got a log-likelihood of 0 for all {len(energies) - 1} subsets "
             f"(the whole potential is {whole:.10g}): nothing in the plate depends on the data"
         )
-    if not abs(whole - split) <= tolerance * max(np.abs(energies).sum(), 1.0):
+    size = max(np.abs(energies).sum(), 1.0)
+    if not abs(whole - split) <= tolerance * size:
         raise ModelNotSplittableError(
             f"the sum over subsets must equal the model's own potential, got {split:.10g} against {whole:.10g}; "
-            + LIKELY_REASON
+            + _likely_reason(abs(whole - split) / size, is_double)
         )
     if whole_grad is None or split_grad is None:
         return
@@ -66,8 +73,13 @@ def compare_split(
     if not off <= tolerance * max(norm, 1.0):
         raise ModelNotSplittableError(
             f"the gradient summed over subsets must equal the model's own, got norm {np.linalg.norm(split_grad):.10g} "
-            f"against {norm:.10g}, a difference of {off:.3g}; " + LIKELY_REASON
+            f"against {norm:.10g}, a difference of {off:.3g}; " + _likely_reason(off / max(norm, 1.0), is_double)
         )
+
+
+def _likely_reason(difference: float, is_double: bool) -> str:
+    """The likely reason of a relative difference, in words."""
+    return SINGLE_PRECISION if is_double and difference <= ROUNDINGS * np.finfo(np.float32).eps else LIKELY_REASON
 
 
 def compare_differences(wholes: Sequence[float], energies: Sequence[np.ndarray]) -> None:

@@ -271,3 +271,15 @@ def test_operations_are_captured_on_shapes(lib):
             assert not isinstance(lib.np.ones(3), FakeTensor)
     leaves, form = pytree.tree_flatten({"a": [1, 2]})
     assert pytree.tree_unflatten(leaves, form) == {"a": [1, 2]}
+
+
+@in_pyro
+def test_attention_is_random_only_with_dropout(lib):
+    import torch
+
+    from pyro_split.host import is_random
+
+    attention, x = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, torch.ones(1, 1, 2, 2)
+    assert not is_random(attention, {}, x, x, x)
+    assert is_random(attention, {"dropout_p": 0.5}, x, x, x)
+    assert is_random(torch.ops.aten.bernoulli.default, {}, x)

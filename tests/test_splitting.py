@@ -709,6 +709,87 @@ def test_a_network_that_is_built_lazily_is_built_from_a_few_rows(lib, monkeypatc
 
 
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("kind", ["dropout", "NumPy"])
+def test_an_undivided_model_that_draws_random_numbers_is_run_as_the_host_runs_it(lib, kind):
+    import torch
+
+    dropout = torch.nn.Dropout(0.5)
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        shift = 0.0 if kind == "dropout" else np.random.normal()
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(dropout(X) @ b + shift, 1.0), obs=y)
+
+    given, z = models.data(lib), {"b": lib.np.ones(models.DIM)}
+    if kind == "NumPy":
+        dropout.eval()
+    with pytest.warns(UserWarning, match="draws will be of no posterior: .* from two runs at one point"):
+        potential = lib.split.split_model(model, given, num_subsets=1)
+    assert float(potential.potential(z)) != float(potential.potential(z))
+    with pytest.raises(lib.split.ModelNotSplittableError, match="from two runs at one point"):
+        lib.split.split_model(model, given, num_subsets=2)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("is_model", [True, False])
+def test_a_network_that_keeps_its_last_values_keeps_no_tensors_without_values(lib, is_model):
+    import pickle
+
+    import torch
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(()))
+            self.hidden = None
+
+        def forward(self, X, y):
+            self.hidden = X @ models.coefficients(lib)
+            self.last = self.hidden.sum()
+            self.center = X.mean(0)
+            with lib.ppl.plate("data", X.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(self.hidden, 1.0), obs=y)
+
+    network = Network()
+    model = network if is_model else lambda X, y: network(X, y)
+    potential = lib.split.split_model(model, models.data(lib), num_subsets=4)
+    potential.potential_and_grad({"b": lib.np.ones(models.DIM)})
+    for kept in (network.hidden, network.last, network.center):
+        assert np.isfinite(pickle.loads(pickle.dumps(kept.detach())).numpy()).all()
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_positions_may_lie_otherwise_in_memory(lib):
+    import torch
+
+    def model(X, y):
+        W = lib.ppl.sample("W", lib.dist.Normal(torch.zeros(3, 4), 1.0).to_event(2))
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(X @ W @ W.reshape(-1).view(12)[:4], 1.0), obs=y)
+
+    potential = lib.split.split_model(model, models.data(lib), num_subsets=3)
+    W = lib.array(np.random.default_rng(1).normal(size=(3, 4)))
+    energy, grad = potential.potential_and_grad({"W": W})
+    transposed_energy, transposed_grad = potential.potential_and_grad({"W": W.t().contiguous().t()})
+    torch.testing.assert_close(transposed_energy, energy)
+    torch.testing.assert_close(transposed_grad["W"], grad["W"])
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_single_precision_within_a_double_model_is_named(lib):
+    X, y = models.data(lib, 4000)
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(X.float() @ b.float(), 1.0), obs=y.float())
+
+    with pytest.raises(lib.split.ModelNotSplittableError, match="part of the model computes in single precision"):
+        lib.split.split_model(model, (X, y), num_subsets=7)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 def test_a_list_of_operations_that_the_jit_runs_wrongly(lib):
     """The JIT takes a product of constants' transposed weights for one of another shape."""
     import torch
@@ -957,3 +1038,21 @@ def test_a_matrix_that_cannot_be_factorised_is_a_rejection(lib, jit_compile):
     energies = [float(potential.potential_and_grad({"r": torch.tensor(r)})[0]) for r in (0.5, -0.1, -1.2, -3.0)]
     assert np.isfinite(energies).tolist() == [True, True, False, False]
     assert not np.isfinite(float(potential.energies({"r": torch.tensor(-3.0)}).sum()))
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_a_matrix_that_cannot_be_factorised_is_a_rejection_beside_held_values(lib):
+    import torch
+    from pyro.infer.autoguide.initialization import init_to_value
+
+    def model(y):
+        r = lib.ppl.sample("r", lib.dist.Normal(2.0, 1.0))
+        root = torch.linalg.cholesky(torch.ones(5, 5) * r + torch.eye(5))
+        scale = torch.cholesky_solve(torch.ones(5, 1), root).abs().sum()
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal((y - y.mean()) * r, 1.0 + scale), obs=y)
+
+    start = init_to_value(values={"r": torch.tensor(1.0)})
+    potential = lib.split.split_model(model, (torch.arange(50.0),), num_subsets=4, init_strategy=start)
+    energies = [float(potential.potential_and_grad({"r": torch.tensor(r)})[0]) for r in (0.5, -0.1, -1.2, -3.0)]
+    assert np.isfinite(energies).tolist() == [True, True, False, False]

@@ -55,7 +55,7 @@ def unlogged() -> Iterator[None]:
 
 
 class Traced:
-    """Functions of tensors, each traced at its first call on tensors of given shapes, and then run from the trace.
+    """Functions of tensors, each traced at its first call on tensors of given shapes and types, then run from the trace.
 
     Args:
         functions: by name, ``function(*tensors)``, a list of tensors; pure.
@@ -68,12 +68,12 @@ class Traced:
 
     def __init__(self, functions: dict[str, Operations], traced: bool, to_trace: dict[str, Operations] | None = None):
         self._functions, self._to_trace, self.traced = functions, to_trace or functions, traced
-        self._traces: dict[tuple[str, tuple[torch.Size, ...]], Operations] = {}
+        self._traces: dict[tuple[Any, ...], Operations] = {}  # by name, and by shape, type and layout of the tensors
 
     @full_precision
     def run(self, name: str, *tensors: Tensor) -> list[Tensor] | None:
         """Results of one of the functions; None after a numerical error, as for a singular matrix."""
-        key = (name, tuple(x.shape for x in tensors))
+        key = (name, *((x.shape, x.dtype, x.is_contiguous()) for x in tensors))
         try:
             with torch.no_grad():
                 if self.traced and key not in self._traces:
@@ -248,14 +248,16 @@ def _reject_failed_factorisations(graph: GraphModule) -> None:
         status = check.args[0]
         results = [x for x in status.args[0].users if x is not status] if status.target is operator.getitem else []
         for result in results:
-            if result.meta["val"].dtype.is_floating_point or result.meta["val"].dtype.is_complex:
-                with graph.graph.inserting_after(max(result, status, key=place.__getitem__)):
-                    rejected = graph.graph.call_function(_nan_where_failed, (result, status))
-                rejected.meta = result.meta
-                result.replace_all_uses_with(rejected, lambda user, own=rejected: user is not own)
+            with graph.graph.inserting_after(max(result, status, key=place.__getitem__)):
+                rejected = graph.graph.call_function(nan_where_failed, (result, status))
+            rejected.meta = result.meta
+            result.replace_all_uses_with(rejected, lambda user, own=rejected: user is not own)
 
 
-def _nan_where_failed(result: Tensor, status: Tensor) -> Tensor:
+def nan_where_failed(result: Tensor, status: Tensor) -> Tensor:
+    """A factorisation's result; NaN where its status says that it failed. Whole numbers are left as they are."""
+    if not (result.dtype.is_floating_point or result.dtype.is_complex):
+        return result
     return torch.where((status != 0).any(), torch.full_like(result, float("nan")), result)
 
 

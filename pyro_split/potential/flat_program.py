@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 import pyro_split.host
 import split_common
 from pyro_split.host import (
+    FACTORISATION_CHECK,
     VIEWS,
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -32,7 +33,7 @@ from pyro_split.host import (
     unvalidated,
     without_modes,
 )
-from pyro_split.potential.capture import unlogged
+from pyro_split.potential.capture import nan_where_failed, unlogged
 from split_common.errors import first_line
 
 PACKAGES = (pyro_split.host.__file__, split_common.__file__, torch.__file__, pyro.__file__)
@@ -59,6 +60,7 @@ class Step(NamedTuple):
         results: the tensors that it returned.
         where: file and line of the user's model, or "".
         number: its index among the operations that are kept.
+        status: index of the result that says whether a matrix was factorised, where PyTorch raises unless it was.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Step(NamedTuple):
     results: list[Tensor]
     where: str
     number: int
+    status: int | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -164,7 +167,10 @@ class FlatProgram:
             positional[0] = positional[0].clone()  # the operand that it overwrites may be a given or a wanted value
         overload = torch.ops.aten.reshape.default if overload in VIEWS else overload
         found = overload(*positional, **{x.name: arguments[x.name] for x in schema if x.kwarg_only})
-        known.update(zip(map(id, step.results), tensors_in(found), strict=True))
+        results = tensors_in(found)
+        if step.status is not None:
+            results = [nan_where_failed(x, results[step.status]) for x in results]
+        known.update(zip(map(id, step.results), results, strict=True))
 
 
 @contextlib.contextmanager
@@ -224,6 +230,8 @@ class Recorder(TorchDispatchMode):
         tensors = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor)]
         if tensors:
             self._keep(*kept, kwargs, operands, tensors)
+        if func is FACTORISATION_CHECK:
+            self._note_checked(operands[0])
         return results
 
     def check_not_written(self, tensors: Iterable[Tensor]) -> None:
@@ -231,6 +239,13 @@ class Recorder(TorchDispatchMode):
         for x in tensors:
             if _storage(x) in self._written:
                 raise NotRecordedError(self._written[_storage(x)])
+
+    def _note_checked(self, status: Tensor) -> None:
+        """Note the operation whose status PyTorch checks: its results are those of a failed factorisation, or valid."""
+        for i, step in enumerate(self.steps):
+            places = [place for place, x in enumerate(step.results) if x is status]
+            if places:
+                self.steps[i] = step._replace(status=places[0])
 
     def _read(self, operands: list[Tensor]) -> None:
         for x in operands:

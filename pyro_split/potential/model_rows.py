@@ -21,7 +21,7 @@ from torch.distributions.constraints import Constraint
 from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
-from pyro_split.potential.running import tensors_for_arrays
+from pyro_split.potential.running import keeping_no_shapes, tensors_for_arrays
 from split_common.errors import ModelNotSplittableError
 from split_common.plates import Observation
 
@@ -86,7 +86,8 @@ class RowSelectableModel:
         """Run the model."""
         indices = kwargs.pop(ROWS_KWARG, None)
         with SelectRows(self.plate, indices), tensors_for_arrays(), self.readings.answering():
-            return self.model(*args, **kwargs)
+            with keeping_no_shapes(self.model):
+                return self.model(*args, **kwargs)
 
 
 class Site(NamedTuple):
@@ -156,7 +157,7 @@ def describe_model(
 
 def _describe(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSites:
     with poutine.block(), unvalidated():
-        with tensors_for_arrays():
+        with tensors_for_arrays(), keeping_no_shapes(model):
             model_trace = poutine.trace(model).get_trace(*args, **kwargs)
         nodes = [site for site in model_trace.nodes.values() if site["type"] == "sample"]
         subsamples = [site for site in nodes if isinstance(site["fn"], Subsample)]

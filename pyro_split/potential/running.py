@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,6 +15,7 @@ import torch
 from pyro.infer.mcmc import api
 from torch import Tensor
 
+from pyro_split.host import FakeTensor, is_functional
 from split_common.tables import RowsOf
 
 
@@ -30,6 +33,33 @@ def tensors_for_arrays() -> Iterator[None]:
     finally:
         for name, function in own.items():
             setattr(torch, name, function)
+
+
+@contextmanager
+def keeping_no_shapes(model: Any) -> Iterator[None]:
+    """Context of one run of a model, after which its networks keep no tensors without values.
+
+    A network that keeps a value of its last run (``self.hidden = ...``) keeps the one that it had before a run on
+    shapes alone, so that it can be read, saved and sent to other processes.
+    """
+    networks = [x for x in _held_by(inspect.unwrap(model)) if isinstance(x, torch.nn.Module)]
+    places = [place for x in networks for module in x.modules() for place in (vars(module), module._buffers)]
+    before = [dict(place) for place in places]
+    try:
+        yield
+    finally:
+        for place, old in zip(places, before, strict=True):
+            for name, value in list(place.items()):
+                if (isinstance(value, FakeTensor) or is_functional(value)) and value is not old.get(name):
+                    place.pop(name)
+                    place |= {name: old[name]} if name in old else {}
+
+
+def _held_by(model: Any) -> list[Any]:
+    """A model, the object whose method it is, and what it closes over."""
+    cells = getattr(model, "__closure__", None) or ()
+    filled = [cell.cell_contents for cell in cells if cell != types.CellType()]
+    return [model, getattr(model, "__self__", None), *filled]
 
 
 def _is_tensor(data: Any) -> bool:

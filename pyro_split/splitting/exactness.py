@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from pyro.infer.autoguide.initialization import init_to_value
 from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.integrator import potential_grad
 
-from pyro_split.host import unvalidated
+from pyro_split.host import is_numerical, unvalidated
 from pyro_split.potential.densities import ModelDensity
+from pyro_split.potential.host_density import HostDensity
 from pyro_split.potential.model_rows import describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
@@ -164,16 +167,41 @@ def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
                 compare_split(whole, energies)
 
 
+def warn_unless_same_again(density: HostDensity, z: Position) -> bool:
+    """Whether an undivided model's log-density is the same in two runs; warns where it is not, which the host allows.
+
+    Args:
+        density: the model's log-density.
+        z: a point where it is finite.
+    """
+    data = density.arguments.data
+
+    def run(z: Position) -> torch.Tensor:
+        return -density.prior(z, data) - density.likelihood(z, data, torch.arange(1))
+
+    differing = _differing(run, z)
+    if differing:
+        warnings.warn(f"draws will be of no posterior: {differing}", stacklevel=2)
+    return not differing
+
+
 def _check_same_again(host: Any, z: Position) -> None:
     """Raise where the model's own potential is another one in a second run."""
+    if differing := _differing(host, z):
+        raise ModelNotSplittableError(differing)
+
+
+def _differing(potential: Callable[[Position], torch.Tensor], z: Position) -> str:
+    """The two values of a potential in two runs at one point, in words; "" where they are the same."""
     with torch.no_grad(), unvalidated():
-        once, again = float(host(z)), float(host(z))
-    if not abs(once - again) <= SAME * torch.finfo(next(iter(z.values())).dtype).eps * max(abs(once), 1.0):
-        raise ModelNotSplittableError(
-            "the model's log-density must be a function of its parameters and its data, got "
-            f"{-once:.10g} and {-again:.10g} from two runs at one point: draw random numbers outside the model and "
-            "pass them as an argument, switch dropout off (`.eval()`), or keep nothing from run to run"
-        )
+        once, again = float(potential(z)), float(potential(z))
+    if abs(once - again) <= SAME * torch.finfo(next(iter(z.values())).dtype).eps * max(abs(once), 1.0) or once == again:
+        return ""
+    return (
+        "the model's log-density must be a function of its parameters and its data, got "
+        f"{-once:.10g} and {-again:.10g} from two runs at one point: draw random numbers outside the model and "
+        "pass them as an argument, switch dropout off (`.eval()`), or keep nothing from run to run"
+    )
 
 
 def _finite_point(is_finite: Callable[[Position], bool], z: Position, density: ModelDensity) -> Position:
@@ -235,9 +263,23 @@ def _host_potential(density: ModelDensity, z: Position, is_sample: bool) -> Any:
             return density.model(*args, **kwargs)
 
     args, kwargs = density.arguments.build(density.arguments.data)
+    transforms = density.transforms_at(z)
     with torch.no_grad(), unvalidated():
-        host = initialize_model(model, args, kwargs, transforms=density.transforms_at(z), initial_params=z)
-    return host[1]
+        start = init_to_value(values={name: transforms[name].inv(u) for name, u in z.items()})  # the host runs it there
+        _, host, *_ = initialize_model(
+            model, args, kwargs, transforms=transforms, initial_params=z, init_strategy=start
+        )
+    return lambda z: _unless_rejected(host, z)
+
+
+def _unless_rejected(host: Callable[[Position], torch.Tensor], z: Position) -> torch.Tensor:
+    """The host's potential; NaN after a numerical error, as for a matrix that cannot be factorised."""
+    try:
+        return host(z)
+    except RuntimeError as error:
+        if not is_numerical(error):
+            raise
+        return next(iter(z.values())).new_tensor(float("nan"))
 
 
 def _noise(u: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -34,7 +34,7 @@ from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.description import describe, observed_columns
-from pyro_split.splitting.exactness import check_exact
+from pyro_split.splitting.exactness import check_exact, warn_unless_same_again
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
@@ -308,6 +308,9 @@ class ModelSplit:
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         z, split.transforms = split._initialize(split._density(args, kwargs))
         split.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
+        split._jit_compile = (
+            warn_unless_same_again(split._density(args, kwargs), z) and jit_compile
+        )  # a trace is one run
         split.verdict = NOT_DIVIDED
         return split
 
