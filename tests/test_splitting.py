@@ -658,7 +658,7 @@ def model_that_keeps(lib, where, shared=None):
 @pytest.mark.parametrize("where", ["closure", "global", "object", "object without a copy"])
 def test_what_a_model_keeps_of_its_first_run_comes_from_all_rows(lib, where, monkeypatch):
     """Large data are first run on a few rows, whose means the comparison with all rows could not tell from others."""
-    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    monkeypatch.setattr("pyro_split.splitting.description.LITTLE", 100)
     KEPT_BY_A_GLOBAL.clear()
     X, y = models.data(lib, 60)
     X = X + lib.np.arange(60)[:, None]
@@ -672,7 +672,7 @@ def test_what_a_model_keeps_of_its_first_run_comes_from_all_rows(lib, where, mon
 
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 def test_a_model_that_shares_what_it_keeps_with_its_copies_is_refused(lib, monkeypatch):
-    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    monkeypatch.setattr("pyro_split.splitting.description.LITTLE", 100)
     shared = type("Shared", (), {"center": None})
     model = model_that_keeps(lib, "class", shared)
     for _ in range(2):  # also when it is asked again, with what it has kept
@@ -688,7 +688,7 @@ def test_a_model_that_shares_what_it_keeps_with_its_copies_is_refused(lib, monke
 def test_a_network_that_is_built_lazily_is_built_from_a_few_rows(lib, monkeypatch):
     import torch
 
-    monkeypatch.setattr("pyro_split.splitting.first_run.LITTLE", 100)
+    monkeypatch.setattr("pyro_split.splitting.description.LITTLE", 100)
     sizes, build = [], torch.nn.LazyLinear.initialize_parameters
 
     def record(module, x):
@@ -787,6 +787,35 @@ def test_single_precision_within_a_double_model_is_named(lib):
 
     with pytest.raises(lib.split.ModelNotSplittableError, match="part of the model computes in single precision"):
         lib.split.split_model(model, (X, y), num_subsets=7)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_a_model_that_keeps_an_array_of_its_first_trace_is_told_so(lib, num_subsets):
+    import functools
+
+    import jax.numpy as jnp
+    import numpyro
+
+    def make():
+        @functools.cache
+        def grid(size):
+            return jnp.linspace(0.0, 1.0, size)
+
+        def model(X, y):
+            b = models.coefficients(lib)
+            with lib.ppl.plate("data", X.shape[0]):
+                lib.ppl.sample("y", lib.dist.Normal(X @ b + grid(3).sum(), 1.0), obs=y)
+
+        return model
+
+    with pytest.raises(
+        lib.split.ModelNotSplittableError, match="must keep nothing of its first run, got one that keeps a tracer"
+    ):
+        lib.split.split_model(make(), models.data(lib), num_subsets=num_subsets)
+    advised = make()
+    numpyro.handlers.seed(advised, 0)(*models.data(lib))
+    lib.split.split_model(advised, models.data(lib), num_subsets=num_subsets)
 
 
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 from jax.core import Tracer
+from jax.errors import UnexpectedTracerError
 from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
@@ -27,7 +28,7 @@ from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, transf
 
 from numpyro_split.host import unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data, with_arrays
-from numpyro_split.potential.content import program_of_model
+from numpyro_split.potential.content import KEEPS_TRACER, program_of_model
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
@@ -243,7 +244,10 @@ class ModelSplit:
                 raise
             why = first_line(refusal).split(f"; {WHOLE_RUNS}")[0]
         logger.info("num_subsets=1: the model is run as it is, undivided (%s)", why)
-        return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
+        try:
+            return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
+        except UnexpectedTracerError as error:
+            raise ModelNotSplittableError(KEEPS_TRACER) from error
 
     @classmethod
     def _over_shards(
@@ -334,7 +338,7 @@ class ModelSplit:
                 row_model = RowSelectableModel(model, plate, readings)
                 found, failures = first_of([split.with_model(row_model) for split in splits])
         if found is None:
-            advice = row_model.readings.advice + _forwards(failures)
+            advice = row_model.readings.advice + _advice(failures)
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
@@ -669,10 +673,11 @@ def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tupl
     return (SLICE, INDEX, NUMBERED) if has_rows else (INDEX,)
 
 
-def _forwards(failures: Mapping[str, Exception]) -> str:
-    """Advice for models that cannot be differentiated in reverse mode."""
-    is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
-    return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
+def _advice(failures: Mapping[str, Exception]) -> str:
+    """Advice for models that cannot be differentiated in reverse mode, or that keep arrays from run to run."""
+    if any("Reverse-mode differentiation" in str(error) for error in failures.values()):
+        return "; pass forward_mode_differentiation=True to the kernel"
+    return f"; {KEEPS_TRACER}" if any(isinstance(error, UnexpectedTracerError) for error in failures.values()) else ""
 
 
 def _as_arrays(z: Mapping[str, Any]) -> Position:

@@ -55,7 +55,7 @@ def unlogged() -> Iterator[None]:
 
 
 class Traced:
-    """Functions of tensors, each traced at its first call on tensors of given shapes and types, then run from the trace.
+    """Functions of tensors, each traced at its first call on tensors of given shapes and types.
 
     Args:
         functions: by name, ``function(*tensors)``, a list of tensors; pure.

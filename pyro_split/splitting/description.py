@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import pyro
 import torch
 from pyro import poutine
 
 from pyro_split.host import unvalidated
-from pyro_split.potential.arguments import Arguments
+from pyro_split.potential.arguments import Arguments, Data
 from pyro_split.potential.model_rows import ModelSites, describe_model
 from pyro_split.potential.readings import Readings, Watch, find_readings, params_of_data
+from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.running import tensors_for_arrays
-from pyro_split.potential.sources import is_source
-from pyro_split.splitting.first_run import few_rows, run_first
+from pyro_split.potential.sources import is_source, is_sparse, take
 from split_common.data_axes import raise_if_unequal
 from split_common.errors import ModelNotSplittableError, ReadingError
+from split_common.model_copy import copy_of
+from split_common.open_model import HELD
 from split_common.readings import must_not_read
+from split_common.runs.identity import code_of
 from split_common.sources.rules import check_outside
+
+FEW_ROWS = 16
+LITTLE = 2**26  # bytes of data up to which a model is run on all rows
+SPOILT: list[ref[Any]] = []  # models that keep something of a run on a few rows
 
 
 def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> list[tuple[str, Any]]:
@@ -27,6 +36,71 @@ def observed_columns(sites: ModelSites, plate: str, arguments: Arguments) -> lis
     observed = {site.name for site in sites.sites if site.observed and plate in site.plates}
     named = [(name, x) for name, x in arguments.named_arrays() if name in observed and not is_source(x)]
     return [(name, x.detach().cpu().numpy()) for name, x in named]
+
+
+def _run_first(model: Callable[..., Any], arguments: Arguments) -> None:
+    """Run a model once with values, before it is run on shapes alone; its errors come up again, and are explained.
+
+    A model, or Pyro, may keep something of the first run: a network that is built lazily, a table of factorials, the
+    mean of a column. The run is on all rows where the data are small. Where they are large, all may not fit, and a few
+    are enough unless what is kept depends on them. That is seen from copies of the model, each run on other rows.
+
+    Raises:
+        ModelNotSplittableError: where a model keeps something of its run on a few rows where its copies share it.
+        SourceRuleError: where the model keeps what depends on rows that are not in memory.
+    """
+    is_little = sum(x.numel() * x.element_size() for x in arguments.data if not is_source(x)) <= LITTLE
+    needs_all = _needs_all_rows(model, arguments) if arguments.sources or not is_little else True
+    if needs_all and arguments.sources:
+        check_outside(arguments.sources, ["what the model keeps of its first run"])
+    has_run = not needs_all and _run(model, arguments, _few_rows(arguments))
+    if not (has_run or arguments.sources):
+        _run(model, arguments, arguments.data)
+
+
+def _few_rows(arguments: Arguments, last: bool = False) -> Data:
+    """The first few, or the last few, rows of the longest arrays and of every source."""
+    longest = max((x.shape[0] for x in arguments.data if x.ndim), default=0)
+    shortest = min((x.shape[0] for x in arguments.sources.values()), default=longest)  # every source is read
+    size = min(longest, shortest)
+    first = max(size - FEW_ROWS + 1, 0) if last else 0  # the last are one fewer, as what is kept may be their number
+    rows = torch.arange(first, size if last else min(FEW_ROWS, size))
+    is_long = [bool(x.ndim) and x.shape[0] == longest and not is_sparse(x) for x in arguments.data]
+    return take(RowBlock(rows, first), arguments.data, [0 if long else None for long in is_long])
+
+
+def _run(model: Callable[..., Any], arguments: Arguments, data: Data) -> bool:
+    """Run the model with values and leave Pyro's store and torch's generator as they are; whether that succeeded."""
+    store = pyro.get_param_store()
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        args, kwargs = arguments.build(data)
+        with contextlib.suppress(Exception), tensors_for_arrays():
+            poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
+            return True
+    return False
+
+
+def _needs_all_rows(model: Callable[..., Any], arguments: Arguments) -> bool:
+    """Whether a model keeps something of its first run that depends on the rows, or cannot be copied to see that."""
+    is_open, kept = HELD in arguments.build(_few_rows(arguments))[1], set()
+    before = code_of(model, with_numbers=False)
+    for last in (False, True):
+        try:
+            own = model if is_open else copy_of(model)  # one that holds arrays is put together anew for each run
+        except Exception:  # it holds what has no copy, such as a lock
+            return not arguments.sources
+        _run(own, arguments, _few_rows(arguments, last))
+        kept.add("" if is_open else code_of(own))
+    innermost = getattr(model, "__wrapped__", model)
+    if code_of(model, with_numbers=False) != before:
+        SPOILT.append(ref(innermost))
+    if any(spoilt() is innermost for spoilt in SPOILT):
+        raise ModelNotSplittableError(
+            f"a model of more than {LITTLE >> 20} MiB of data must keep nothing of its first run, which is on a few "
+            "rows, where a copy of the model keeps it too, got one that does. Compute what it keeps outside the model; "
+            "or define it anew, and run it once on all rows before it is divided"
+        )
+    return len(kept) > 1
 
 
 def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Arguments) -> None:
@@ -37,7 +111,7 @@ def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Argu
     """
     sources, store = arguments.sources, pyro.get_param_store()
     if sources:
-        args, kwargs = arguments.build(few_rows(arguments))
+        args, kwargs = arguments.build(_few_rows(arguments))
         with tensors_for_arrays():
             check_outside(sources, [f"the parameter {name!r}" for name in params_of_data(model, args, kwargs)])
     elif any(name not in store for name in names):
@@ -78,7 +152,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
     """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = arguments.build(arguments.data)
     versions = _versions(arguments)
-    run_first(model, arguments)
+    _run_first(model, arguments)
     try:
         with Watch() as watch:
             try:
