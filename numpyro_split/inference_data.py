@@ -21,6 +21,7 @@ from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
+from split_common.health import Watched, put_watched
 from split_common.report import Report, check_has_draws
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
@@ -85,6 +86,9 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         settled = getattr(mcmc.last_state, "settled", None)
         if settled is not None:  # the kernel adapts
             put_settled(found["sample_stats"], settled)
+        health = getattr(mcmc.last_state, "health", None)
+        if health is not None and mcmc.thinning > 1:
+            put_watched(found["sample_stats"], Watched(health.num_diverging, health.bfmi))
         Report.of(found, type(mcmc.sampler).__name__).warn()
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))

@@ -20,7 +20,7 @@ import numpy as np
 from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.exploration import MAX_EXPLORATION_DEPTH
 from split_common.fixed_length import MAX_STEPS, MOST_MEAN_STEPS
-from split_common.health import LEAST_BFMI, WARN_ABOVE_SHARE
+from split_common.health import LEAST_BFMI, WARN_ABOVE_SHARE, get_watched
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
 
@@ -29,6 +29,10 @@ MOST_RHAT = 1.02  # limit for chains that agree; the highest of so many componen
 LEAST_ESS = 100  # effective draws of all chains together, below which no standard error can be trusted
 LEAST_DRAWS = 4  # draws of a chain below which ArviZ has neither R-hat nor effective sample sizes
 DRAW_MORE = "Too few to trust means, intervals or their errors: draw more, or make warm-up longer."
+APPROXIMATE = (
+    "approximate draws: there is no accept step, and no statistic shows the error that step_size and batch_size make; "
+    "compare with an exact kernel, or with half the step_size"
+)
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
 MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
 
@@ -81,6 +85,8 @@ class Report(NamedTuple):
         num_chains, num_draws = int(draws.sizes["chain"]), int(draws.sizes["draw"])
         title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draw{'s' * (num_draws > 1)}"
         statistics = run["sample_stats"]
+        if not _accepts(statistics):
+            title += f"\n  {APPROXIMATE}"
         settled = get_settled(statistics)
         checks = (*_of_statistics(statistics), *_of_warmup(settled), *_of_draws(draws))
         return cls(title, draws.attrs.get("split", ""), checks, ", ".join(filter(None, _settled(statistics, settled))))
@@ -126,14 +132,22 @@ def check_has_draws(has_draws: bool) -> None:
         raise ValueError("mcmc must have been run, got no draws")
 
 
+def _accepts(statistics: Any) -> bool:
+    """Whether a run's kernel has an accept step; kernels with noisy gradients alone have none."""
+    return "rows_touched" not in statistics or "chi2" in statistics
+
+
 def _of_statistics(statistics: Any) -> Iterator[Check]:
     """Checks of the sampler's statistics, each of shape (chains, draws)."""
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
-    num_draws = of["diverging"].size
-    yield _divergences(int(of["diverging"].sum()), num_draws)
+    watched, accepts = get_watched(statistics), _accepts(statistics)
+    if watched is None:
+        yield _divergences(int(of["diverging"].sum()), f"{of['diverging'].size} draws", accepts)
+    else:
+        yield _divergences(sum(watched.num_diverging), "all iterations since warm-up", accepts)
     if "rows_touched" not in of:  # kernels with it have an estimated energy, or none of a Hamiltonian
         if of["energy"].shape[1] > 1:
-            yield _energies(of["energy"])
+            yield _energies(float(np.min(_bfmi(of["energy"]) if watched is None else watched.bfmi)))
         if "reached_max_treedepth" in of:
             yield _depth(float(of["reached_max_treedepth"].mean()))
         else:
@@ -142,24 +156,29 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
         yield _noise(float(np.mean(of["chi2"] > TRUSTED_NOISE * of["num_batches"])))
     if "tail_error" in of:
         yield _tail(float(of["tail_error"].mean()))
-    if "rows_touched" not in of or "chi2" in of:  # kernels with noisy gradients alone have no accept step
+    if accepts:
         yield _acceptance(of["acceptance_rate"].mean(axis=1))
     if len(of["step_size"]) > 1:  # one chain has no other to compare with
         yield _step_sizes(of["step_size"].mean(axis=1))
 
 
-def _divergences(number: int, num_draws: int) -> Check:
-    seen = f"{number or 'none'} of {num_draws} draws diverged"
+def _divergences(number: int, of: str, adapts: bool) -> Check:
+    seen = f"{number or 'none'} of {of} diverged"
+    smaller = "raise target_accept_prob (0.95)" if adapts else "lower step_size"
     advice = (
-        "Where trajectories diverge, draws are missing: raise target_accept_prob (0.95), reparametrise the model "
-        "(LocScaleReparam for hierarchies), or give its scales tighter priors."
+        f"Where trajectories diverge, draws are missing: {smaller}, reparametrise the model (LocScaleReparam for "
+        "hierarchies), or give its scales tighter priors."
     )
     return Check("divergences", number, 0, not number, seen, advice)
 
 
-def _energies(energy: np.ndarray) -> Check:
+def _bfmi(energy: np.ndarray) -> np.ndarray:
+    """E-BFMI of each chain."""
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
-    worst = float(np.min(change / np.where(spread == 0, np.inf, spread)))
+    return change / np.where(spread == 0, np.inf, spread)
+
+
+def _energies(worst: float) -> Check:
     advice = "The energies are explored slowly: the tails are heavy or scales are funnels; reparametrise the model."
     seen = f"the lowest E-BFMI of a chain is {worst:.2f}"
     return Check("E-BFMI", worst, LEAST_BFMI, worst >= LEAST_BFMI, seen, advice)

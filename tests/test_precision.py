@@ -66,6 +66,24 @@ def potential_position(lib, problem):
 
 
 @only_numpyro
+def test_an_audit_multiplies_in_all_bits(lib, monkeypatch):
+    from numpyro_split.subsampling import audit as room
+
+    problem, seen, propose = mixed(lib), [], room.propose
+
+    def recorded(*args):
+        seen.append(jax.config.jax_default_matmul_precision)
+        return propose(*args)
+
+    monkeypatch.setattr(room, "propose", recorded)
+    kernel = TABLE["PenaltyMH"].make(lib, problem.model)
+    mcmc = lib.mcmc(kernel, 5, 5)
+    mcmc.run(jax.random.key(0), *problem.args)
+    lib.split.audit(mcmc, num_pairs=3, num_repeats=2)
+    assert set(seen) == {"highest"}
+
+
+@only_numpyro
 def test_a_precision_of_the_users_stays(lib):
     problem = mixed(lib)
     z = potential_position(lib, problem)

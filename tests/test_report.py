@@ -157,6 +157,7 @@ def test_a_run_is_reported(lib, name):
     assert ("acceptance" in report.table.index) == (name != "SGLD")  # which has no accept step
     assert ("cut trajectories" in report.table.index) == (name in ("SymmetricSplitHMC", "S3HMC"))
     assert ("noise" in report.table.index) == (name == "PenaltyMH")
+    assert ("approximate draws: there is no accept step" in str(report)) == (name == "SGLD")
     with pytest.warns(UserWarning, match="effective draws"):
         lib.split.to_inference_data(mcmc)
 
@@ -181,6 +182,29 @@ def test_trouble_is_said_while_a_run_goes_on(lib, name):
     with pytest.warns(UserWarning, match="of the first 100 draws") as caught:
         lib.run(kernel, *args, num_warmup=0, num_samples=105)
     assert sum("first 100 draws" in str(warning.message) for warning in caught) == 1
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)  # Pyro's MCMC has no thinning
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_thinned_run_is_judged_by_all_its_iterations(lib, stored, tmp_path):
+    """Of a thinned run the host keeps the statistics of every tenth iteration: trouble in the others would be lost."""
+    model, args = funnel(lib)
+    options = {"num_subsets": 2, "step_size": 2.0, "adapt_step_size": False}
+
+    def report_of(thinning, path):
+        kernel = lib.split.SplitNUTS(model, **options)
+        mcmc = lib.mcmc(kernel, 0, 200, thinning=thinning)
+        if stored:
+            lib.sample(mcmc, *args, store=path)
+            return Report.of(lib.split.open_store(path), "SplitNUTS").table
+        lib.host_draws(mcmc, *args)
+        return kernel.report(mcmc).table
+
+    whole, thinned = report_of(1, tmp_path / "whole.zarr"), report_of(10, tmp_path / "thinned.zarr")
+    assert whole["value"]["divergences"] == thinned["value"]["divergences"] > 0
+    assert thinned["seen"]["divergences"].endswith("of all iterations since warm-up diverged")
+    assert thinned["value"]["E-BFMI"] == pytest.approx(whole["value"]["E-BFMI"], rel=0.02)
+    assert not thinned["is_fine"]["divergences"]
 
 
 def test_one_draw_has_no_change_of_energy():

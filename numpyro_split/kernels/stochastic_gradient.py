@@ -291,7 +291,7 @@ class StochasticGradient:
         return state
 
     def watch(self, state: ChainState) -> None:
-        """No warnings: the report says that draws are approximate."""
+        """No warnings; the report says that draws are approximate."""
 
     def _step_size_at(self, i: jax.Array) -> jax.Array:
         return jnp.asarray(step_size_at(self.step_size, i), jnp.result_type(float))

@@ -167,11 +167,11 @@ class CompiledChains:
         return [_found(jax.device_get(self._one(i)._replace(rng_key=None))) for i in range(len(self.numbers))]
 
     def progress(self) -> list[dict[str, Any]]:
-        """Seconds of computation, and the values that warm-up settled on, with their last changes."""
-        settled = getattr(self.state, "settled", None)
-        columns = [] if settled is None else [np.atleast_1d(np.asarray(x, float)) for x in settled]
+        """Seconds of computation, the values that warm-up settled on, and what statistics of a thinned run lack."""
+        settled, health = (getattr(self.state, name, None) for name in ("settled", "health"))
+        watched = [health.num_diverging, health.bfmi] if health is not None and self._thinning > 1 else []
         return [
-            {"seconds": self._seconds, "settled": [float(x[i]) if np.isfinite(x[i]) else None for x in columns]}
+            {"seconds": self._seconds, "settled": _of_chain(settled or [], i), "watched": _of_chain(watched, i)}
             for i in range(len(self.numbers))
         ]
 
@@ -189,6 +189,12 @@ class CompiledChains:
             return tree
         axis = 1 - self._program.draw_axis
         return {name: np.ascontiguousarray(np.take(x, place, axis)) for name, x in tree.items()}
+
+
+def _of_chain(columns: Sequence[Any], place: int) -> list[float | None]:
+    """One chain's entry of each array, as numbers of a JSON file; None where it is not finite."""
+    numbers = [float(np.atleast_1d(x)[place]) for x in columns]
+    return [x if np.isfinite(x) else None for x in numbers]
 
 
 def _found(state: Any) -> Found:

@@ -13,11 +13,13 @@ from numpyro.infer import MCMC
 from numpyro_split.host import arguments_of_run, has_draws
 from numpyro_split.integrators.euclidean import adapted_kinetic
 from numpyro_split.potential.compensated import difference
+from numpyro_split.potential.precision import full_precision
 from numpyro_split.subsampling.estimates import Estimator
 from numpyro_split.subsampling.proposals import draw_force, propose
 from split_common.audit import Audit, check_audit_size, check_audited, summarise
 
 
+@full_precision
 def audit(mcmc: MCMC, num_pairs: int = 50, num_repeats: int = 200, seed: int = 0) -> Audit:
     """Compare a finished run's noisy decisions with exact ones.
 

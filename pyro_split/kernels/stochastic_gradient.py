@@ -234,7 +234,7 @@ class StochasticGradient:
         return state._replace(z=z)
 
     def watch(self, state: ChainState) -> None:
-        """No warnings: the report says that draws are approximate."""
+        """No warnings; the report says that draws are approximate."""
 
     def diagnostics(self, state: ChainState) -> dict[str, Any]:
         """No entries besides the statistics."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
+from split_common.health import Watched, put_watched
 from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
@@ -32,7 +33,8 @@ class Progress(NamedTuple):
         started: time when it began, in ISO 8601.
         about: properties of the run: ``kernel``, and ``split``, how the model divides.
         chains: progress of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
-            written last; ``seconds`` of sampling so far; ``settled``, the values that warm-up settled on.
+            written last; ``seconds`` of sampling so far; ``settled``, the values that warm-up settled on; ``watched``,
+            the divergences and E-BFMI of all iterations of a thinned run.
         stopped: why it was stopped before its end; None where it was not.
     """
 
@@ -90,11 +92,20 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
         )
     posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
-    settled = [found.chains[i].get("settled") for i in posterior["chain"].values]
-    if settled and all(settled):
-        columns = [[math.nan if x is None else x for x in column] for column in zip(*settled, strict=True)]
+    chains = [found.chains[i] for i in posterior["chain"].values]
+    if columns := _columns(chains, "settled"):
         put_settled(statistics, Settled(*columns))
+    if columns := _columns(chains, "watched"):
+        put_watched(statistics, Watched(*columns))
     return as_inference_data(groups)
+
+
+def _columns(chains: Sequence[dict[str, Any]], name: str) -> list[list[float]]:
+    """Numbers of all chains, by kind; empty unless every chain has them."""
+    numbers = [chain.get(name) for chain in chains]
+    if not (numbers and all(numbers)):
+        return []
+    return [[math.nan if x is None else x for x in column] for column in zip(*numbers, strict=True)]
 
 
 def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
