@@ -59,6 +59,17 @@ def writes(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
 
+@contextmanager
+def plain_recurrences() -> Iterator[None]:
+    """Context in which a recurrent network is many operations; MKL-DNN has one, which a list of them does not run."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
 class AnyNumberOfRows(Messenger):
     """Lets one plate take any number of rows, where Pyro requires its ``subsample_size``.
 

@@ -31,6 +31,7 @@ from pyro_split.host import (
     is_numerical,
     is_random,
     make_fx,
+    plain_recurrences,
     unvalidated,
     writes,
 )
@@ -218,7 +219,7 @@ def graph_of(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -
 
 
 def _operations(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> GraphModule:
-    with unvalidated(), unlogged(), OnlyTensors():
+    with unvalidated(), unlogged(), plain_recurrences(), OnlyTensors():
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     for node in graph.graph.nodes:
         if node.users and is_random(node.target, node.kwargs, *node.args):

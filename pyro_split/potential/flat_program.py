@@ -29,6 +29,7 @@ from pyro_split.host import (
     FakeTensorMode,
     TorchDispatchMode,
     forward_alone,
+    plain_recurrences,
     pytree,
     unvalidated,
     without_modes,
@@ -60,6 +61,7 @@ class Step(NamedTuple):
         results: the tensors that it returned.
         where: file and line of the user's model, or "".
         number: its index among the operations that are kept.
+        has_derivative: whether it was run outside ``torch.no_grad()``.
         status: index of the result that says whether a matrix was factorised, where PyTorch raises unless it was.
     """
 
@@ -69,6 +71,7 @@ class Step(NamedTuple):
     results: list[Tensor]
     where: str
     number: int
+    has_derivative: bool = True
     status: int | None = None
 
     @property
@@ -170,6 +173,7 @@ class FlatProgram:
         results = tensors_in(found)
         if step.status is not None:
             results = [nan_where_failed(x, results[step.status]) for x in results]
+        results = results if step.has_derivative else [x.detach() for x in results]
         known.update(zip(map(id, step.results), results, strict=True))
 
 
@@ -177,8 +181,8 @@ class FlatProgram:
 def _on_shapes() -> Iterator[None]:
     """Run on shapes alone, unseen by other recorders of operations, and leave Pyro's parameter store as it is."""
     store = pyro.get_param_store()
-    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.no_grad(), forward_alone():
-        with without_modes(), FakeTensorMode(allow_non_fake_inputs=True):
+    with store.scope(store.get_state()), unlogged(), unvalidated(), torch.enable_grad(), forward_alone():
+        with without_modes(), plain_recurrences(), FakeTensorMode(allow_non_fake_inputs=True):
             yield
 
 
@@ -294,7 +298,7 @@ class Recorder(TorchDispatchMode):
             self._met.setdefault(id(x), (x, (*within, *part)))
             self._own.add(id(x))
         arguments = _by_name(func._schema.arguments, args, kwargs)
-        self.steps.append(Step(name, func, arguments, results, _where(), len(self.steps)))
+        self.steps.append(Step(name, func, arguments, results, _where(), len(self.steps), torch.is_grad_enabled()))
 
 
 class Rewritten(TorchFunctionMode):

@@ -30,13 +30,16 @@ from split_common.readings import reading_advice
 # methods by which Python and NumPy read a tensor's value, and operations whose result's shape depends on values
 READERS: set[Any] = {
     *(getattr(Tensor, name) for name in ("item", "tolist", "numpy", "unique", "nonzero", "bincount", "argwhere")),
-    *(getattr(Tensor, name) for name in ("equal", "allclose", "is_nonzero")),
+    *(getattr(Tensor, name) for name in ("equal", "allclose", "is_nonzero", "unique_consecutive", "__format__")),
     *(getattr(Tensor, f"__{name}__") for name in ("int", "float", "bool", "complex", "index", "array", "contains")),
     *(getattr(torch, name) for name in ("unique", "nonzero", "bincount", "unique_consecutive", "argwhere")),
     *(getattr(torch, name) for name in ("equal", "allclose", "is_nonzero")),
     one_hot,
 }
+NUMBER = torch.ops.aten._local_scalar_dense.default  # by which PyTorch itself reads, as in torch.full((1,), y.mean())
 LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # read for their callers
+BETWEEN = ("torch._ops", "torch._compile", "torch._dynamo.eval_frame", __name__)  # between a reading and its reader
+MODES = ("__torch_function__", "__torch_dispatch__")
 Line = tuple[CodeType, int]  # a code object, and a line in it
 Place = tuple[Line, Line, Any, int]  # line of the model, of a library that reads for it, operation, times passed before
 
@@ -78,7 +81,8 @@ class Readings:
         if not self.found:
             yield
             return
-        with _Answers(self.found):
+        answers = _Answers(self.found)
+        with answers, _ToPyTorch(answers.number):
             yield
 
     @contextmanager
@@ -91,6 +95,22 @@ class Readings:
             self.found = found
 
 
+class _ToPyTorch(TorchDispatchMode):
+    """Hands over the readings that PyTorch makes itself, where it is given a tensor in place of a number.
+
+    Args:
+        number: function from a scalar tensor to the number that is read.
+    """
+
+    def __init__(self, number: Callable[[Tensor], Any]):
+        super().__init__()
+        self._number = number
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Hand over a reading; run any other operation."""
+        return self._number(*args) if func is NUMBER else func(*args, **(kwargs or {}))
+
+
 class Watch(TorchFunctionMode):
     """Notices whether a model reads any value.
 
@@ -101,6 +121,21 @@ class Watch(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.has_seen = False
+        self._to_pytorch = _ToPyTorch(self._note)
+
+    def __enter__(self) -> Watch:
+        """Begin to watch."""
+        self._to_pytorch.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        """End it."""
+        super().__exit__(*error)
+        self._to_pytorch.__exit__(*error)
+
+    def _note(self, x: Tensor) -> Any:
+        self.has_seen = self.has_seen or _where() is not None
+        return NUMBER(x)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note a reading, and let it pass."""
@@ -134,16 +169,41 @@ class _Tainted(TorchDispatchMode):
         """Run an operation; note results and overwritten tensors that depend on parameters."""
         results = func(*args, **(kwargs or {}))
         if self.holds((args, kwargs)):
-            self.are_read = self.are_read or torch.Tag.dynamic_output_shape in func.tags
+            self.are_read = self.are_read or self.holds(_shaping(func, args))
             self.taint((results, args[:1] if func._schema.is_mutable else ()))
         return results
+
+
+def _shaping(func: Any, args: Any) -> Any:
+    """Operands of an operation whose values decide on the shape of its results."""
+    if torch.Tag.dynamic_output_shape not in func.tags:
+        return ()
+    if func is torch.ops.aten.index.Tensor:
+        return [x for x in args[1] if x is not None and x.dtype in (torch.bool, torch.uint8)]  # others look entries up
+    return args[1] if func is torch.ops.aten.masked_select.default else args
 
 
 def _memory(x: Tensor) -> int:
     return x.untyped_storage()._cdata if x.layout == torch.strided else id(x)
 
 
-class _Recorder(TorchFunctionMode):
+class _Reader(TorchFunctionMode):
+    """Knows whether a tensor's method is reading, during which PyTorch makes no reading of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_reading = False
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._is_reading = True
+        try:
+            yield
+        finally:
+            self._is_reading = False
+
+
+class _Recorder(_Reader):
     """Notes every reading, and whether it depends on parameters.
 
     Args:
@@ -157,18 +217,30 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and note what is read."""
-        result = func(*args, **(kwargs or {}))
-        if _reads(func, args, kwargs) and (here := _where()) is not None:
-            is_tainted = self._tainted.are_read or self._tainted.holds((args, kwargs))
-            self._tainted.are_read = is_tainted
-            count = self._passed[here, func] = self._passed.get((here, func), -1) + 1
-            kept = result.copy() if isinstance(result, np.ndarray) else result
-            kept = result.shape[-1] if func is one_hot else kept
-            self.found[(*here, func, count)] = Reading(_shown(here[0]), kept, is_tainted)
+        here = _where() if _reads(func, args, kwargs) else None
+        if here is None:
+            return func(*args, **(kwargs or {}))
+        with self._reading():
+            result = func(*args, **(kwargs or {}))
+        kept = result.copy() if isinstance(result, np.ndarray) else result
+        self._note(here, func, (args, kwargs), result.shape[-1] if func is one_hot else kept)
         return result
 
+    def number(self, x: Tensor) -> Any:
+        """The number in a scalar tensor, and note that PyTorch read it, unless a method of the tensor's did."""
+        result = NUMBER(x)
+        if not self._is_reading and (here := _where()) is not None:
+            self._note((here[0], here[0]), NUMBER, x, result)
+        return result
 
-class _Answers(TorchFunctionMode):
+    def _note(self, here: tuple[Line, Line], func: Any, operands: Any, result: Any) -> None:
+        is_tainted = self._tainted.are_read or self._tainted.holds(operands)
+        self._tainted.are_read = is_tainted
+        count = self._passed[here, func] = self._passed.get((here, func), -1) + 1
+        self.found[(*here, func, count)] = Reading(_shown(here[0]), result, is_tainted)
+
+
+class _Answers(_Reader):
     """Answers readings in one run of a model."""
 
     def __init__(self, found: dict[Place, Reading]):
@@ -180,17 +252,29 @@ class _Answers(TorchFunctionMode):
         here = _where() if _reads(func, args, kwargs) else None
         if here is None:
             return func(*args, **(kwargs or {}))
+        if (reading := self._answer(here, func)) is None:
+            with self._reading():
+                return func(*args, **(kwargs or {}))
+        if func is one_hot:
+            with self._reading():
+                return func(*args[:1], **{**(kwargs or {}), "num_classes": reading.value})
+        return reading.value.copy() if isinstance(reading.value, np.ndarray) else reading.value
+
+    def number(self, x: Tensor) -> Any:
+        """The answer to a reading that PyTorch makes itself."""
+        here = _where()
+        reading = None if here is None or self._is_reading else self._answer((here[0], here[0]), NUMBER)
+        return NUMBER(x) if reading is None else reading.value
+
+    def _answer(self, here: tuple[Line, Line], func: Any) -> Reading | None:
+        """The reading on all rows; None where it depends on parameters, or a library has read it."""
         count = self._passed[here, func] = self._passed.get((here, func), -1) + 1
         reading = self._found.get((*here, func, count))
         if reading is None and here[0] == here[1]:
             raise ReadingError(
                 f"{_shown(here[0])}: what Python reads on some rows must be read on all rows too, got another reading"
             )
-        if reading is None or reading.depends_on_parameters:
-            return func(*args, **(kwargs or {}))
-        if func is one_hot:
-            return func(*args[:1], **{**(kwargs or {}), "num_classes": reading.value})
-        return reading.value.copy() if isinstance(reading.value, np.ndarray) else reading.value
+        return None if reading is None or reading.depends_on_parameters else reading
 
 
 class _Parameters(Messenger):
@@ -216,7 +300,7 @@ def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     readings, tainted, store = Readings(), _Tainted(), pyro.get_param_store()
     recorder = _Recorder(tainted)
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with recorder, tainted, _Parameters(tainted):
+        with recorder, _ToPyTorch(recorder.number), tainted, _Parameters(tainted):
             model(*args, **kwargs)
     readings.found = recorder.found
     return readings
@@ -227,7 +311,8 @@ def params_of_data(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     tainted, store = _Tainted(), pyro.get_param_store()
     tainted.taint((args, kwargs))
     with store.scope(), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with _Recorder(tainted), tainted:
+        recorder = _Recorder(tainted)
+        with recorder, _ToPyTorch(recorder.number), tainted:
             model(*args, **kwargs)
         return [name for name, value in store.named_parameters() if tainted.are_read or tainted.holds(value.detach())]
 
@@ -235,7 +320,8 @@ def params_of_data(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 def _reads(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether an operation reads; a one-hot code does where it is not told how many classes there are."""
     if func is one_hot:
-        return (*args, *(kwargs or {}).values())[1:] in ((), (-1,))
+        classes = [x for x in (*args, *(kwargs or {}).values())[1:] if isinstance(x, Tensor) or x != -1]
+        return not classes
     return func in READERS
 
 
@@ -247,13 +333,18 @@ def _arrays_of(value: Any) -> list[np.ndarray]:
 def _where() -> tuple[Line, Line] | None:
     """The line of the model that reads, and the line in it or in a library that does so; None outside the model."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+    while frame.f_back is not None and _lies_between(frame):
         frame = frame.f_back
     reader = frame
     while frame.f_back is not None and _package(frame) in LIBRARIES:
         frame = frame.f_back
     is_model = _package(frame) not in (*LIBRARIES, "pyro_split")
     return ((frame.f_code, frame.f_lineno), (reader.f_code, reader.f_lineno)) if is_model else None
+
+
+def _lies_between(frame: FrameType) -> bool:
+    """Whether a frame is of a mode that handles an operation, or of PyTorch's code that calls modes."""
+    return frame.f_globals.get("__name__") in BETWEEN or frame.f_code.co_name in MODES
 
 
 def _package(frame: FrameType) -> str:

@@ -78,7 +78,8 @@ def check_exact(
         data = sample.hold(sample.arguments.data)
         split = SplitPotential(sample, data, jit_compile=False)
         points = _compare(sample, split, cut, is_proved, with_grad=True, is_sample=True)
-        if not is_proved and not density.local_axes and _has_memory(density):
+        if not is_proved and _has_memory(density):
+            points = _points_beside(density, z) if density.local_axes else points  # a latent has an entry for each row
             _compare_at(density, potential, points, with_grad=False)
             done += f"; all {num_rows} rows: energy"
     else:
@@ -149,6 +150,14 @@ def _compare(
     if not is_proved:
         _compare_far_out(host, potential, z)
     return points
+
+
+def _points_beside(density: ModelDensity, z: Position) -> list[Position]:
+    """A few points beside ``z`` at which the model's own potential on all rows is finite."""
+    host, generator = _host_potential(density, z, is_sample=False), torch.Generator().manual_seed(4)
+    points = [z, *({name: u + _noise(u, generator) for name, u in z.items()} for _ in range(2))]
+    with torch.no_grad(), unvalidated():
+        return [point for point in points if torch.isfinite(host(point))]
 
 
 def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
@@ -273,9 +282,12 @@ def _host_potential(density: ModelDensity, z: Position, is_sample: bool) -> Any:
 
 
 def _unless_rejected(host: Callable[[Position], torch.Tensor], z: Position) -> torch.Tensor:
-    """The host's potential; NaN after a numerical error, as for a matrix that cannot be factorised."""
+    """The host's potential; NaN after a numerical error, as for a matrix that cannot be factorised.
+
+    It is given copies, since some transforms keep results by the identity of a tensor, without its derivatives.
+    """
     try:
-        return host(z)
+        return host({name: u.clone() for name, u in z.items()})
     except RuntimeError as error:
         if not is_numerical(error):
             raise

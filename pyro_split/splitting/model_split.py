@@ -8,6 +8,7 @@ that compute with these numbers).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable
@@ -432,6 +433,11 @@ class ModelSplit:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
         self.sites, self._has_params = sites.sites, bool(sites.fixed)
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
+        if sequential := [name for name, site in local.items() if site.plates[self._model.plate] is None]:
+            raise ModelNotSplittableError(
+                f"latents in a sequential plate have no axis of rows, got {sequential[0]!r}; write "
+                f"`with pyro.plate({self._model.plate!r}, ...)` round one latent for all rows"
+            )
         self._local_axes = dict.fromkeys(local, 0)
         sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources
         check_local(sources, list(local))
@@ -501,6 +507,7 @@ class ModelSplit:
         The proof where all are proved, and with it the shared values.
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
+        self._run_on(sizes, density, z)
         data = tuple(map(placeholder, density.arguments.data))
         verdict, held, num_steps = proved_in_all(sizes, lambda size: prove(density, data, z, size))
         if verdict.kind == PROVED and self._prior_rows is not None:
@@ -510,6 +517,12 @@ class ModelSplit:
                 check_outside(sources, [f"a term outside the plate ({outside})"] * bool(sources))
                 return outside, NOTHING_HELD
         return verdict._replace(held=reasons(held.values())), _what_is_held(held, num_steps, z)
+
+    def _run_on(self, sizes: set[int], density: ModelDensity, z: Position) -> None:
+        """Run the model with values on as many rows as it is traced on, since it may keep something by their number."""
+        for size in sizes if not density.arguments.sources else ():
+            with contextlib.suppress(Exception), torch.no_grad():  # what fails there fails again, and is explained
+                density.sites_at(z, torch.arange(size))
 
     def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
         """Pyro's initialisation, on the rows of one subset where no latent has an entry per row.

@@ -1,0 +1,175 @@
+"""Pyro models with what PyTorch's users write: readings by PyTorch itself, recurrent networks, caches, flows.
+
+Each is divided and has the host's potential and gradient, or is refused in words that say why.
+"""
+
+import functools
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.distributions import transforms
+from torch.nn import functional as F
+
+from pyro_split import ModelNotSplittableError, split_model
+from tests.backends import PyroBackend
+
+N = 23
+
+
+def check_against_the_host(model, args, z, **options):
+    """The host's potential and gradient, at the same point twice."""
+    potential = split_model(model, args, **options)
+    expected, expected_grad = PyroBackend().host_potential_and_grad(model, args, {}, z)
+    for _ in range(2):
+        energy, grad = potential.potential_and_grad(z)
+        np.testing.assert_allclose(float(energy), float(expected), rtol=1e-8)
+        for name in z:
+            torch.testing.assert_close(grad[name], expected_grad[name], rtol=1e-7, atol=1e-9)
+    return potential
+
+
+def labelled(statistic):
+    """A model of a statistic of the labels or the response, after an effect of the label was looked up."""
+
+    def model(g, y):
+        a = pyro.sample("a", dist.Normal(torch.zeros(4), 1.0).to_event(1))
+        effect = a[g]
+        s = statistic(g, y)
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(effect * s, 1.0), obs=y)
+
+    return model
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        lambda g, y: torch.full((1,), y.mean()),
+        lambda g, y: torch.arange(g.max() + 1).sum(),
+        lambda g, y: torch.ones(g.max() + 1).sum(),
+        lambda g, y: F.one_hot(g, g.max() + 1).sum(),
+        lambda g, y: F.one_hot(g).sum(),
+        lambda g, y: float(len(g.unique_consecutive())),
+        lambda g, y: float(f"{y.mean():.3f}"),
+        lambda g, y: float(y.std()),
+        lambda g, y: int(g.max()) + 1,
+    ],
+    ids=["full", "arange", "ones", "classes", "one hot", "runs", "text", "float", "int"],
+)
+def test_readings_of_data_after_a_look_up_are_those_of_all_rows(statistic):
+    """PyTorch reads the number itself where it is given a tensor in place of one; a look-up chooses no shape."""
+    torch.manual_seed(0)
+    args = torch.arange(N) // 6, torch.randn(N)
+    check_against_the_host(labelled(statistic), args, {"a": torch.tensor([0.3, -1.0, 2.0, 0.5])}, num_subsets=3)
+
+
+@pytest.mark.parametrize("reads", [lambda g: int(g.max()) + 1, lambda g: g.double().amax() + 1.0])
+def test_a_rare_label_counts_where_rows_have_latents(reads):
+    """On any sample of the rows it is there, and on most subsets it is not."""
+    torch.manual_seed(0)
+    num_rows = 4000
+    g = torch.where(torch.rand(num_rows) < 0.01, torch.tensor(4), torch.randint(0, 4, (num_rows,)))
+
+    def model(g, y):
+        a = pyro.sample("a", dist.Normal(torch.zeros(5), 1.0).to_event(1))
+        with pyro.plate("data", len(y)):
+            e = pyro.sample("e", dist.Normal(torch.tensor(0.0), 1.0))
+            pyro.sample("y", dist.Normal((a[g] + e) / reads(g), 1.0), obs=y)
+
+    z = {"a": torch.ones(5), "e": torch.ones(num_rows)}
+    check_against_the_host(model, (g, torch.randn(num_rows)), z, num_subsets=80)
+
+
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_what_is_not_proved_is_compared_on_all_rows_where_rows_have_latents():
+    """Here parameters may choose what is read, so that it is read anew on the rows of each subset."""
+    torch.manual_seed(0)
+    num_rows = 4000
+    g = torch.where(torch.rand(num_rows) < 0.01, torch.tensor(4), torch.randint(0, 4, (num_rows,)))
+
+    def model(g, y):
+        a = pyro.sample("a", dist.Normal(torch.zeros(5), 1.0).to_event(1))
+        num_groups = int((g if a[0] > -100 else -g).max()) + 1
+        with pyro.plate("data", len(y)):
+            e = pyro.sample("e", dist.Normal(torch.tensor(0.0), 1.0))
+            pyro.sample("y", dist.Normal((a[g] + e) / num_groups, 1.0), obs=y)
+
+    with pytest.raises(ModelNotSplittableError, match="must equal the model's own"):
+        split_model(model, (g, torch.randn(num_rows)), num_subsets=80)
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+@pytest.mark.parametrize("cell", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_recurrent_networks(num_subsets, cell, bidirectional):
+    torch.manual_seed(0)
+    network = getattr(torch.nn, cell)(3, 4, batch_first=True, bidirectional=bidirectional)
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(network(X * w)[0][:, -1].sum(-1), 1.0), obs=y)
+
+    z = {"w": torch.tensor([0.5, -1.0, 2.0])}
+    potential = check_against_the_host(model, (torch.randn(N, 5, 3), torch.randn(N)), z, num_subsets=num_subsets)
+    assert potential.num_subsets == num_subsets
+
+
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_a_flow_that_keeps_what_it_transformed():
+    """By the tensor's identity, and without its derivative if that was not asked for."""
+    torch.manual_seed(0)
+    flow = transforms.affine_autoregressive(3)
+
+    def model(X, y):
+        w = pyro.sample("w", dist.TransformedDistribution(dist.Normal(torch.zeros(3), 1.0).to_event(1), [flow]))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    split_model(model, (torch.randn(N, 3), torch.randn(N)), num_subsets=3)
+
+
+def test_a_value_that_is_kept_for_each_number_of_rows():
+    """It would be one without values from a run on shapes, for the user's own runs too."""
+
+    @functools.cache
+    def weights(size):
+        return torch.linspace(1.0, 1.0, size)
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(X @ w * weights(len(y)), 1.0), obs=y)
+
+    args = torch.randn(40, 3), torch.randn(40)
+    check_against_the_host(model, args, {"w": torch.tensor([0.5, -1.0, 2.0])}, num_subsets=3)
+    assert all(type(weights(size)) is torch.Tensor for size in (13, 14, 40))
+
+
+def test_latents_in_a_sequential_plate_are_refused_by_name():
+    def model(y):
+        m = pyro.sample("m", dist.Normal(torch.tensor(0.0), 1.0))
+        for i in pyro.plate("data", len(y)):
+            z = pyro.sample(f"z_{i}", dist.Normal(m, 1.0))
+            pyro.sample(f"y_{i}", dist.Normal(z, 1.0), obs=y[i])
+
+    with pytest.raises(ModelNotSplittableError, match="latents in a sequential plate have no axis of rows, got 'z_0'"):
+        split_model(model, (torch.randn(12),), num_subsets=3)
+
+
+def test_what_has_no_derivative_has_none_beside_held_values():
+    def model(X, y, g):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        t = pyro.sample("t", dist.Normal(torch.zeros(4), 1.0).to_event(1))
+        with torch.no_grad():
+            c = t**2
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal((X - X.mean(0)) @ w + c[g], 1.0), obs=y)
+
+    torch.manual_seed(0)
+    args = torch.randn(N, 3), torch.randn(N), torch.randint(0, 4, (N,))
+    z = {"w": torch.tensor([0.5, -1.0, 2.0]), "t": torch.tensor([1.0, 0.3, -2.0, 0.1])}
+    check_against_the_host(model, args, z, num_subsets=3)
