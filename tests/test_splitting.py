@@ -790,6 +790,28 @@ def test_single_precision_within_a_double_model_is_named(lib):
 
 
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_what_is_not_proved_is_compared_on_all_rows_where_rows_have_latents(lib):
+    """A rare label is on any sample of the rows, and on most subsets it is not; what reads it is not proved."""
+    import jax
+
+    num_rows, rng = 4000, np.random.default_rng(0)
+    g = np.where(rng.random(num_rows) < 0.01, 4, rng.integers(0, 4, num_rows))
+
+    def model(g, y):
+        a = lib.ppl.sample("a", lib.dist.Normal(np.zeros(5), 1.0).to_event(1))
+        like = jax.ShapeDtypeStruct((), y.dtype)
+        fixed = jax.lax.stop_gradient(a[0])  # else it would rest on no parameter, and be held
+        num_groups = jax.pure_callback(lambda g, a: np.asarray(np.max(g) + 1 + 0 * a, y.dtype), like, g, fixed)
+        with lib.ppl.plate("data", y.shape[0]):
+            e = lib.ppl.sample("e", lib.dist.Normal(0.0, 1.0))
+            lib.ppl.sample("y", lib.dist.Normal((a[g] + e) / num_groups, 1.0), obs=y)
+
+    args = lib.np.asarray(g), lib.array(rng.normal(size=num_rows))
+    with pytest.raises(lib.split.ModelNotSplittableError, match="must equal the model's own"):
+        lib.split.split_model(model, args, num_subsets=80)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
 @pytest.mark.parametrize("num_subsets", [1, 3])
 def test_a_model_that_keeps_an_array_of_its_first_trace_is_told_so(lib, num_subsets):
     import functools

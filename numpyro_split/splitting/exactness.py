@@ -75,7 +75,9 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool,
         taken = density.arguments.take(block, data)
         sample = density.for_layout(layout, density.arguments.replace(taken))
         points, far = _compare(sample, taken, density.local(z, block), is_proved, with_grad=True)
-        if not is_proved and not density.local_axes and _has_memory(density, data, z):
+        if not is_proved and _has_memory(density, data, z):
+            if density.local_axes:  # a latent has an entry for each row
+                points, far = _points_beside(density, data, z), []
             _compare_at(density, data, points, far, is_proved, with_grad=False)
             done += f"; all {num_rows} rows, on the host: energy"
     else:
@@ -135,6 +137,15 @@ def _compare(
             far = [point for point in _far_points(z) if is_finite(point)]
     _compare_at(density, data, points, far, is_proved, with_grad)
     return points, far
+
+
+def _points_beside(density: ModelDensity, data: Data, z: Position) -> list[Position]:
+    """A few points beside ``z`` at which the model's own potential on all rows is finite."""
+    rng, host = np.random.default_rng(4), jax.jit(partial(_host_energy, density))
+    drawn = [{name: (JITTER * rng.standard_normal(u.shape)).astype(u.dtype) for name, u in z.items()} for _ in range(2)]
+    points = [z, *({name: u + noise[name] for name, u in z.items()} for noise in drawn)]
+    with _on_host():
+        return [point for point in points if jnp.isfinite(host(point, data))]
 
 
 def _far_points(z: Position) -> list[Position]:
