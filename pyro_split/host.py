@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import pyro
 import torch
@@ -31,6 +32,7 @@ from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
 FAKE_TENSOR_LOG = "torch._subclasses.fake_tensor"  # name of PyTorch's logger of failures on fake tensors
 FACTORISATION_CHECK = torch.ops.aten._linalg_check_errors.default  # raises where a matrix could not be factorised
+GIVEN_TRANSFORMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by run, the transforms that it was made with
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # of contiguous memory alone
 
 
@@ -210,10 +212,17 @@ def fill_run(
         samples: draws of all chains by site, chains and draws first; None where they are not in memory.
         diagnostics: diagnostics of each chain.
     """
+    given = given_transforms(mcmc)
+    mcmc.transforms = mcmc.kernel.transforms if given is None else given
     mcmc._args, mcmc._kwargs = args, kwargs
     mcmc._samples, mcmc._diagnostics = samples, diagnostics
-    if mcmc.transforms is None:
-        mcmc.transforms = mcmc.kernel.transforms
+
+
+def given_transforms(mcmc: Any) -> Any:
+    """Transforms that a run was made with; None for those of the model, which a run leaves in the same place."""
+    if mcmc not in GIVEN_TRANSFORMS:
+        GIVEN_TRANSFORMS[mcmc] = None if has_draws(mcmc) else mcmc.transforms
+    return GIVEN_TRANSFORMS[mcmc]
 
 
 def moves_in_processes(mcmc: Any) -> Any:

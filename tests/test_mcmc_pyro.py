@@ -21,6 +21,7 @@ from pyro_split import (
     to_inference_data,
 )
 from split_common.errors import StoreError
+from split_common.runs.stopping import StopWhen
 
 KERNELS = [SymmetricSplitHMC, NaiveSplitHMC, RandomisedSplitHMC]
 
@@ -370,3 +371,30 @@ def test_transforms_of_a_run_are_those_of_its_store(tmp_path):
     np.testing.assert_array_equal(opened.posterior["b"][0], mcmc.get_samples()["b"])
     with pytest.raises(StoreError, match="another transforms"):
         stored(tmp_path / "run.zarr", 8)
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_a_run_that_is_stored_again_maps_draws_by_its_own_transforms(tmp_path, load):
+    """Transforms of the first run's data would squeeze the second's draws into an interval of length 1."""
+
+    def bounded(y, high):
+        mu = pyro.sample("mu", dist.Uniform(torch.tensor(0.0), high))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    torch.manual_seed(0)
+    y = 6.0 + torch.randn(200)
+    kernel = NaiveSplitHMC(bounded, num_subsets=2, num_steps=3)
+    mcmc = MCMC(kernel, warmup_steps=30, num_samples=20, disable_progbar=True)
+    sample(mcmc, y / 10, torch.tensor(1.0), store=tmp_path / "a.zarr", load=load)
+    opened = sample(mcmc, y, torch.tensor(10.0), store=tmp_path / "b.zarr", load=load)
+    assert abs(float(opened.posterior["mu"].mean()) - 6.0) < 0.5
+
+
+def test_the_same_call_goes_on_with_the_same_mcmc(tmp_path):
+    """As where a cell of a notebook is run again, after a run that ended before its first draw."""
+    kernel = NaiveSplitHMC(model, num_subsets=2, num_steps=2)
+    mcmc = MCMC(kernel, warmup_steps=30, num_samples=5, disable_progbar=True)
+    for stop_when in (StopWhen(seconds=1e-9), None, None):
+        opened = sample(mcmc, *make_data(), store=tmp_path / "run.zarr", every=10, load=False, stop_when=stop_when)
+    assert opened.posterior.sizes["draw"] == 5

@@ -248,3 +248,14 @@ def test_same_functions_and_defaults():
     for name in ("random_module", "mlp", "cnn"):
         first, second = (inspect.signature(getattr(module, name)).parameters.values() for module in (ours, theirs))
         assert [(p.name, p.kind, p.default) for p in first] == [(p.name, p.kind, p.default) for p in second], name
+
+
+def test_a_network_in_training_is_not_changed_by_its_draws():
+    torch = pytest.importorskip("torch")
+    from pyro_split import networks, priors
+
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    before = {name: x.clone() for name, x in network.state_dict().items()}
+    networks.random_module("net", network, priors.normal)(torch.randn(10, 3))
+    for name, x in network.state_dict().items():
+        assert torch.equal(x, before[name])

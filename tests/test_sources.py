@@ -865,3 +865,37 @@ def test_memory_is_that_of_a_few_subsets(lib, kernel, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) < 160
+
+
+@pytest.mark.parametrize("kind", ["file", "zarr"])
+def test_rows_in_another_machines_order_are_read_by_number(kind, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    X = np.random.default_rng(0).normal(size=(400, 3)).astype(">f4")
+    np.save(tmp_path / "X.npy", X)
+    stored = zarr.create_array(tmp_path / "X.zarr", shape=X.shape, chunks=(50, 3), dtype=X.dtype)
+    stored[:] = X
+    source = Rows(str(tmp_path / "X.npy") if kind == "file" else stored).open()
+    for indices in (np.arange(5), np.array([1, 7, 300])):
+        np.testing.assert_array_equal(source.take(indices), X[indices])
+
+
+def test_a_folder_is_no_parquet_file(tmp_path):
+    with pytest.raises(SourceError, match=r"must be the path of a Parquet file, got .*; read a folder with pyarrow"):
+        table_rows(str(tmp_path), ["x"])
+
+
+def test_a_data_set_of_a_closed_file_says_so(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file["X"] = np.ones((4, 2))
+        closed = file["X"]
+    with pytest.raises(SourceError, match="rows of a Dataset must be readable"):
+        Rows(closed)
+
+
+def test_a_column_of_tensors_of_one_shape(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    x = np.arange(24.0).reshape(4, 2, 3)
+    source = table_rows(pyarrow.table({"x": pyarrow.FixedShapeTensorArray.from_numpy_ndarray(x)}), "x").open()
+    assert source.shape == x.shape
+    np.testing.assert_array_equal(source.read(1, 3), x[1:3])

@@ -313,3 +313,21 @@ def test_a_run_on_more_data_starts_from_the_metric_of_a_store(lib, run):
     run.sample(every=6, args=tuple(lib.array(np.concatenate([lib.to_numpy(x)] * 2)) for x in (X, y)))
     with pytest.raises(ValueError, match="with a kernel that centres"):
         lib.split.center_of(run.path)
+
+
+def test_observed_data_of_which_files_are_missing_are_left_out(lib, run):
+    """Read as the zeros that zarr fills in, they would be compared with predictions."""
+    run.sample()
+    assert "observed_data" in open_store(run.path).groups()
+    shutil.rmtree(Path(run.path) / "observed_data" / "y" / "c")
+    with pytest.warns(UserWarning, match="lacks files of its observed_data, which are left out"):
+        opened = open_store(run.path)
+    assert "observed_data" not in opened.groups()
+    assert opened.posterior.sizes["draw"] == run.num_samples
+
+
+def test_a_chain_whose_progress_cannot_be_read_is_missed_aloud(run):
+    run.sample()
+    (Path(run.path) / "chains" / "0" / "zarr.json").write_text("")
+    with pytest.warns(UserWarning, match=r"how far each chain is, got chains/0/zarr.json that cannot be read"):
+        open_store(run.path)

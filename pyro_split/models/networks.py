@@ -152,7 +152,9 @@ class _Activation(nn.Module):
 
 
 def _call(module: nn.Module, parameters: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-    return torch.func.functional_call(module, parameters, args, kwargs)
+    """The module's result with given parameters; in training it writes to its buffers, here to copies of them."""
+    buffers = {name: x.clone() for name, x in module.named_buffers()} if module.training else {}
+    return torch.func.functional_call(module, {**buffers, **parameters}, args, kwargs)
 
 
 def _dense(widths: Sequence[int], activation: Callable[[Tensor], Tensor], bias: bool) -> list[nn.Module]:

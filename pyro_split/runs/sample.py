@@ -13,7 +13,15 @@ import torch
 import torch.distributed as dist
 from pyro.infer import MCMC
 
-from pyro_split.host import MAX_SEED, as_in_a_run, fill_run, has_draws, moves_in_processes, pytree, start_of_chain
+from pyro_split.host import (
+    MAX_SEED,
+    as_in_a_run,
+    fill_run,
+    given_transforms,
+    moves_in_processes,
+    pytree,
+    start_of_chain,
+)
 from pyro_split.inference_data import Observations
 from pyro_split.kernels.host_kernel import SplitKernel
 from pyro_split.potential.ranks import group_of
@@ -113,8 +121,8 @@ def sample(
     plan = Plan.checked(mcmc.num_chains, mcmc.warmup_steps, mcmc.num_samples, every, keep, warmup)
     options = Options.checked(store, plan, stop_when, stop_on, load)
     given = tuple(x.detach() if torch.is_tensor(x) else x for x in args)
-    transforms = None if has_draws(mcmc) else mcmc.transforms  # an earlier run leaves the transforms of its own model
-    task, group = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook, transforms), _group_of(mcmc)
+    transforms, group = given_transforms(mcmc), _group_of(mcmc)
+    task = Task(mcmc.kernel, given, kwargs, plan, mcmc.sampler.hook, transforms)
     broadcast = broadcast_in(group)
     if broadcast is not None and dist.get_rank(group):
         return _follow(mcmc, task, broadcast, options)

@@ -10,12 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from split_common.errors import StoreError
+from split_common.errors import StoreError, first_line
 from split_common.health import Watched, put_watched
 from split_common.report import Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
-from split_common.runs.store import DRAWN, SAMPLING, SLOTS, WARMUP, Phase, decoded, encoded, state_in, whole_draws
+from split_common.runs.store import (
+    DRAWN,
+    SAMPLING,
+    SLOTS,
+    WARMUP,
+    Phase,
+    decoded,
+    encoded,
+    is_whole,
+    state_in,
+    whole_draws,
+)
 from split_common.runs.store_path import FORMAT, checked_path, open_group, zarr_module
 from split_common.runs.summaries import RunningSummary
 from split_common.settling import Settled, put_settled
@@ -82,8 +93,12 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     group = _opened(path)
     posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
     for name in OTHER_GROUPS:
-        if name in group and group[name].attrs.get(DONE, True):
+        if name not in group or not group[name].attrs.get(DONE, True):
+            continue
+        if is_whole(group[name]):
             groups[name] = dataset_in(path, name)
+        else:
+            warnings.warn(f"store {path!r} lacks files of its {name}, which are left out", stacklevel=2)
     if LOG_LIKELIHOOD in groups and found.plan.keep == "draws" and not same_draws(groups[LOG_LIKELIHOOD], posterior):
         warnings.warn(
             f"the log-likelihoods in store {path!r} are left out: they are of {counted(groups.pop(LOG_LIKELIHOOD))}, "
@@ -254,7 +269,14 @@ def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
     """Progress of a chain; empty where it has not been written, or cannot be read."""
     try:
         return dict(group[f"chains/{chain}"].attrs)
-    except (KeyError, ValueError):
+    except KeyError:
+        return {}
+    except ValueError as error:
+        warnings.warn(
+            f"a store must say how far each chain is, got chains/{chain}/zarr.json that cannot be read "
+            f"({first_line(error)}): the chain is left out",
+            stacklevel=4,
+        )
         return {}
 
 

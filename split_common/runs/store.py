@@ -37,6 +37,7 @@ SLOTS = ("state_0", "state_1")
 AFTER_WARMUP = "state_after_warmup"
 NO_NAMES = ("", ".", "..", "zarr.json")  # names that no array in a group may have: files and folders have them
 LENGTH_BYTES = 8  # bytes before a state that hold its length
+ALL_WRITTEN = "all_files_written"  # attribute of a group whose arrays have a file for each chunk
 DRAWN = ("chain", "draw")  # dimensions that every array of draws has first
 SLACK = 1.25  # factor of room for states that grow
 
@@ -181,11 +182,13 @@ class RunStore:
     def put_group(self, name: str, variables: Variables) -> None:
         """Write a group of arrays that are known as a whole, such as the observed data."""
         group = self._group.require_group(name)
+        written = {"write_empty_chunks": True}  # so that a file which is not there is one that was lost
         for variable, x in variables.items():
             dims = _dimensions(variable, x.ndim)
-            group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True)
+            group.create_array(encoded(variable), data=x, dimension_names=dims, overwrite=True, config=written)
             for dim, n in zip(dims, x.shape, strict=True):
                 write_coordinate(group, encoded(dim), n)
+        group.attrs[ALL_WRITTEN] = True
 
     def chain(self, chain: int) -> Any:
         """Group of one chain, looked up once."""
@@ -325,6 +328,14 @@ def whole_draws(group: Any, phase: Phase, lengths: Sequence[int]) -> list[int]:
                 lost = next((k for k, key in enumerate(keys) if key not in files), None)
                 whole[chain] = num if lost is None else lost * chunk
     return whole
+
+
+def is_whole(group: Any) -> bool:
+    """Whether all files of a group that was written at once are there; True where that cannot be told."""
+    if not group.attrs.get(ALL_WRITTEN, False):
+        return True
+    variables = [x for name, x in group.arrays() if x.metadata.dimension_names != (name,)]  # coordinates left out
+    return all(x.nchunks <= len(_files_of(x) - {"zarr.json"}) for x in variables)
 
 
 def _files_of(array: Any) -> set[str]:

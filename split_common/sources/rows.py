@@ -180,7 +180,7 @@ class Source:
             self._check_current()
             raise SourceError(f"{self.where}: rows must be readable, got {first_line(error)}") from error
         self._check_current()
-        if rows.dtype != self._raw:
+        if rows.dtype.newbyteorder("=") != self._raw.newbyteorder("="):  # rows put together lie in the machine's order
             raise SourceError(f"{self.where}: rows must be of {self._raw} as at first, got {rows.dtype}")
         rows = rows if self._transform is None else self._transformed(rows)
         if rows.shape != (num_rows, *self.shape[1:]):
@@ -258,7 +258,14 @@ def gives_rows(value: Any) -> bool:
         return value.filename is not None and value.ndim > 0 and value.dtype.kind in NUMBERS
     if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY:
         return False
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    try:
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    except Exception as error:  # it has these, and does not say them: h5py's data set of a file that is closed
+        if hasattr(type(value), "__getitem__") and hasattr(type(value), "dtype"):
+            raise SourceError(
+                f"rows of a {type(value).__qualname__} must be readable, got {first_line(error)}"
+            ) from error
+        return False
     if not (isinstance(shape, tuple) and shape and dtype is not None and hasattr(value, "__getitem__")):
         return False
     try:

@@ -263,6 +263,8 @@ class TableColumns:
 
     def _numbers(self, rows: Any, name: str) -> np.ndarray:
         column, lengths = _without_missing(rows.column(name).combine_chunks(), name), []
+        if hasattr(column, "to_numpy_ndarray"):  # tensors of one shape
+            return np.array(column.to_numpy_ndarray())
         while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
             lengths.append(_length_of_lists(column, name))
             column = _without_missing(column.flatten(), name)

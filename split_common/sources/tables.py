@@ -199,8 +199,11 @@ class ParquetFile:
         stamp = self.stamp()
         try:
             file = parquet.ParquetFile(self._path)
-        except ValueError as error:  # Arrow cannot read the file
-            raise SourceError(f"table must be the path of a Parquet file, got {self.where}") from error
+        except (ValueError, OSError) as error:  # Arrow cannot read the file, or it is a folder
+            advice = (
+                "; read a folder with pyarrow.dataset.dataset(path).to_table()" if os.path.isdir(self._path) else ""
+            )
+            raise SourceError(f"table must be the path of a Parquet file, got {self.where}{advice}") from error
         _check_columns(self._columns, file.schema_arrow.names, self.where)
         metadata = file.metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
