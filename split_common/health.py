@@ -27,7 +27,7 @@ class Watched(NamedTuple):
         [0, 2]
     """
 
-    num_diverging: Sequence[int]
+    num_diverging: Sequence[float]
     bfmi: Sequence[float]
 
 
