@@ -65,7 +65,7 @@ def compare_split(
     if not abs(whole - split) <= tolerance * size:
         raise ModelNotSplittableError(
             f"the sum over subsets must equal the model's own potential, got {split:.10g} against {whole:.10g}; "
-            + _likely_reason(abs(whole - split) / size, is_double)
+            + _likely_reason(float(abs(whole - split) / size), is_double)
         )
     if whole_grad is None or split_grad is None:
         return
@@ -73,7 +73,7 @@ def compare_split(
     if not off <= tolerance * max(norm, 1.0):
         raise ModelNotSplittableError(
             f"the gradient summed over subsets must equal the model's own, got norm {np.linalg.norm(split_grad):.10g} "
-            f"against {norm:.10g}, a difference of {off:.3g}; " + _likely_reason(off / max(norm, 1.0), is_double)
+            f"against {norm:.10g}, a difference of {off:.3g}; " + _likely_reason(float(off / max(norm, 1.0)), is_double)
         )
 
 

@@ -144,10 +144,11 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
     if watched is None:
         yield _divergences(int(of["diverging"].sum()), f"{of['diverging'].size} draws", accepts)
     else:
-        yield _divergences(sum(watched.num_diverging), "all iterations since warm-up", accepts)
+        yield _divergences(int(sum(watched.num_diverging)), "all iterations since warm-up", accepts)
     if "rows_touched" not in of:  # kernels with it have an estimated energy, or none of a Hamiltonian
         if of["energy"].shape[1] > 1:
-            yield _energies(float(np.min(_bfmi(of["energy"]) if watched is None else watched.bfmi)))
+            bfmi = _bfmi(of["energy"]) if watched is None else np.asarray(watched.bfmi)
+            yield _energies(float(bfmi.min()))
         if "reached_max_treedepth" in of:
             yield _depth(float(of["reached_max_treedepth"].mean()))
         else:
