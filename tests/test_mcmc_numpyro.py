@@ -20,6 +20,7 @@ from numpyro.infer import HMC, MCMC, Predictive, init_to_value
 from numpyro_split import (
     S3HMC,
     BlockGibbsHMC,
+    ModelNotSplittableError,
     NaiveSplitHMC,
     RandomisedSplitHMC,
     SplitNUTS,
@@ -433,3 +434,41 @@ print(len(told), any(hits))
     found = [run_with(SPLIT_MCMC_WARNINGS="report").stdout.split() for _ in range(2)]
     assert found == [["0", "False"], ["0", "True"]]
     assert "SPLIT_MCMC_WARNINGS must be 'report' or not set, got 'no'" in run_with(SPLIT_MCMC_WARNINGS="no").stderr
+
+
+@pytest.mark.parametrize("by", ["init_params", "init_strategy"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_start_of_half_precision_is_widened(by, dtype):
+    """Chains have the type of their start, and on so coarse a grid they would stand still."""
+    value = {"b": jnp.zeros(2, dtype), "s": jnp.ones((), dtype)}
+    options = {"init_strategy": init_to_value(values=value)} if by == "init_strategy" else {}
+    kernel = NaiveSplitHMC(model, num_subsets=2, num_steps=2, **options)
+    mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False)
+    mcmc.run(jax.random.key(0), *make_data(), init_params=value if by == "init_params" else None)
+    assert mcmc.get_samples()["b"].dtype.itemsize >= 4
+
+
+def test_a_model_that_keeps_a_tracer_is_told_so_by_a_kernel():
+    class Centered:
+        mean = None
+
+        def __call__(self, X, y):
+            self.mean = X.mean(0) if self.mean is None else self.mean
+            model(X - self.mean, y)
+
+    mcmc = MCMC(NaiveSplitHMC(Centered(), num_subsets=2), num_warmup=5, num_samples=5, progress_bar=False)
+    with pytest.raises(ModelNotSplittableError, match="^the model must keep nothing of its first run"):
+        mcmc.run(jax.random.key(0), *make_data())
+
+
+def test_numbers_among_traced_arguments_are_told_of():
+    def scaled(X, y, sigma):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ b, sigma), obs=y)
+
+    options = {"num_warmup": 5, "num_samples": 5, "progress_bar": False, "jit_model_args": True}
+    with pytest.raises(RuntimeError, match=r"pass jnp.asarray\(2.0\) in place of 2.0"):
+        MCMC(NaiveSplitHMC(scaled, num_subsets=2, num_steps=2), **options).run(jax.random.key(0), *make_data(), 2.0)
+    mcmc = MCMC(NaiveSplitHMC(scaled, num_subsets=2, num_steps=2), **options)
+    mcmc.run(jax.random.key(0), *make_data(), jnp.asarray(2.0))

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 from jax.core import Tracer
+from jax.errors import UnexpectedTracerError
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
@@ -30,7 +31,15 @@ from numpyro_split.kernels.method import Method, Setup
 from numpyro_split.kernels.prepared import Prepared, PreparedRuns
 from numpyro_split.kernels.state import ChainState, check_warmup_ended
 from numpyro_split.potential.arguments import Arguments
-from numpyro_split.potential.content import Content, DataDigest, numbers_of, program_of_model, program_of_potential
+from numpyro_split.potential.content import (
+    KEEPS_TRACER,
+    Content,
+    DataDigest,
+    TracerKeptError,
+    numbers_of,
+    program_of_model,
+    program_of_potential,
+)
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.precision import full_precision
@@ -309,7 +318,8 @@ class SplitKernel(MCMCKernel):
             if prepared is None or program is None:
                 raise RuntimeError(
                     "init must be called before sample, on data of the same shapes and types (and jit_model_args must "
-                    "be False for rows that are read from sources)"
+                    "be False for rows that are read from sources, and for arguments that are plain numbers: pass "
+                    "jnp.asarray(2.0) in place of 2.0)"
                 )
             if prepared.split is not None and prepared.split.reads:
                 raise must_be_known()
@@ -393,6 +403,8 @@ class SplitKernel(MCMCKernel):
     def _program(self, arguments: Arguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         try:
             return program_of_model(self._running_model, arguments)
+        except (TracerKeptError, UnexpectedTracerError) as error:
+            raise TracerKeptError(KEEPS_TRACER) from error
         except Exception:
             self._divide(args, kwargs, program="")  # its error names the fault of model or data
             raise
@@ -456,9 +468,9 @@ class SplitKernel(MCMCKernel):
 
 
 def _floating(u: Any) -> jax.Array:
-    """Values of a site as an array of floating-point numbers."""
+    """Values of a site as an array of floating-point numbers, of 32 bits at least: chains have their type."""
     u = jnp.asarray(u)
-    return jnp.asarray(u, jnp.result_type(u, float))
+    return jnp.asarray(u, jnp.promote_types(jnp.result_type(u, float), jnp.float32))
 
 
 def _check_position(prepared: Prepared, z: Position, single: bool) -> None:

@@ -40,13 +40,17 @@ from split_common.open_model import OpenModel
 
 KNOWN, NEW, RESUMED = range(3)  # status of the data digest in a state
 # calls of Python functions in the text of a jaxpr, custom derivative rules included
+OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
+LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants: multiplier and salt of each sum
 KEEPS_TRACER = (
     "the model must keep nothing of its first run, got one that keeps a tracer of JAX's (in a cache, an attribute): "
     "compute it outside the model, or define the model anew and run it once before, as in "
     "`numpyro.handlers.seed(model, 0)(*args)`"
 )
-OPAQUE = ("_callback[", "custom_vjp_call[", "custom_jvp_call[")
-LANES = ((0x9E3779B9, 0x85EBCA6B), (0xC2B2AE35, 0x27D4EB2F))  # odd constants: multiplier and salt of each sum
+
+
+class TracerKeptError(ModelNotSplittableError):
+    """Error for a model that keeps a tracer from run to run."""
 
 
 class Content(NamedTuple):
@@ -270,7 +274,7 @@ def _add_expression(digest: Digest, closed: Any, owner: str) -> Digest:
         digest.add(owner)
     for constant in _constants(closed):
         if isinstance(constant, Tracer):
-            raise ModelNotSplittableError(KEEPS_TRACER)
+            raise TracerKeptError(KEEPS_TRACER)
         digest.add_array(numbers_of(jnp.asarray(constant)) if isinstance(constant, jax.Array) else np.asarray(constant))
     return digest
 

@@ -28,7 +28,7 @@ from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, transf
 
 from numpyro_split.host import unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data, with_arrays
-from numpyro_split.potential.content import KEEPS_TRACER, program_of_model
+from numpyro_split.potential.content import KEEPS_TRACER, TracerKeptError, program_of_model
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
@@ -247,7 +247,7 @@ class ModelSplit:
         try:
             return cls._undivided(model, args, kwargs, init_strategy, program, forward_mode)
         except UnexpectedTracerError as error:
-            raise ModelNotSplittableError(KEEPS_TRACER) from error
+            raise TracerKeptError(KEEPS_TRACER) from error
 
     @classmethod
     def _over_shards(
@@ -338,7 +338,9 @@ class ModelSplit:
                 row_model = RowSelectableModel(model, plate, readings)
                 found, failures = first_of([split.with_model(row_model) for split in splits])
         if found is None:
-            advice = row_model.readings.advice + _advice(failures)
+            if any(isinstance(error, UnexpectedTracerError) for error in failures.values()):
+                raise TracerKeptError(KEEPS_TRACER)
+            advice = row_model.readings.advice + _forwards(failures)
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
@@ -673,16 +675,16 @@ def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tupl
     return (SLICE, INDEX, NUMBERED) if has_rows else (INDEX,)
 
 
-def _advice(failures: Mapping[str, Exception]) -> str:
-    """Advice for models that cannot be differentiated in reverse mode, or that keep arrays from run to run."""
-    if any("Reverse-mode differentiation" in str(error) for error in failures.values()):
-        return "; pass forward_mode_differentiation=True to the kernel"
-    return f"; {KEEPS_TRACER}" if any(isinstance(error, UnexpectedTracerError) for error in failures.values()) else ""
+def _forwards(failures: Mapping[str, Exception]) -> str:
+    """Advice for models that cannot be differentiated in reverse mode."""
+    is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
+    return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
 
 
 def _as_arrays(z: Mapping[str, Any]) -> Position:
-    """A position as floating-point arrays: the host passes on plain numbers that an init strategy may give."""
-    return {name: jnp.asarray(u, jnp.result_type(u, float)) for name, u in z.items()}
+    """A position as floating-point arrays of 32 bits at least: the host passes on what an init strategy may give."""
+    wide = partial(jnp.promote_types, jnp.float32)
+    return {name: jnp.asarray(u, wide(jnp.result_type(u, float))) for name, u in z.items()}
 
 
 def _depends_on_values(support: Any) -> bool:
