@@ -244,3 +244,22 @@ def test_which_object_is_met_again_counts():
     assert texts_of([a, b, a], "x") != texts_of([a, b, b], "x")
     c, d = Settings(1), Settings(2)
     assert texts_of([a, b, a], "x") == texts_of([c, d, c], "x")
+
+
+def reading(**arguments):
+    """Functions of a script's arguments: one reads an attribute, in a comprehension; one has all of them."""
+    args = argparse.Namespace(**arguments)
+
+    def reads_one(x):
+        return [args.scale * number for number in x]
+
+    def has_all(x):
+        return len(vars(args)) * x
+
+    return reads_one, has_all
+
+
+def test_of_a_scripts_arguments_those_count_that_a_function_reads():
+    first, longer, other = (reading(**x) for x in ({"scale": 1, "draws": 50}, {"scale": 1, "draws": 80}, {"scale": 2}))
+    assert code_of(first[0]) == code_of(longer[0]) != code_of(other[0])
+    assert code_of(first[1]) != code_of(longer[1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import dis
 import enum
 import functools
 import inspect
@@ -19,6 +20,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ OURS = ("split_common", "numpyro_split", "pyro_split")  # packages that count by
 DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
+LOADS = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME")  # of a value from outside a function, in CPython's code
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 MOST_CHARACTERS = 200  # of a text that stands for a value by itself
 DEPTH = 40  # levels of nesting that are read
@@ -228,6 +231,7 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
         if isinstance(module, types.ModuleType) and is_users(module.__name__):
             named |= {f"{name}.{inner}": getattr(module, inner) for inner in names if hasattr(module, inner)}
     own = {name: _without_library(x, function.__module__) for name, x in named.items() if x is not None}
+    own, closure = ({name: _read_part(x, code, name) for name, x in values.items()} for values in (own, closure))
     return [
         (".code", code),
         (".defaults", function.__defaults__),
@@ -268,6 +272,34 @@ def _parts_of_class(value: type) -> list[tuple[str, Any]]:
         for name, x in vars(c).items()
         if isinstance(x, (types.FunctionType, *DESCRIPTORS)) or not (name.startswith("__") or name == "_abc_impl")
     ]
+
+
+def _read_part(value: Any, code: types.CodeType, name: str) -> Any:
+    """A value that a function names; of a namespace of which it reads attributes alone, these attributes.
+
+    So a script's arguments that a model does not read, as the number of draws, are none of the model's.
+    """
+    if not isinstance(value, types.SimpleNamespace | argparse.Namespace):
+        return value
+    read = _attributes_read(code, name)
+    return value if read is None else {key: x for key, x in vars(value).items() if key in read}
+
+
+def _attributes_read(code: types.CodeType, name: str) -> set[str] | None:
+    """Attributes of a value that a function, and those inside it, read by its name; None where they use it whole."""
+    found: set[str] = set()
+    for instruction, then in pairwise(dis.get_instructions(code)):
+        if instruction.argval == name and instruction.opname in LOADS:
+            if then.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                return None
+            found.add(then.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            of_inner = _attributes_read(inner, name)
+            if of_inner is None:
+                return None
+            found |= of_inner
+    return found
 
 
 def _as_tuple(slots: Any) -> tuple[str, ...]:
