@@ -33,6 +33,7 @@ from torch.utils._python_dispatch import _disable_current_modes as without_modes
 FAKE_TENSOR_LOG = "torch._subclasses.fake_tensor"  # name of PyTorch's logger of failures on fake tensors
 FACTORISATION_CHECK = torch.ops.aten._linalg_check_errors.default  # raises where a matrix could not be factorised
 GIVEN_TRANSFORMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by run, the transforms that it was made with
+NUMBER_OF = torch.ops.aten._local_scalar_dense.default  # by which PyTorch reads, as in torch.full((1,), y.mean())
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)  # of contiguous memory alone
 
 

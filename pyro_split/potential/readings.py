@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 
-from pyro_split.host import TorchDispatchMode, pytree, unvalidated
+from pyro_split.host import NUMBER_OF, TorchDispatchMode, pytree, unvalidated
 from split_common.errors import ReadingError
 from split_common.readings import reading_advice
 
@@ -36,7 +36,6 @@ READERS: set[Any] = {
     *(getattr(torch, name) for name in ("equal", "allclose", "is_nonzero")),
     one_hot,
 }
-NUMBER = torch.ops.aten._local_scalar_dense.default  # by which PyTorch itself reads, as in torch.full((1,), y.mean())
 LIBRARIES = ("numpy", "torch", "pyro", "contextlib", "functools", "split_common")  # read for their callers
 BETWEEN = ("torch._ops", "torch._compile", "torch._dynamo.eval_frame", __name__)  # between a reading and its reader
 MODES = ("__torch_function__", "__torch_dispatch__")
@@ -108,7 +107,7 @@ class _ToPyTorch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Hand over a reading; run any other operation."""
-        return self._number(*args) if func is NUMBER else func(*args, **(kwargs or {}))
+        return self._number(*args) if func is NUMBER_OF else func(*args, **(kwargs or {}))
 
 
 class Watch(TorchFunctionMode):
@@ -135,7 +134,7 @@ class Watch(TorchFunctionMode):
 
     def _note(self, x: Tensor) -> Any:
         self.has_seen = self.has_seen or _where() is not None
-        return NUMBER(x)
+        return NUMBER_OF(x)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note a reading, and let it pass."""
@@ -228,9 +227,9 @@ class _Recorder(_Reader):
 
     def number(self, x: Tensor) -> Any:
         """The number in a scalar tensor, and note that PyTorch read it, unless a method of the tensor's did."""
-        result = NUMBER(x)
+        result = NUMBER_OF(x)
         if not self._is_reading and (here := _where()) is not None:
-            self._note((here[0], here[0]), NUMBER, x, result)
+            self._note((here[0], here[0]), NUMBER_OF, x, result)
         return result
 
     def _note(self, here: tuple[Line, Line], func: Any, operands: Any, result: Any) -> None:
@@ -263,8 +262,8 @@ class _Answers(_Reader):
     def number(self, x: Tensor) -> Any:
         """The answer to a reading that PyTorch makes itself."""
         here = _where()
-        reading = None if here is None or self._is_reading else self._answer((here[0], here[0]), NUMBER)
-        return NUMBER(x) if reading is None else reading.value
+        reading = None if here is None or self._is_reading else self._answer((here[0], here[0]), NUMBER_OF)
+        return NUMBER_OF(x) if reading is None else reading.value
 
     def _answer(self, here: tuple[Line, Line], func: Any) -> Reading | None:
         """The reading on all rows; None where it depends on parameters, or a library has read it."""
