@@ -203,7 +203,8 @@ class Forms:
 
         At a start, where scales are of order 1, the log-probabilities hardly show it; at a small scale they do.
         """
-        return any(rounding_of(x, np.dtype(self._framework.operations.dtype(x.dtype))) > MOST_ROUNDING for x in arrays)
+        narrowed = [(x, np.dtype(self._framework.operations.dtype(x.dtype))) for x in arrays if x.dtype.kind == "f"]
+        return any(rounding_of(x, dtype) > MOST_ROUNDING for x, dtype in narrowed)
 
     def _with_advice(
         self, error: ModelNotSplittableError, model: Callable[..., Any] | None, args: Args, kwargs: Kwargs
@@ -298,7 +299,7 @@ def rounding_of(x: np.ndarray, dtype: np.dtype[Any]) -> float:
     """Root mean square error of rounding to a type, as a share of a column's standard deviation; the largest share.
 
     Args:
-        x: array, whose columns lie along the first axis.
+        x: array of floating-point numbers, whose columns lie along the first axis.
         dtype: type it is rounded to.
 
     Example:
@@ -306,7 +307,7 @@ def rounding_of(x: np.ndarray, dtype: np.dtype[Any]) -> float:
         >>> rounding_of(times, np.dtype(np.float32)) > 0.1, rounding_of(times - 1e9, np.dtype(np.float32))
         (True, 0.0)
     """
-    if x.dtype.kind != "f" or dtype.itemsize >= x.dtype.itemsize or not x.ndim or not len(x):
+    if dtype.itemsize >= x.dtype.itemsize or not x.ndim or not len(x):
         return 0.0
     with np.errstate(all="ignore"):
         error, spread = np.sqrt(((x.astype(dtype) - x) ** 2.0).mean(0)), x.std(0)
