@@ -206,7 +206,7 @@ def test_the_posterior_where_few_rows_matter(num_influential):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_influential", [1, 2, 10])
 def test_the_posterior_where_few_rows_matter_in_pyro(num_influential):
-    assert_agree(run(PyroBackend(), num_influential, 6000)[0])
+    assert_agree(run(PyroBackend(), num_influential, 16_000)[0])
 
 
 @pytest.mark.slow
