@@ -26,6 +26,7 @@ from split_common.errors import (
     line_of_user,
 )
 from split_common.open_model import HELD, OpenModel, open_held
+from split_common.rounding import rounding_of
 from split_common.tables import Operations
 
 Args = tuple[Any, ...]
@@ -204,7 +205,8 @@ class Forms:
         At a start, where scales are of order 1, the log-probabilities hardly show it; at a small scale they do.
         """
         narrowed = [(x, np.dtype(self._framework.operations.dtype(x.dtype))) for x in arrays if x.dtype.kind == "f"]
-        return any(rounding_of(x, dtype) > MOST_ROUNDING for x, dtype in narrowed)
+        narrowed = [(x, dtype) for x, dtype in narrowed if dtype.itemsize < x.dtype.itemsize and x.ndim and len(x)]
+        return any((rounding_of(x, dtype) > MOST_ROUNDING).any() for x, dtype in narrowed)
 
     def _with_advice(
         self, error: ModelNotSplittableError, model: Callable[..., Any] | None, args: Args, kwargs: Kwargs
@@ -293,25 +295,6 @@ def _are_close(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], to
         return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)
 
     return expected.keys() == found.keys() and all(is_close(name, x, found[name]) for name, x in expected.items())
-
-
-def rounding_of(x: np.ndarray, dtype: np.dtype[Any]) -> float:
-    """Root mean square error of rounding to a type, as a share of a column's standard deviation; the largest share.
-
-    Args:
-        x: array of floating-point numbers, whose columns lie along the first axis.
-        dtype: type it is rounded to.
-
-    Example:
-        >>> times = np.array([1e9, 1e9 + 10.0])
-        >>> rounding_of(times, np.dtype(np.float32)) > 0.1, rounding_of(times - 1e9, np.dtype(np.float32))
-        (True, 0.0)
-    """
-    if dtype.itemsize >= x.dtype.itemsize or not x.ndim or not len(x):
-        return 0.0
-    with np.errstate(all="ignore"):
-        error, spread = np.sqrt(((x.astype(dtype) - x) ** 2.0).mean(0)), x.std(0)
-        return float(np.max(np.where(np.isfinite(error) & (spread > 0), error / spread, 0.0)))
 
 
 def is_masked(x: np.ndarray) -> bool:

@@ -263,3 +263,32 @@ def test_of_a_scripts_arguments_those_count_that_a_function_reads():
     first, longer, other = (reading(**x) for x in ({"scale": 1, "draws": 50}, {"scale": 1, "draws": 80}, {"scale": 2}))
     assert code_of(first[0]) == code_of(longer[0]) != code_of(other[0])
     assert code_of(first[1]) != code_of(longer[1])
+
+
+class Rates(types.SimpleNamespace):
+    """A namespace with a method, which reads what its caller does not name."""
+
+    @property
+    def ratio(self):
+        return self.above / self.below
+
+
+def of_rates(rates):
+    def in_function():
+        return rates.ratio
+
+    def in_class():
+        class Inner:
+            ratio = rates.above
+
+        return Inner
+
+    return in_function, in_class
+
+
+def test_what_a_namespaces_own_methods_read_counts():
+    for place in (0, 1):
+        assert code_of(of_rates(Rates(above=1, below=2))[place]) == code_of(of_rates(Rates(above=1, below=2))[place])
+    assert code_of(of_rates(Rates(above=1, below=2))[0]) != code_of(of_rates(Rates(above=1, below=3))[0])
+    one, other = (of_rates(types.SimpleNamespace(above=x, below=2))[1] for x in (1, 2))
+    assert code_of(one) != code_of(other)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -80,8 +80,8 @@ class Readings:
         if not self.found:
             yield
             return
-        answers = _Answers(self.found)
-        with answers, _ToPyTorch(answers.number):
+        answers, reads = _Answers(self.found), any(operation is NUMBER_OF for _, _, operation, _ in self.found)
+        with answers, _ToPyTorch(answers.number) if reads else nullcontext():  # every operation would pass through it
             yield
 
     @contextmanager

@@ -92,6 +92,7 @@ def _needs_all_rows(model: Callable[..., Any], arguments: Arguments) -> bool:
         _run(own, arguments, _few_rows(arguments, last))
         kept.add("" if is_open else code_of(own))
     innermost = getattr(model, "__wrapped__", model)
+    innermost = getattr(innermost, "__self__", innermost)  # a bound method is another object each time
     if code_of(model, with_numbers=False) != before:
         SPOILT.append(ref(innermost))
     if any(spoilt() is innermost for spoilt in SPOILT):

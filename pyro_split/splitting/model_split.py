@@ -309,9 +309,8 @@ class ModelSplit:
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         z, split.transforms = split._initialize(split._density(args, kwargs))
         split.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
-        split._jit_compile = (
-            warn_unless_same_again(split._density(args, kwargs), z) and jit_compile
-        )  # a trace is one run
+        is_pure = warn_unless_same_again(split._density(args, kwargs), z)
+        split._jit_compile = jit_compile and is_pure  # a trace would keep the random numbers of one run
         split.verdict = NOT_DIVIDED
         return split
 

@@ -37,7 +37,7 @@ OURS = ("split_common", "numpyro_split", "pyro_split")  # packages that count by
 DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 VALUES = (*CONTAINERS, deque, range, types.SimpleNamespace, argparse.Namespace)
-LOADS = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME")  # of a value from outside a function, in CPython's code
+OTHERS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_FAST", "LOAD_CLOSURE", "LOAD_CONST")  # loads of what is not named outside
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 MOST_CHARACTERS = 200  # of a text that stands for a value by itself
 DEPTH = 40  # levels of nesting that are read
@@ -279,7 +279,7 @@ def _read_part(value: Any, code: types.CodeType, name: str) -> Any:
 
     So a script's arguments that a model does not read, as the number of draws, are none of the model's.
     """
-    if not isinstance(value, types.SimpleNamespace | argparse.Namespace):
+    if type(value) not in (types.SimpleNamespace, argparse.Namespace):  # a class of the user's may read more in methods
         return value
     read = _attributes_read(code, name)
     return value if read is None else {key: x for key, x in vars(value).items() if key in read}
@@ -289,7 +289,7 @@ def _attributes_read(code: types.CodeType, name: str) -> set[str] | None:
     """Attributes of a value that a function, and those inside it, read by its name; None where they use it whole."""
     found: set[str] = set()
     for instruction, then in pairwise(dis.get_instructions(code)):
-        if instruction.argval == name and instruction.opname in LOADS:
+        if instruction.argval == name and instruction.opname.startswith("LOAD_") and instruction.opname not in OTHERS:
             if then.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return None
             found.add(then.argval)

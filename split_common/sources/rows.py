@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from split_common.errors import SourceError, first_line
+from split_common.rounding import SAMPLED, rounding_of
 from split_common.sources.stores import Store, TableColumns, describe, store_of
 from split_common.sources.survey import Survey, survey
 from split_common.tables import NUMBERS
@@ -23,7 +24,6 @@ from split_common.values import shown
 
 MOST_KEPT = 64  # sources that are remembered by the object that they were made from
 PROBED = 8  # rows that a transform is tried on
-NARROWED = 4096  # rows on which numbers of fewer bits are compared with those that they are made from
 MOST_ROUNDING = 1e-3  # of a column's standard deviation that such numbers may be off by, root mean square
 IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # packages of arrays in memory
 Transform = Callable[[np.ndarray], np.ndarray]
@@ -199,18 +199,16 @@ class Source:
 
     def _check_rounding(self) -> None:
         """Raise where numbers of fewer bits do not tell rows apart, as times that are counted from long ago."""
-        rows = self._store.take(np.unique(np.linspace(0, self.shape[0] - 1, NARROWED).astype(int)))
+        rows = self._store.take(np.unique(np.linspace(0, self.shape[0] - 1, SAMPLED).astype(int)))
         rows = rows if self._transform is None else self._transformed(rows)
-        columns = rows.reshape(len(rows), -1)
-        with np.errstate(all="ignore"):
-            error = np.sqrt(((columns.astype(self.dtype) - columns) ** 2.0).mean(0))
-            lost = np.flatnonzero(error > MOST_ROUNDING * columns.std(0, dtype=np.float64))
-        lost = [j for j in lost if np.ptp(columns[:, j])]
-        if lost:
-            column = columns[:, lost[0]]
+        shares = rounding_of(rows, self.dtype)
+        lost = np.flatnonzero(shares > MOST_ROUNDING)
+        if lost.size:
+            column = rows.reshape(len(rows), -1)[:, lost[0]]
+            error = shares[lost[0]] * column.std(dtype=np.float64)
             raise SourceError(
                 f"{self.where}: {self.dtype} must tell the rows of {rows.dtype} apart, got numbers from {column.min()} "
-                f"to {column.max()}, which it rounds by {error[lost[0]]:.2g}; turn on 64-bit types, or take their mean "
+                f"to {column.max()}, which it rounds by {error:.2g}; turn on 64-bit types, or take their mean "
                 "off by a transform"
             )
 
