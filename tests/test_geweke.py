@@ -46,7 +46,10 @@ def make(lib: Any, entry: Entry) -> Any:
             lib.ppl.sample("y", lib.dist.Normal(a * x, NOISE), obs=y)
 
     # PenaltyMH moves by one step, in units of the posterior's width at its reference
-    return entry.make(lib, model, 3, step_size=1.0 if entry.is_noisy else 0.5, **FIXED)
+    options = {"step_size": 1.0 if entry.is_noisy else 0.5, **FIXED}
+    if "metric" in entry.options:  # a form is chosen where it adapts only
+        options["metric"] = None
+    return entry.make(lib, model, 3, **options)
 
 
 def sample_numpyro(lib: Any, entry: Entry, num_chains: int, num_iterations: int, is_refreshed: bool) -> Any:

@@ -176,3 +176,16 @@ def test_what_has_no_derivative_has_none_beside_held_values():
     args = torch.randn(N, 3), torch.randn(N), torch.randint(0, 4, (N,))
     z = {"w": torch.tensor([0.5, -1.0, 2.0]), "t": torch.tensor([1.0, 0.3, -2.0, 0.1])}
     check_against_the_host(model, args, z, num_subsets=3)
+
+
+def test_a_model_that_refuses_values_far_out_itself():
+    """It raises there on all rows as on some: this says nothing of how it divides."""
+
+    def model(x, y):
+        scale = pyro.sample("scale", dist.Gamma(torch.tensor(2.0), torch.tensor(1.0)))
+        assert scale < 10.0, "a scale above 10"
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(x, scale), obs=y)
+
+    x, y = torch.randn(2, N, generator=torch.Generator().manual_seed(0))
+    check_against_the_host(model, (x, y), {"scale": torch.tensor(0.3)}, num_subsets=3)

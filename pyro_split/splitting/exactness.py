@@ -23,7 +23,7 @@ from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, is_source, sources_in
 from pyro_split.potential.split_potential import SplitPotential
-from split_common.errors import ModelNotSplittableError
+from split_common.errors import ModelNotSplittableError, first_line
 from split_common.exactness import compare_differences, compare_split
 from split_common.selection import cuts_data
 from split_common.sources.rows import Source
@@ -168,8 +168,12 @@ def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
         for sign in (1.0, -1.0):
             point = {name: sign * u for name, u in drawn.items()}
             beside = {name: u * (1.0 + 4.0 * torch.finfo(u.dtype).eps) for name, u in point.items()}
-            with torch.no_grad(), unvalidated():
-                whole, moved = float(host(point)), float(host(beside))
+            try:
+                with torch.no_grad(), unvalidated():
+                    whole, moved = float(host(point)), float(host(beside))
+            except Exception as error:  # whatever a model raises: it may refuse such values itself
+                logger.info("not compared %g standard deviations out: the model raises %s there", scale, first_line(error))
+                continue
             energies = _in_precision_of(point, potential.energies(point))
             is_rounding = abs(whole - float(energies.sum())) <= ROUNDINGS * abs(whole - moved)
             if np.isfinite(whole) and not is_rounding:
