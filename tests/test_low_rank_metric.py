@@ -492,7 +492,7 @@ def test_six_hundred_parameters(lib):
     sigma = covariance()
     kernel = lib.split.SplitNUTS(normal(lib, sigma, 1), metric="auto")
     chains = {"num_chains": 2, "chain_method": "vectorized"} if lib.name == "numpyro" else {}
-    mcmc = run(lib, kernel, LARGE, num_warmup=300, num_samples=600, **chains)
+    mcmc = run(lib, kernel, LARGE, num_warmup=300, num_samples=4000, **chains)
     draws = lib.to_numpy(mcmc.get_samples(group_by_chain=True)["x"])
     along = np.linalg.eigh(sigma)[1]
     assert_agree(compare_moments("along axes", draws @ along, along.sum(0), np.linalg.eigvalsh(sigma)))

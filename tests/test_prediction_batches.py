@@ -12,6 +12,7 @@ import zarr
 from split_common import metrics
 from split_common.errors import StoreError
 from split_common.runs.pointwise import Grid
+from split_common.runs.store import is_whole
 from tests.test_inference_data import data_of, normal_log_density, regression
 from tests.test_inference_data import run as run_model
 
@@ -220,8 +221,25 @@ class TestDraws:
         group = zarr.open_group(path)["posterior_predictive"]
         assert group["y"].chunks == (1, 3, 10)
         assert "half" not in group
+        assert is_whole(group)
         with pytest.raises(StoreError, match="must hold no group 'posterior_predictive' yet"):
             predict(lib, regression(lib), draws, X, into=path, **options)
+
+    def test_files_that_are_missing_from_a_store_are_known(self, lib, tmp_path):
+        """Zeros are written too, so that a file that is not there is one that was lost."""
+        path = tmp_path / "run.zarr"
+
+        def model(X, y=None):
+            b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), 1.0))
+            with lib.ppl.plate("data", X.shape[0]):
+                lib.ppl.sample("y", lib.dist.Poisson(1e-9 * lib.ppl.deterministic("rate", b**2) + 1e-12), obs=y)
+
+        options = {"rows_per_batch": 10, "draws_per_batch": 3}
+        assert not predict(lib, model, posterior(b=()), features(lib), into=path, **options)["y"].values.any()
+        group = zarr.open_group(path)["posterior_predictive"]
+        assert is_whole(group)
+        next(file for file in (path / "posterior_predictive" / "y" / "c").rglob("*") if file.is_file()).unlink()
+        assert not is_whole(group)
 
     def test_their_moments(self, lib):
         """|z| < 4.2 for two moments at three rows: a false alarm in 6,000 runs; at other rows they fail."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from split_common.errors import StoreError
 from split_common.runs.reading import DONE, LOG_LIKELIHOOD, counted, dataset_in, draws_of_run, same_draws
-from split_common.runs.store import decoded, encoded, write_coordinate
+from split_common.runs.store import ALL_WRITTEN, decoded, encoded, write_coordinate
 from split_common.runs.store_path import checked_path, explained, locked, zarr_module
 from split_common.values import shown
 
@@ -287,7 +287,13 @@ def collected(
                 write_coordinate(made, encoded(dim), n)
             missing = np.nan if dtype.kind == "f" else dtype.type(0)
             return made.create_array(
-                encoded(name), shape=shape, chunks=chunks, dtype=dtype, dimension_names=dims, fill_value=missing
+                encoded(name),
+                shape=shape,
+                chunks=chunks,
+                dtype=dtype,
+                dimension_names=dims,
+                fill_value=missing,
+                config={"write_empty_chunks": True},  # so that a file which is not there is one that was lost
             )
 
         collector = _Collector(posterior, grid, row_axes, create)
@@ -360,7 +366,7 @@ def _new_group(path: str, group: str) -> Iterator[Any]:
         made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
         made.attrs.update({DONE: False})
         yield made
-        made.attrs.update({DONE: True})
+        made.attrs.update({DONE: True, ALL_WRITTEN: True})
 
 
 def in_memory(pieces: Iterable[Piece], posterior: Posterior, grid: Grid, row_axes: Mapping[str, int | None]) -> Any:
