@@ -145,6 +145,42 @@ def changed(value: Any, tree_map: TreeMap, change: Callable[[Any], Any]) -> Any:
     return tree_map(of_leaf, value)
 
 
+def cut_to(value: Any, rows: np.ndarray, num_rows: int, tree_map: TreeMap, operations: Operations) -> Any:
+    """A user's argument with some rows of everything that has an entry for each row, sources among them.
+
+    A memory map becomes an array of NumPy, as the user's model knows it; other sources, which are no arrays to it,
+    become arrays of the framework.
+
+    Args:
+        value: the argument.
+        rows: numbers of the rows, in order.
+        num_rows: number of all rows; arrays without an axis of that length are left whole.
+        tree_map: the framework's map over containers.
+        operations: the framework's operations on arrays.
+    """
+
+    def cut(x: Any) -> Any:
+        if gives_rows(x):
+            source = rows_of(x).open(operations.dtype)
+            few = rows[rows < source.shape[0]]
+            return np.asarray(x[few]) if isinstance(x, np.memmap) else operations.array(source.take(few))
+        if is_numbers(x):
+            return [x[i] for i in rows] if len(x) == num_rows else x
+        if is_series(x) or is_frame(x):
+            return x.iloc[rows] if len(x) == num_rows else x
+        if (names := field_names(x)) is not None:
+            return Record(type(x), names).build([of_all(getattr(x, name)) for name in names])
+        shape = getattr(x, "shape", None)
+        if not (isinstance(shape, tuple) and num_rows in shape):
+            return x
+        return x[(*[slice(None)] * shape.index(num_rows), rows)]
+
+    def of_all(x: Any) -> Any:
+        return tree_map(cut, x, is_leaf=is_numbers)
+
+    return of_all(value)
+
+
 class Form(NamedTuple):
     """The form in which a model is given values that could be given in several.
 

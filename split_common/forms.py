@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from split_common.containers import Form, Opener, copied, locked
+from split_common.containers import Form, Opener, copied, cut_to, locked
 from split_common.data_axes import argument_names
 from split_common.errors import (
     WHOLE_RUNS,
@@ -25,13 +25,16 @@ from split_common.errors import (
     first_line,
     line_of_user,
 )
+from split_common.model_copy import copy_of
 from split_common.open_model import HELD, OpenModel, open_held
 from split_common.rounding import rounding_of
+from split_common.subsets import extreme_rows
 from split_common.tables import Operations
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Result = TypeVar("Result")
+FEW_ROWS = 2048  # rows of a source on which forms are tried
 TOLERANCE = 1e-4  # relative difference allowed between log-probabilities in float32
 MOST_ROUNDING = 3e-5  # of a column's standard deviation, in an array that the model computes with in NumPy
 VALUE_OF = "value of "  # put before the name of a deterministic site, among log-probabilities
@@ -98,13 +101,39 @@ class Forms:
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)
             opened_kwargs |= {} if held is None else {HELD: held}
-        if model is None or form is not None or opener.sources:  # no model is run on all rows of a source to try a form
+        if model is None or form is not None:
             return opened_args, opened_kwargs, form or Form()
+        if opener.sources:
+            form = self._form_on_few_rows(model, args, kwargs, opener)
+            return *_open(self._opener(form), args, kwargs), form
         if not (opener.tables or opener.lists or opener.arrays):
             return opened_args, opened_kwargs, Form()
         if not (opener.tables or opener.lists) and self._framework.is_alike(model, self._locked(args, kwargs), opened):
             return opened_args, opened_kwargs, Form()
         return self._first_that_runs(model, args, kwargs, opener)
+
+    def _form_on_few_rows(self, model: Callable[..., Any], args: Args, kwargs: Kwargs, opener: Opener) -> Form:
+        """The form that a model takes beside rows that are read from a source, of which it is run on some only.
+
+        Raises:
+            ConversionError: where the model runs on these rows, and computes something else with arrays in its
+                framework.
+        """
+        num_rows = opener.sources[0].shape[0]
+        columns = [x for x in opener.arrays if x.shape[:1] == (num_rows,)]
+        rows = extreme_rows(columns, min(FEW_ROWS, num_rows), num_rows)
+        framework = self._framework
+        few_args, few_kwargs = cut_to((args, kwargs), rows, num_rows, framework.tree_map, framework.operations)
+        try:
+            trial = copy_of(model)  # the model itself must keep nothing of a run on some rows
+        except Exception:  # whatever an object raises that has no copy
+            return Form()
+        try:
+            return self.open(trial, few_args, few_kwargs)[2]
+        except ConversionError:
+            if self._try(trial, *self._copied(few_args, few_kwargs), []) is None:  # it takes no other number of rows
+                return Form()
+            raise
 
     def divide(
         self,

@@ -1055,3 +1055,100 @@ def test_masked_arrays_are_refused(lib):
         lib.split.split_model(regression(lib), (X, group, hidden), num_subsets=SUBSETS)
     potential = lib.split.split_model(regression(lib), (X, group, np.ma.masked_array(y, False)), num_subsets=SUBSETS)
     np.testing.assert_allclose(float(potential.potential_and_grad(position(lib))[0]), expected(lib), rtol=1e-10)
+
+
+def beside_a_map(lib, tmp_path, effect, num_rows, x):
+    """A model of rows in a memory map, and of what it computes of another argument; and its arguments."""
+    rng = np.random.default_rng(5)
+    dtype = np.float32 if lib.name == "numpyro" else np.float64
+    X = np.memmap(tmp_path / "X.dat", dtype, "w+", shape=(num_rows, 2))
+    X[:] = rng.normal(size=X.shape)
+    y = lib.array(rng.normal(size=num_rows))
+
+    def model(X, x, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.np.zeros(2), lib.np.ones(2)).to_event(1))
+        k = lib.ppl.sample("k", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(made_of(lib, X) @ b + k * effect(x), lib.array(1.0)), obs=y)
+
+    return model, (X, x(rng, num_rows), y)
+
+
+@pytest.mark.parametrize("num_rows", [NUM_ROWS, 3000], ids=["few rows", "many rows"])
+def test_what_a_model_computes_in_numpy_beside_rows_from_disk(lib, tmp_path, num_rows):
+    """The standard deviation of NumPy's arrays is not PyTorch's, and whole numbers overflow in JAX's 32 bits."""
+    if lib.name == "numpyro":
+        import jax
+
+        with jax.enable_x64(False):
+            model, args = beside_a_map(
+                lib, tmp_path, lambda x: x**2 / 1e9, num_rows, lambda rng, n: rng.integers(40_000, 200_000, n)
+            )
+            with pytest.raises(ConversionError, match="must be the same with arrays of the framework.* got 'X', 'x'"):
+                lib.split.split_model(model, args, num_subsets=SUBSETS)
+    else:
+        model, args = beside_a_map(
+            lib, tmp_path, lambda x: made_of(lib, x.std(1)), num_rows, lambda rng, n: rng.normal(size=(n, 4))
+        )
+        with pytest.raises(ConversionError, match="must be the same with arrays of the framework.* got 'X', 'x'"):
+            lib.split.split_model(model, args, num_subsets=SUBSETS)
+
+
+@pytest.mark.parametrize("num_rows", [NUM_ROWS, 3000], ids=["few rows", "many rows"])
+def test_columns_of_pandas_beside_rows_from_disk(lib, tmp_path, num_rows):
+    """A method of pandas is called on the column's own kind, as where all rows are in memory."""
+    model, (X, x, y) = beside_a_map(
+        lib,
+        tmp_path,
+        lambda x: made_of(lib, (2.0 * x).to_numpy()),
+        num_rows,
+        lambda rng, n: pd.Series(rng.normal(size=n)),
+    )
+    z = {"b": lib.array([0.1, 0.2]), "k": lib.array(0.5)}
+    potential = lib.split.split_model(model, (X, x, y), num_subsets=SUBSETS)
+    expected, _ = lib.host_potential_and_grad(model, (np.asarray(X), x, y), {}, z)
+    np.testing.assert_allclose(lib.to_numpy(potential.potential_and_grad(z)[0]), lib.to_numpy(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["labels", "units"])
+def test_arrays_with_arithmetic_of_their_own_keep_it(lib, kind):
+    """xarray aligns labels, a subclass of NumPy's arrays converts units: the numbers alone mean something else."""
+    import xarray as xr
+
+    rng = np.random.default_rng(6)
+    x, z, y = rng.normal(size=(3, NUM_ROWS))
+    labels = rng.permutation(NUM_ROWS)
+    if kind == "labels":
+        args = xr.DataArray(x, [("row", range(NUM_ROWS))]), xr.DataArray(z, [("row", labels)]), lib.array(y)
+    else:
+        args = WithUnit.of(x, 1000.0), WithUnit.of(z, 1.0), lib.array(y)
+
+    def model(x, z, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(b * made_of(lib, np.asarray(x + z)), lib.array(1.0)), obs=y)
+
+    at = {"b": lib.array(0.3)}
+    expected, _ = lib.host_potential_and_grad(model, args, {}, at)
+    potential = lib.split.split_model(model, args, num_subsets=1)
+    np.testing.assert_allclose(lib.to_numpy(potential.potential_and_grad(at)[0]), lib.to_numpy(expected), rtol=1e-6)
+    with pytest.raises(ValueError, match="does not divide|must be the same with arrays of the framework"):
+        lib.split.split_model(model, args, num_subsets=SUBSETS)
+
+
+class WithUnit(np.ndarray):
+    """Arrays that know how many of a common unit theirs is, and add so."""
+
+    unit = 1.0
+
+    @classmethod
+    def of(cls, x, unit):
+        made = np.asarray(x).view(cls)
+        made.unit = unit
+        return made
+
+    def __array_finalize__(self, source):
+        self.unit = getattr(source, "unit", 1.0)
+
+    def __add__(self, other):
+        return np.asarray(self) * self.unit + np.asarray(other) * other.unit

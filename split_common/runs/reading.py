@@ -77,7 +77,7 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
 
     Raises:
         TypeError: for a store that is not a path.
-        StoreError: for a path where there is nothing, or something that is not a store.
+        StoreError: for a path where there is nothing, or something that is not a store; for a run that has just begun.
 
     Example:
         >>> open_store("nothing.zarr")
@@ -86,11 +86,12 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
         split_common.errors.StoreError: store must be the path of a run's store, got 'nothing.zarr', where nothing is
     """
     path = checked_path(store)
-    found = progress_of(path)
+    found, group = progress_of(path), _opened(path)
+    if not group.attrs["made"]:
+        raise StoreError(f"store must hold draws, got {path!r}, whose run has begun and has made no arrays yet")
     groups = _phase_groups(path, found, SAMPLING, "draws")
     if warmup and found.plan.keeps_warmup:
         groups |= _phase_groups(path, found, WARMUP, "warmup_draws")
-    group = _opened(path)
     posterior, statistics = groups[SAMPLING.draws], groups[SAMPLING.statistics]
     for name in OTHER_GROUPS:
         if name not in group or not group[name].attrs.get(DONE, True):

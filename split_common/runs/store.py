@@ -99,18 +99,17 @@ class RunStore:
             about: further properties of the run: its kernel, how the model divides.
             start_energies: potential energies where the chains start.
         """
-        group = zarr_module().open_group(path, mode="w", zarr_format=3)
-        group.update_attributes(  # one write; ``attrs.update`` would write for every key
-            {
-                "format": FORMAT,
-                "plan": plan._asdict(),
-                "identity": dict(identity),
-                "start_energies": list(start_energies),
-                "about": dict(about),
-                "started": now(),
-                "made": False,
-            }
-        )
+        attributes = {
+            "format": FORMAT,
+            "plan": plan._asdict(),
+            "identity": dict(identity),
+            "start_energies": list(start_energies),
+            "about": dict(about),
+            "started": now(),
+            "made": False,
+        }
+        # one write, so that a process which dies leaves a store, or what counts as nothing
+        group = zarr_module().open_group(path, mode="w", zarr_format=3, attributes=attributes)
         return cls(path, group, plan)
 
     @classmethod

@@ -7,6 +7,7 @@ writing to it.
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,6 +149,18 @@ def _lock_of(path: str) -> Path:
 
 
 def _is_nothing(path: str) -> bool:
-    """Whether there is nothing at a path, or an empty folder."""
+    """Whether there is nothing at a path, an empty folder, or what is left where the first file could not be written.
+
+    Where the disk is full or the process dies, that is a file of zarr's for what is not written yet, an empty
+    description, or one of a group without attributes.
+    """
     place = Path(path)
-    return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    if not place.is_dir():
+        return not place.exists()
+    described = place / "zarr.json"
+    if any(file != described and not file.name.endswith(".partial") for file in place.iterdir()):
+        return False
+    try:
+        return not described.exists() or not json.loads(described.read_text() or "{}").get("attributes")
+    except ValueError:
+        return False

@@ -246,6 +246,9 @@ _LOCK = threading.Lock()
 def gives_rows(value: Any) -> bool:
     """Whether a value is a source as it is: a memory map, or an object with ``shape``, ``dtype`` and slices of rows.
 
+    An array with arithmetic of its own, as xarray's that aligns labels, is not: it would mean something else to a model
+    than its numbers do.
+
     Example:
         >>> gives_rows(np.zeros(3)), gives_rows([1, 2])
         (False, False)
@@ -254,7 +257,7 @@ def gives_rows(value: Any) -> bool:
         return True
     if isinstance(value, np.memmap):
         return value.filename is not None and value.ndim > 0 and value.dtype.kind in NUMBERS
-    if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY:
+    if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY or hasattr(value, "__mul__"):
         return False
     try:
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
