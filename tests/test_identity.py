@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import logging
+import sys
 import types
 from collections import deque
 
@@ -169,6 +170,32 @@ def test_settings_that_a_function_names_count(monkeypatch, owner, name):
     before = code_of(named_settings)
     monkeypatch.setattr(owner, name, 0.5)
     assert code_of(named_settings) != before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from own_settings import limit; return min(x, limit)",
+        "from own_settings import bounded; return bounded(x)",
+        "import own_settings as settings; return min(x, settings.limit)",
+        "import own_settings; return min(x, getattr(own_settings, 'limit'))",
+        "import own_settings; return min(x, vars(own_settings)['limit'])",
+        "import missing_settings; from own_settings import limit; return min(x, limit)",
+        "def inner(y):\n        from own_settings import limit\n        return min(y, limit)\n    return inner(x)",
+    ],
+)
+def test_what_a_function_imports_when_it_runs_counts(monkeypatch, tmp_path, body):
+    (tmp_path / "own_settings.py").write_text("limit = 5.0\n\n\ndef bounded(x):\n    return min(x, limit)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {}
+    exec(f"def function(x):\n    {body}\n", names)
+    before = code_of(names["function"])
+    assert code_of(names["function"]) == before
+    import own_settings
+
+    monkeypatch.setattr(own_settings, "limit", 0.5)
+    assert code_of(names["function"]) != before
+    monkeypatch.delitem(sys.modules, "own_settings")
 
 
 class Slotted:

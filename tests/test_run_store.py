@@ -22,7 +22,7 @@ from split_common.runs.chain_writer import Drawn
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 from split_common.runs.pointwise import Grid, Piece, Posterior, Rows, check_free, collected
-from split_common.runs.reading import largest_rectangle, open_store, progress_of, summary_of
+from split_common.runs.reading import largest_rectangle, open_store, progress_of, report_of, summary_of
 from split_common.runs.session import Criterion, Options, opened, run
 from split_common.runs.starting import Found, found_in
 from split_common.runs.stopping import StopWhen
@@ -250,6 +250,51 @@ def test_draws_after_a_lost_file_are_not_opened(whole, path, lost, left):
     with pytest.warns(UserWarning, match="is damaged"):
         opened, _ = sample(path, together)
     assert draws_in(opened, warmup=True) == expected
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"zarr.json": '{"zarr_format": 3, "node_type": "group", "attributes": {}}'},
+        {"zarr.json": ""},
+        {"zarr.0123.partial": '{"zarr_for'},
+        {"zarr.json": "", "zarr.0123.partial": ""},
+    ],
+)
+def test_a_store_whose_first_file_could_not_be_written_is_begun_again(whole, path, left):
+    """Where the disk was full, or the process died in that moment."""
+    expected, _, together = whole
+    Path(path).mkdir()
+    for name, text in left.items():
+        (Path(path) / name).write_text(text)
+    with pytest.raises(StoreError, match="where nothing is"):
+        open_store(path)
+    assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+def test_what_is_no_store_is_not_written_over(path):
+    Path(path).mkdir()
+    (Path(path) / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {"title": "mine"}}')
+    with pytest.raises(StoreError, match="which is neither"):
+        sample(path)
+    (Path(path) / "zarr.json").write_text("{}")
+    (Path(path) / "data").mkdir()
+    with pytest.raises(StoreError, match="which is neither|or of nothing"):
+        sample(path)
+    assert (Path(path) / "data").is_dir()
+
+
+def test_a_run_that_has_only_begun_has_no_draws_yet(path):
+    plan = Plan(num_chains=2, num_warmup=25, num_draws=130, every=30, keeps_warmup=True)
+    RunStore.begin(path, plan, {}, {"kernel": "Walk"}, [0.0, 0.0])
+    for read in (open_store, report_of):
+        with pytest.raises(StoreError, match="whose run has begun and has made no arrays yet"):
+            read(path)
+
+
+def test_an_address_of_a_local_file_is_its_path(path):
+    found, _ = sample(f"file://{path}")
+    assert draws_in(found) == draws_in(open_store(path))
 
 
 def test_a_group_of_fewer_draws_than_the_run_has_is_left_out(whole, path):

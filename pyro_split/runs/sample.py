@@ -250,6 +250,7 @@ class PyroStart:
         num_subsets = kernel._prepared.potential.num_subsets  # the identity has this number, not how it was chosen
         splitting = kernel._splitting.for_subsets(num_subsets)
         return {
+            "default type": str(torch.get_default_dtype()),
             **self._data,
             "kernel": type(kernel).__qualname__,
             **texts_of(splitting.anywhere, "kernel argument splitting"),

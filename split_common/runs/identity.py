@@ -9,10 +9,12 @@ of a user's class the methods count too. Installed packages count by their versi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import dis
 import enum
 import functools
+import importlib.util
 import inspect
 import logging
 import sys
@@ -227,9 +229,11 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
             continue
     names = names_in(code)
     named = {name: function.__globals__.get(name) for name in names}
-    for name, module in list(named.items()):
-        if isinstance(module, types.ModuleType) and is_users(module.__name__):
-            named |= {f"{name}.{inner}": getattr(module, inner) for inner in names if hasattr(module, inner)}
+    modules = {name: x for name, x in named.items() if isinstance(x, types.ModuleType)} | _imported_in(function)
+    read = dict.fromkeys((*names, *_texts_in(code)))  # a text too: `getattr(module, "limit")`
+    for name, module in modules.items():
+        if is_users(module.__name__):
+            named |= {f"{name}.{inner}": getattr(module, inner) for inner in read if hasattr(module, inner)}
     own = {name: _without_library(x, function.__module__) for name, x in named.items() if x is not None}
     own, closure = ({name: _read_part(x, code, name) for name, x in values.items()} for values in (own, closure))
     return [
@@ -239,6 +243,38 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
         (".closure", closure),
         (".globals", own),
     ]
+
+
+def _imported_in(function: types.FunctionType) -> dict[str, types.ModuleType]:
+    """The user's modules that a function, or one inside it, imports when it runs."""
+    package, found = function.__globals__.get("__package__") or "", {}
+    for level, name in _imports_in(function.__code__):
+        with contextlib.suppress(Exception):  # of a module that is not there, or fails, behind a condition
+            full = importlib.util.resolve_name("." * level + name, package) if level else name
+            spec = importlib.util.find_spec(full)
+            if spec is not None and not {*Path(spec.origin or "").parts}.intersection(INSTALLED):
+                found[full] = importlib.import_module(full)
+    return found
+
+
+def _imports_in(code: types.CodeType) -> Iterator[tuple[int, str]]:
+    """Level and name of each import in a function and those inside it; above level 0 the name is a relative one."""
+    instructions = [x for x in dis.get_instructions(code) if x.opname != "EXTENDED_ARG"]
+    for level, _, load in zip(instructions, instructions[1:], instructions[2:], strict=False):
+        if load.opname == "IMPORT_NAME":
+            yield level.argval, load.argval
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _imports_in(inner)
+
+
+def _texts_in(code: types.CodeType) -> Iterator[str]:
+    """Texts that a function, or one inside it, has among its constants, which may be names."""
+    for x in code.co_consts:
+        if isinstance(x, str):
+            yield x
+        elif isinstance(x, types.CodeType):
+            yield from _texts_in(x)
 
 
 def _parts_of_distribution(value: Any) -> list[tuple[str, Any]]:

@@ -109,7 +109,7 @@ def opened(options: Options, start: Callable[[Mapping[str, Any] | None], Start])
             store.check_plan(options.plan)
         begun = start(None if store is None else store.attributes["about"])
         if store is None:
-            with explained(options.path, "the beginning of the run"):
+            with explained(options.path, "the beginning of the run", is_begun=False):
                 store = _made(options, begun)
         else:
             check_same(store.attributes["identity"], begun.identity, options.path)

@@ -49,12 +49,22 @@ def is_local(path: str) -> bool:
 
 
 def checked_path(store: Any) -> str:
-    """A path as a text, with the user's folder in place of ``~``, or raise."""
+    """A path as a text, with the user's folder in place of ``~``; of an address of a local file its path.
+
+    Raises:
+        TypeError: for something else.
+
+    Example:
+        >>> checked_path("file:///tmp/run.zarr"), checked_path("s3://bucket/run.zarr")
+        ('/tmp/run.zarr', 's3://bucket/run.zarr')
+    """
     if not isinstance(store, str | os.PathLike) or not str(store):
         raise TypeError(f"store must be a path, got {store!r}")
     path = os.fspath(store)
     if not isinstance(path, str):
         raise TypeError(f"store must be a path in text, got {store!r}")
+    for scheme in ("file://", "local://"):
+        path = path.removeprefix(scheme)
     return os.path.expanduser(path) if is_local(path) else path
 
 
@@ -123,14 +133,19 @@ def readable(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(path: str, what: str) -> Iterator[None]:
+def explained(path: str, what: str, is_begun: bool = True) -> Iterator[None]:
     """Context in which an error of the file system says what was being written, and that the rest is safe."""
     try:
         yield
     except OSError as error:
         full = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        text = f"{error.strerror or error}: {what} could not be written to store {path!r}{full}. What was committed "
-        raise type(error)(error.errno, text + "before is whole, and the same call goes on from there") from error
+        safe = (
+            "What was committed before is whole, and the same call goes on from there"
+            if is_begun
+            else "Nothing was drawn yet"
+        )
+        text = f"{error.strerror or error}: {what} could not be written to store {path!r}{full}. {safe}"
+        raise type(error)(error.errno, text) from error
 
 
 def zarr_module() -> Any:
