@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from split_common.errors import ConversionError
+from split_common.errors import ConversionError, ModelNotSplittableError
 from tests.backends import NumPyroBackend
 from tests.kernels import TABLE
 
@@ -1134,6 +1134,31 @@ def test_arrays_with_arithmetic_of_their_own_keep_it(lib, kind):
     np.testing.assert_allclose(lib.to_numpy(potential.potential_and_grad(at)[0]), lib.to_numpy(expected), rtol=1e-6)
     with pytest.raises(ValueError, match="does not divide|must be the same with arrays of the framework"):
         lib.split.split_model(model, args, num_subsets=SUBSETS)
+
+
+@pytest.mark.parametrize(
+    ("computed", "divides"),
+    [(lambda t: (t + t)[: len(t)], False), (lambda t: [0.0, *t][: len(t)], False), (lambda t: t, True)],
+    ids=["one after the other", "the row before", "as it is"],
+)
+def test_lists_of_rows_have_the_meaning_of_lists(lib, computed, divides):
+    """Their sum is one after the other, that of arrays the sum of their numbers."""
+    t = np.random.default_rng(7).normal(size=NUM_ROWS).tolist()
+    y = lib.array(np.random.default_rng(8).normal(size=NUM_ROWS))
+
+    def model(t, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(b * made_of(lib, computed(t)), lib.array(1.0)), obs=y)
+
+    at = {"b": lib.array(0.3)}
+    expected, _ = lib.host_potential_and_grad(model, (t, y), {}, at)
+    for num_subsets in (1, SUBSETS) if divides else (1,):
+        found = lib.split.split_model(model, (t, y), num_subsets=num_subsets).potential_and_grad(at)[0]
+        np.testing.assert_allclose(lib.to_numpy(found), lib.to_numpy(expected), rtol=1e-6)
+    if not divides:
+        with pytest.raises(ModelNotSplittableError):
+            lib.split.split_model(model, (t, y), num_subsets=SUBSETS)
 
 
 class WithUnit(np.ndarray):

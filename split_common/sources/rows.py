@@ -59,7 +59,7 @@ class Rows:
     def __init__(self, data: Any, transform: Transform | None = None, dtype: Any = None):
         if transform is not None and not callable(transform):
             raise TypeError(f"transform must be a function of an array of rows or None, got {shown(transform)}")
-        if not (isinstance(data, str | os.PathLike | TableColumns) or gives_rows(data)):
+        if not (isinstance(data, str | os.PathLike | TableColumns) or gives_rows(data) or _has_rows(data)):
             raise SourceError(
                 "data must be the path of a .npy file, or have shape, dtype and slices of rows of numbers, got "
                 f"{describe(data)}"
@@ -257,7 +257,12 @@ def gives_rows(value: Any) -> bool:
         return True
     if isinstance(value, np.memmap):
         return value.filename is not None and value.ndim > 0 and value.dtype.kind in NUMBERS
-    if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY or hasattr(value, "__mul__"):
+    return not hasattr(value, "__mul__") and _has_rows(value)
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether a value has ``shape``, ``dtype`` of numbers and slices of rows, and is not in memory."""
+    if isinstance(value, type) or type(value).__module__.partition(".")[0] in IN_MEMORY:
         return False
     try:
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
