@@ -189,3 +189,19 @@ def test_a_model_that_refuses_values_far_out_itself():
 
     x, y = torch.randn(2, N, generator=torch.Generator().manual_seed(0))
     check_against_the_host(model, (x, y), {"scale": torch.tensor(0.3)}, num_subsets=3)
+
+
+def test_latents_of_two_types_are_compared_in_the_rougher_one():
+    """As the host runs them: their energies are rounded in single precision."""
+
+    def model(y):
+        tau = pyro.sample("tau", dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 2.0))
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0, dtype=torch.float32), 1.0))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(b.sin().exp(), 0.3), obs=y)
+
+    y = torch.randn(1001, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    z = {"tau": torch.tensor(0.3, dtype=torch.float64), "b": torch.tensor(0.1, dtype=torch.float32)}
+    potential = split_model(model, (y,), num_subsets=3)
+    expected, _ = PyroBackend().host_potential_and_grad(model, (y,), {}, z)
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(expected), rtol=1e-5)

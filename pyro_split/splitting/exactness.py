@@ -303,8 +303,9 @@ def _noise(u: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _in_precision_of(z: Position, energies: torch.Tensor) -> np.ndarray:
-    """Energies are float64 whatever the model; the tolerance is that of the model's own precision."""
-    return energies.numpy().astype(next(iter(z.values())).detach().cpu().numpy().dtype)
+    """Energies are float64 whatever the model; the tolerance is that of the roughest type among its latents."""
+    types = [u.detach().cpu().numpy().dtype for u in z.values()]
+    return energies.numpy().astype(min(types, key=lambda dtype: dtype.itemsize))
 
 
 def _flat(z: Position) -> np.ndarray:
