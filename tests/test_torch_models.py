@@ -195,7 +195,7 @@ def test_latents_of_two_types_are_compared_in_the_rougher_one():
     """As the host runs them: their energies are rounded in single precision."""
 
     def model(y):
-        tau = pyro.sample("tau", dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 2.0))
+        pyro.sample("tau", dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 2.0))
         b = pyro.sample("b", dist.Normal(torch.tensor(0.0, dtype=torch.float32), 1.0))
         with pyro.plate("data", len(y)):
             pyro.sample("y", dist.Normal(b.sin().exp(), 0.3), obs=y)
