@@ -140,6 +140,23 @@ def settled_of(lib, mcmc):
     return {name.removeprefix(PREFIX): value for name, value in attrs.items() if name.startswith(PREFIX)}
 
 
+def test_what_a_state_does_not_know_is_nan_outside_of_it():
+    """Inside it is no NaN, at which jax_debug_nans would stop; states that are stored with NaN say the same."""
+    import jax
+    import jax.numpy as jnp
+
+    from numpyro_split.adaptation.settling import log_change, not_settled, told_by
+
+    with jax.debug_nans(True):
+        state = jax.jit(not_settled)()._replace(step_size=jnp.array(0.5), threshold=jnp.array(0.0))
+        assert float(jax.jit(log_change)(jnp.array(1.0), state.step_size_change)) < 0
+    told = told_by(state)
+    assert (float(told.step_size), float(told.threshold)) == (0.5, 0.0)
+    assert all(np.isnan(x) for name, x in told._asdict().items() if name not in ("step_size", "threshold"))
+    assert float(log_change(jnp.array(1.0), jnp.array(jnp.nan))) < 0
+    assert np.isnan(told_by(Settled(step_size=[jnp.nan])).step_size)
+
+
 HEALTHY = {
     "SymmetricSplitHMC": {"step_size", "trajectory_length"},
     "XHMC adapted": {"step_size", "threshold"},
