@@ -14,6 +14,7 @@ from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import MCMC
 from numpyro.infer.initialization import init_to_sample
 
+from numpyro_split.adaptation.settling import told_by
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import SelectRows
@@ -85,7 +86,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
             found["posterior"].attrs["split"] = str(split.verdict)
         settled = getattr(mcmc.last_state, "settled", None)
         if settled is not None:  # the kernel adapts
-            put_settled(found["sample_stats"], settled)
+            put_settled(found["sample_stats"], told_by(settled))
         health = getattr(mcmc.last_state, "health", None)
         if health is not None and mcmc.thinning > 1:
             put_watched(found["sample_stats"], Watched(health.num_diverging, health.bfmi))

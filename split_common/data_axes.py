@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
+from split_common.containers import Opened
 from split_common.errors import first_line
 from split_common.values import is_name, shown, whole_number
 
@@ -107,9 +108,61 @@ def hides_arrays(value: Any, is_array: Callable[[Any], bool]) -> bool:
     return not callable(value) and any(map(is_array, getattr(value, "__dict__", {}).values()))
 
 
+def uncut_advice(arguments: Iterable[tuple[str, Any]], num_rows: int, is_array: Callable[[Any], bool]) -> str:
+    """Advice about arguments with an entry for each row from which no rows are cut, since they hold no numbers.
+
+    Args:
+        arguments: names and values of the model's arguments.
+        num_rows: N.
+        is_array: whether a value is an array of numbers.
+
+    Example:
+        >>> uncut_advice([("g", ["a", "b", "a"]), ("scale", 2.0)], 3, lambda x: False)
+        "; 'g' (list) has an entry for each row but is no array of numbers, so that it cannot be cut: encode it as \
+whole numbers, as by np.unique(g, return_inverse=True)[1], or make it a NumPy array of numbers"
+        >>> uncut_advice([("g", ["a", "b", "a"])], 4, lambda x: False)
+        ''
+    """
+    found = [(name, x) for name, value in arguments for x in _uncut(value, num_rows, is_array)]
+    return "".join(
+        f"; {name!r} ({_kind(x)}) has an entry for each row but is no array of numbers, so that it cannot be cut: "
+        f"encode it as whole numbers, as by np.unique({name}, return_inverse=True)[1], or make it a NumPy array of "
+        "numbers"
+        for name, x in dict(found).items()
+    )
+
+
+def _uncut(value: Any, num_rows: int, is_array: Callable[[Any], bool]) -> Iterator[Any]:
+    """Values in an argument that have an entry for each row, but are no arrays of numbers and hold none."""
+    if is_array(value) or callable(value) or isinstance(value, str | bytes | Opened):
+        return
+    is_sequence = isinstance(value, list | tuple)
+    if isinstance(value, Mapping) or is_sequence:
+        parts = list(value if is_sequence else value.values())
+        has_entries = is_sequence and not hasattr(value, "_fields") and len(parts) == num_rows
+        if has_entries and not any(map(is_array, parts)):
+            yield value
+        else:
+            for part in parts:
+                yield from _uncut(part, num_rows, is_array)
+    elif _num_entries(value) == num_rows:
+        yield value
+
+
+def _num_entries(value: Any) -> int | None:
+    """Entries of a value along its first axis; None where it has no such axis."""
+    shape = getattr(value, "shape", None)
+    if isinstance(value, np.ndarray) and value.dtype.names:  # its fields are columns
+        return None
+    if isinstance(shape, tuple):
+        return shape[0] if shape else None
+    return len(value) if isinstance(value, Sized) else None
+
+
 def _kind(value: Any) -> str:
     """The type of a value, in words."""
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    of_python = type(value).__module__ == "builtins"
+    kind = type(value).__qualname__ if of_python else f"{type(value).__module__}.{type(value).__qualname__}"
     return f"{kind} of type {value.dtype}" if isinstance(value, np.ndarray) else kind
 
 
@@ -125,7 +178,7 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
         return (
             f"; arrays with {num_rows} entries along axis 0 were taken to hold rows: {', '.join(map(repr, names))}; "
             "where one of them holds none, or rows lie along another axis, name all that do, as in "
-            f"data_axes={{{names[0]!r}: 0}}"
+            f"data_axes={{{names[0]!r}: 0}}{_square_advice(names, shapes, num_rows)}"
         )
     if not shapes:
         return "; the model is given no arrays as arguments: pass its data so, with an entry for each row of the plate"
@@ -136,3 +189,14 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
             "entry for each row of the plate, such as X[:-1] and X[1:] for X, or look data up by what the plate yields"
         )
     return f"; no array has {num_rows} entries along axis 0; if rows lie along another axis, pass data_axes={along}"
+
+
+def _square_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:
+    """Advice for arrays with as many entries along another axis as there are rows, of which only one axis is cut."""
+    again = {name: [i for i, size in enumerate(shapes.get(name, ())) if i and size == num_rows] for name in names}
+    return "".join(
+        f"; {name!r} has as many along axis {axes[0]}: what the model computes of the data alone, as {name} @ y, is "
+        "computed outside the model and passed in"
+        for name, axes in again.items()
+        if axes
+    )

@@ -100,8 +100,9 @@ def metric_of_window(draws: Any, grads: Any, num_draws: Any, xp: Any) -> Any:
     """
     unit = same_variance_units(xp.diagonal(draws), xp.diagonal(grads), xp)
     added = shrinkage(num_draws, len(unit)) * xp.diag(xp.ones_like(unit))
-    draws, grads = draws / unit / unit[:, None] + added, grads * unit * unit[:, None] + added
-    return geometric_mean(draws, grads, xp) * (unit * unit[:, None])
+    row, column = unit[None, :], unit[:, None]
+    draws, grads = draws / row / column + added, grads * row * column + added
+    return geometric_mean(draws, grads, xp) * (row * column)
 
 
 def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
@@ -120,7 +121,7 @@ def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
     # for any root L of G = L Lᵀ the solution is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
     root = xp.linalg.cholesky(grads)
     values, vectors = xp.linalg.eigh(root.T @ draws @ root)
-    middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values)) @ vectors.T
+    middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values))[None, :] @ vectors.T
     mean = xp.linalg.solve(root.T, xp.linalg.solve(root.T, middle).T)
     return (mean + mean.T) / 2
 

@@ -88,19 +88,21 @@ class LowRank(NamedTuple):
 
     def velocity(self, p: Any) -> Any:
         """M⁻¹p for a momentum of shape (D,), or for several, shape (n, D)."""
-        return self.scales * powered(self.directions, self.factors, 1.0, self.scales * p)
+        scales = _like(self.scales, p)
+        return scales * powered(self.directions, self.factors, 1.0, scales * p)
 
     def momentum(self, v: Any) -> Any:
         """M v, the momentum of a velocity."""
-        return powered(self.directions, self.factors, -1.0, v / self.scales) / self.scales
+        scales = _like(self.scales, v)
+        return powered(self.directions, self.factors, -1.0, v / scales) / scales
 
     def unscale(self, p: Any) -> Any:
         """The standard normal variable that :meth:`scale` turned into a momentum."""
-        return powered(self.directions, self.factors, 0.5, self.scales * p)
+        return powered(self.directions, self.factors, 0.5, _like(self.scales, p) * p)
 
     def scale(self, r: Any) -> Any:
         """A momentum from N(0, M), made from a standard normal variable."""
-        return powered(self.directions, self.factors, -0.5, r) / self.scales
+        return powered(self.directions, self.factors, -0.5, r) / _like(self.scales, r)
 
     def padded(self, rank: int, xp: Any) -> LowRank:
         """The same, with directions of factor 1 up to a rank; ``xp`` is the arrays' module."""
@@ -115,7 +117,12 @@ class LowRank(NamedTuple):
 
 def powered(directions: Any, factors: Any, power: float, x: Any) -> Any:
     """(I + U (Λ - I) Uᵀ)^power x, where x may be several, shape (n, D)."""
-    return x + ((factors**power - 1) * (x @ directions)) @ directions.T
+    return x + (_like(factors**power - 1, x) * (x @ directions)) @ directions.T
+
+
+def _like(vector: Any, x: Any) -> Any:
+    """A vector with as many axes as ``x``, before its own: JAX may be set to raise where axes are added unasked."""
+    return vector[(None,) * (x.ndim - 1)]
 
 
 def is_usable(metric: LowRank, xp: Any) -> Any:
@@ -240,7 +247,7 @@ def low_rank_of_window(draws: Any, grads: Any, seen: Any, xp: Any) -> LowRank:
     """
     draws, grads = (deviations(x, seen) for x in (draws, grads))
     unit, first = _leading_stage(draws, grads, xp)
-    x, grad = powered(*first, -0.5, draws / unit), powered(*first, 0.5, grads * unit)
+    x, grad = powered(*first, -0.5, draws / _like(unit, draws)), powered(*first, 0.5, grads * _like(unit, grads))
     basis, _ = xp.linalg.qr(xp.concatenate((x, grad)).T)
     directions, factors = _mean_within(basis, x, grad, xp)
     farthest = xp.argsort(-xp.abs(xp.log(factors)))[:MAX_RANK]
@@ -251,21 +258,23 @@ def deviations(x: Any, seen: Any) -> Any:
     """Rows whose outer products sum to the covariance of the rows that were seen."""
     num, rows = seen.sum(), seen[:, None]
     mean = (rows * x).sum(0) / num
-    return rows * (x - mean) / (num - 1) ** 0.5
+    return rows * (x - _like(mean, x)) / (num - 1) ** 0.5
 
 
 def _leading_stage(draws: Any, grads: Any, xp: Any) -> tuple[Any, tuple[Any, Any]]:
     """Units, and directions and factors in these, of the first stage."""
     whole = (draws**2).sum(0), (grads**2).sum(0)
     unit = same_variance_units(*whole, xp)
-    found = _leading_mean(draws / unit, grads * unit, xp)
+    scaled = draws / _like(unit, draws), grads * _like(unit, grads)
+    found = _leading_mean(*scaled, xp)
     for _ in range(ROUNDS - 1):
-        directions = found[0] * (found[1] != 1)
-        left = [((x - (x @ directions) @ directions.T) ** 2).sum(0) for x in (draws / unit, grads * unit)]
+        directions = found[0] * _like(found[1] != 1, found[0])
+        left = [((x - (x @ directions) @ directions.T) ** 2).sum(0) for x in scaled]
         is_left = (left[0] * unit**2 > LEAST_LEFT * whole[0]) & (left[1] > LEAST_LEFT * whole[1] * unit**2)
         kept = xp.ones_like(unit)
         unit = unit * xp.where(is_left, same_variance_units(*left, xp), kept)
-        found = _leading_mean(draws / unit, grads * unit, xp)
+        scaled = draws / _like(unit, draws), grads * _like(unit, grads)
+        found = _leading_mean(*scaled, xp)
     return unit, found
 
 

@@ -137,6 +137,26 @@ def test_single_precision(lib, entry):
 
 
 @contract
+@in_numpyro
+@every_kernel
+def test_settings_that_look_for_errors(lib, entry):
+    """JAX may be asked to stop at any NaN, and where axes are added unasked: nothing of the kernel's does either."""
+    import jax
+
+    ppl, dist, X, y = lib.ppl, lib.dist, *kernels.data(lib)
+
+    def model(X, y):
+        tau = ppl.sample("tau", dist.Gamma(3.0, 2.0))
+        w = ppl.sample("w", dist.Normal(lib.np.zeros(2), lib.np.full(2, tau**-0.5)).to_event(1))
+        with ppl.plate("data", len(y)):
+            ppl.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    with jax.debug_nans(True), jax.numpy_rank_promotion("raise"):
+        mcmc = lib.run(entry.make(lib, model), X, y, num_warmup=20, num_samples=3)
+    statistics_are_sound(lib, entry, mcmc, 3)
+
+
+@contract
 @of_potentials
 def test_runs_on_a_potential(lib, entry):
     potential, start = kernels.potential(lib, 7)

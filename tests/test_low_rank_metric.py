@@ -174,6 +174,22 @@ def test_the_packages_make_one_metric_of_one_window():
         np.testing.assert_allclose(window_of_jax.fit(first), window_of_torch.fit(second), rtol=1e-10)
 
 
+def test_no_axes_are_added_unasked():
+    """As with jax_numpy_rank_promotion="raise", a setting that JAX recommends for finding errors of shape."""
+    rng = np.random.default_rng(3)
+    low_rank_window = importlib.import_module("numpyro_split.adaptation.low_rank_metric").LowRankWindow
+    window = low_rank_window.start(30, 20)
+    with jax.numpy_rank_promotion("raise"):
+        for _ in range(20):
+            x, grad = jnp.asarray(rng.normal(size=(2, 30)))
+            window = window.fed({"x": x}, {"x": grad})
+        metric = low_rank_of_window(window.draws, window.grads, window.seen, jnp)
+        again = metric.momentum(metric.velocity(window.draws))
+        np.testing.assert_allclose(again, window.draws, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(metric.scale(metric.unscale(window.draws[0])), window.draws[0], rtol=1e-3, atol=1e-4)
+        assert all(map(jnp.isfinite, window.fit(metric)))
+
+
 def test_the_fit_is_that_of_the_matrices():
     draws, grads = window(covariance(30), 200)
     metric = some_metric(30)

@@ -44,7 +44,7 @@ def run(kernel=None, *, warmup_steps=60, num_samples=40, num_chains=1, seed=0, a
     pyro.set_rng_seed(seed)
     kernel = kernel or SymmetricSplitHMC(model, num_subsets=4)
     mcmc = MCMC(kernel, num_samples, warmup_steps, num_chains=num_chains, disable_progbar=True, **options)
-    mcmc.run(*(args or make_data()))
+    mcmc.run(*(make_data() if args is None else args))
     return mcmc
 
 
@@ -123,6 +123,27 @@ def test_hook_and_saved_parameters():
     )
     assert stages == [("Warmup", 0), ("Warmup", 1), ("Warmup", 2), ("Sample", 0), ("Sample", 1)]
     assert set(mcmc.get_samples()) == {"b"}
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_the_model_is_not_at_fault(context):
+    """A potential takes its own, so that it runs there too."""
+    message = rf"mcmc.run must be called with gradients enabled, got it inside torch.{context.__name__}\(\)"
+    with context(), pytest.raises(RuntimeError, match=message):
+        run()
+    likelihood, prior = (lambda z, batch: -((batch[0] - z["b"]) ** 2)), (lambda z: -(z["b"] ** 2))
+    potential = SplitPotential.from_functions(prior, likelihood, (torch.arange(6.0),), 2)
+    with context():
+        kernel = SymmetricSplitHMC(potential)
+        run(kernel, warmup_steps=2, num_samples=2, args=(), initial_params={"b": torch.tensor(0.5)})
+
+
+def test_autocast_is_named_where_numbers_differ():
+    """Its half precision is no statistic of all rows."""
+    X, y = (x.float() for x in make_data())
+    message = r"autocast is on \(cpu\), whose half precision rounds more than the comparison allows: switch it off"
+    with torch.autocast("cpu"), pytest.raises(ValueError, match=message):
+        run(args=(X.repeat(20, 1), y.repeat(20)))
 
 
 def test_given_start():

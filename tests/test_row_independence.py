@@ -669,6 +669,19 @@ def test_a_branch_on_the_number_of_rows_is_looked_at_far_away():
         split_model(model, data()[:2], num_subsets=SUBSETS)
 
 
+def test_far_away_a_model_may_be_nan_where_the_user_looks_for_nan():
+    """A run is looked at as the user asks; points at which numbers are compared may be where no chain goes."""
+
+    def model(y):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", len(y)):
+            scale = jnp.sqrt(jnp.stack([25.0 - w**2 + 0.0 * x for x in y]))
+            numpyro.sample("y", dist.Normal(w, scale, validate_args=False), obs=y)
+
+    with jax.debug_nans(True):
+        assert verdict(model, (jnp.asarray(Y),)).kind == NOT_PROVED
+
+
 def test_a_loop_in_python_divides_unproved():
     """What is large far away is compared relative to its size: rounding there is more than a nat."""
 

@@ -883,6 +883,75 @@ def test_arrays_that_are_not_looked_for_are_named(package):
         split.split_model(lambda data: regress(data["x"], data["y"]), (records,), num_subsets=SUBSETS)
 
 
+UNCUT = {
+    "text": (lambda x: np.where(x > 0, "treated", "control"), lambda t: t == "treated", r"numpy.ndarray of type <U7"),
+    "list of text": (
+        lambda x: np.where(x > 0, "a", "b").tolist(),
+        lambda t: np.array([label == "a" for label in t]),
+        "list",
+    ),
+    "dates": (
+        lambda x: np.datetime64("2020-01-01") + np.arange(len(x)),
+        lambda t: (t - t.min()) / np.timedelta64(9, "D"),
+        r"numpy.ndarray of type datetime64\[D\]",
+    ),
+    "list of mappings": (
+        lambda x: [{"dose": float(v)} for v in x],
+        lambda t: np.array([row["dose"] for row in t]),
+        "list",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCUT)
+def test_arguments_that_cannot_be_cut_are_named(lib, name):
+    """Also within a dict; what is no entry for each row is not named."""
+    make, numbers_of, kind = UNCUT[name]
+    X, _, y = numbers()
+
+    def model(data, labels, y):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        mean = w * lib.array(numbers_of(data["t"]).astype(float))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(mean, lib.array(1.0)), obs=y)
+
+    message = rf"'data' \({kind}\) has an entry for each row but is no array of numbers, so that it cannot be cut"
+    args = {"t": make(X[:, 0])}, ["an", "other"], lib.array(y)
+    with pytest.raises(lib.split.ModelNotSplittableError, match=message) as caught:
+        lib.split.split_model(model, args, num_subsets=SUBSETS)
+    assert "'labels'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_tensors_of_another_framework_are_named(package):
+    jnp, numpyro, torch = map(pytest.importorskip, ("jax.numpy", "numpyro", "torch"))
+    split, (X, _, y) = pytest.importorskip(package), numbers()
+
+    def model(t, y):
+        w = numpyro.sample("w", numpyro.distributions.Normal(0.0, 1.0))
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", numpyro.distributions.Normal(w * jnp.asarray(t.numpy()), 1.0), obs=y)
+
+    with pytest.raises(split.ModelNotSplittableError, match=r"'t' \(torch.Tensor\) has an entry for each row"):
+        split.split_model(model, (torch.tensor(X[:, 0]), y), num_subsets=SUBSETS)
+
+
+def test_a_matrix_of_rows_by_rows(lib):
+    """Only one of its axes is cut."""
+    _, _, y = numbers()
+
+    def model(A, y):
+        r = lib.ppl.sample("r", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(y)):
+            lib.ppl.sample("y", lib.dist.Normal(r * (A @ y), lib.array(1.0)), obs=y)
+
+    message = "'A' has as many along axis 1: .* as A @ y, is computed outside the model and passed in"
+    args = lib.array(np.random.default_rng(0).normal(size=(NUM_ROWS, NUM_ROWS))), lib.array(y)
+    with pytest.raises(lib.split.ModelNotSplittableError, match=message) as caught:
+        lib.split.split_model(model, args, num_subsets=SUBSETS)
+    assert "'y' has as many" not in str(caught.value)
+
+
 def test_pandas_is_not_imported():
     import subprocess
     import sys

@@ -29,7 +29,7 @@ class CenterState(NamedTuple):
         center: reference and correction terms of the next trajectory.
         mean: mean of the position over windows of warm-up; None where the reference is given.
         left: squared differences between the subsets' gradients at a draw, shape (3,): without centring, and left by
-            centring of first and of second order.
+            centring of first and of second order; -1 before they are known.
     """
 
     center: Center
@@ -46,7 +46,7 @@ def first_center(settings: CenterSettings, potential: SplitPotential, z: Positio
     """Centring before warm-up: about the given reference, or none yet."""
     sites = tuple(sites)
     keeps = settings.keeps_second_order(sum(z[name].size for name in sites))
-    unknown = jnp.full((3,), jnp.nan)
+    unknown = jnp.full((3,), -1.0)
     if not settings.is_found:
         given = {name: jnp.asarray(settings.center[name], u.dtype).reshape(u.shape) for name, u in z.items()}
         return CenterState(Center.at(potential, given, sites, keeps), None, unknown)

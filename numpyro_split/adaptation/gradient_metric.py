@@ -32,7 +32,7 @@ class GradientWindow(NamedTuple):
         draws: mean, sum of products of deviations, and count of the draws.
         grads: the same for the gradients of the potential at the draws.
         products: sum over the coordinates of the products of deviations of draws and gradients.
-        variances: variances of the draws of the window that the metric was made from, shape (D,); NaN before there was
+        variances: variances of the draws of the window that the metric was made from, shape (D,); 0 before there was
             one.
         reference: z* from the same window, shape (D,); 0 if it is not finite, and before there was a window.
         is_normal: whether the posterior was nearly normal in that window.
@@ -48,8 +48,8 @@ class GradientWindow(NamedTuple):
     @classmethod
     def start(cls, size: int) -> GradientWindow:
         """The window before warm-up."""
-        unknown = jnp.full(size, jnp.nan)
-        return cls(_START(size), _START(size), jnp.zeros(()), unknown, jnp.zeros(size), jnp.array(False))
+        none = jnp.zeros(size)
+        return cls(_START(size), _START(size), jnp.zeros(()), none, none, jnp.array(False))
 
     def fed(self, x: Position, grad: Position | None) -> GradientWindow:
         """The window with one more draw, and with the gradient there, if it is known."""

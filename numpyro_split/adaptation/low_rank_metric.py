@@ -30,7 +30,7 @@ class LowRankWindow(NamedTuple):
         draws: the last draws, shape (n, D); a new draw overwrites the oldest.
         grads: gradients of the potential there, shape (n, D).
         num: number of draws of the window so far.
-        variances: variances of the draws of the window that the metric was made from, shape (D,); NaN before there was
+        variances: variances of the draws of the window that the metric was made from, shape (D,); 0 before there was
             one.
     """
 
@@ -43,7 +43,7 @@ class LowRankWindow(NamedTuple):
     def start(cls, size: int, longest: int) -> LowRankWindow:
         """The window before warm-up, for ``size`` parameters and windows of at most ``longest`` iterations."""
         nothing = jnp.zeros((max(2, min(longest, MAX_DRAWS)), size))
-        return cls(nothing, nothing, jnp.zeros((), jnp.result_type(int)), jnp.full(size, jnp.nan))
+        return cls(nothing, nothing, jnp.zeros((), jnp.result_type(int)), jnp.zeros(size))
 
     def fed(self, x: Position, grad: Position | None) -> LowRankWindow:
         """The window with one more draw, and with the gradient there, if it is known."""

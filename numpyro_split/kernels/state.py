@@ -64,7 +64,7 @@ class ChainState(NamedTuple):
         warmup: length of warm-up.
         rng_key: random key of the next transition.
         adapt_state: the host's adaptation state: step size and metric of the next trajectory.
-        settled: values that warm-up settled on, and how much they still changed.
+        settled: values that warm-up settled on, and how much they still changed; -1 for what is not known.
         health: sums over the draws for the warning after the first draws.
         opening_grad: weighted sum of the gradients that open the next trajectory, a dict like ``z``; None where the
             schedule keeps none.

@@ -55,9 +55,9 @@ class Arguments:
         model: Callable[..., Any] | None = None,
     ):
         paths, self._treedef = jax.tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_leaf=is_rows)
-        arrays = [(path, leaf) for path, leaf in paths if _is_array(leaf)]
-        self._is_array = [_is_array(leaf) for _, leaf in paths]
-        self._others = [None if _is_array(leaf) else leaf for _, leaf in paths]
+        arrays = [(path, leaf) for path, leaf in paths if is_array(leaf)]
+        self._is_array = [is_array(leaf) for _, leaf in paths]
+        self._others = [None if is_array(leaf) else leaf for _, leaf in paths]
         self._paths = [path for path, _ in arrays]
         self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in arrays]
         self.data: Data = tuple(as_array(x) for _, x in arrays)
@@ -65,9 +65,7 @@ class Arguments:
         self.axes = [(row_axes or {}).get(jax.tree_util.keystr(path)) for path in self._paths]
         names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
-        self.unseen = {
-            self._argument_of(path): x for path, x in paths if not _is_array(x) and hides_arrays(x, _is_array)
-        }
+        self.unseen = {self._argument_of(path): x for path, x in paths if not is_array(x) and hides_arrays(x, is_array)}
 
     @property
     def others(self) -> list[Any]:
@@ -219,7 +217,8 @@ def _is_held(path: Any) -> bool:
     return getattr(path[1], "key", None) == HELD
 
 
-def _is_array(leaf: Any) -> bool:
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of opened arguments is an array of numbers, or stands for one."""
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind in "biufc"
     return isinstance(leaf, jax.Array | Given | ShardedRows | Source)
@@ -261,7 +260,7 @@ def with_arrays(opened: Any, arguments: Arguments) -> Any:
     def put(x: Any) -> Any:
         if isinstance(x, Opened):
             return Opened(tuple(jax.tree.map(put, part, is_leaf=is_whole) for part in x.parts), x.whole)
-        if not _is_array(x):
+        if not is_array(x):
             return x
         array, axis = next(arrays)
         return x if isinstance(x, Given) and axis is None else array

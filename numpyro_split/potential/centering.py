@@ -105,7 +105,7 @@ def grad_differences(potential: SplitPotential, z: Position, sites: Sequence[str
         return {name: grad[name] for name in sites}
 
     grads = lax.map(of_subset, jnp.arange(potential.num_subsets))
-    return jax.tree.map(lambda g: g - jnp.mean(g, 0), grads)
+    return jax.tree.map(lambda g: g - jnp.mean(g, 0, keepdims=True), grads)
 
 
 def subset_curvatures(potential: SplitPotential, z: Position, sites: Sequence[str]) -> jax.Array:
@@ -120,4 +120,4 @@ def subset_curvatures(potential: SplitPotential, z: Position, sites: Sequence[st
 
     hessians = lax.map(hessian, jnp.arange(potential.num_subsets))
     hessians = (hessians + jnp.swapaxes(hessians, 1, 2)) / 2
-    return hessians - jnp.mean(hessians, 0)
+    return hessians - jnp.mean(hessians, 0, keepdims=True)

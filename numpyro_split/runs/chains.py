@@ -18,6 +18,7 @@ from jax import lax
 from numpyro.infer import MCMC
 from numpyro.util import nested_attrgetter
 
+from numpyro_split.adaptation.settling import told_by
 from numpyro_split.host import traces_arguments
 from numpyro_split.potential.content import DataDigest
 from numpyro_split.potential.sources import source_error
@@ -169,9 +170,10 @@ class CompiledChains:
     def progress(self) -> list[dict[str, Any]]:
         """Seconds of computation, the values that warm-up settled on, and what statistics of a thinned run lack."""
         settled, health = (getattr(self.state, name, None) for name in ("settled", "health"))
+        told = [] if settled is None else told_by(settled)
         watched = [health.num_diverging, health.bfmi] if health is not None and self._thinning > 1 else []
         return [
-            {"seconds": self._seconds, "settled": _of_chain(settled or [], i), "watched": _of_chain(watched, i)}
+            {"seconds": self._seconds, "settled": _of_chain(told, i), "watched": _of_chain(watched, i)}
             for i in range(len(self.numbers))
         ]
 

@@ -27,7 +27,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, transform_fn, unconstrain_fn
 
 from numpyro_split.host import unconstrain_reparam
-from numpyro_split.potential.arguments import Arguments, Data, with_arrays
+from numpyro_split.potential.arguments import Arguments, Data, is_array, with_arrays
 from numpyro_split.potential.content import KEEPS_TRACER, TracerKeptError, program_of_model
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
@@ -56,7 +56,7 @@ from numpyro_split.splitting.over_shards import (
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, unseen_advice
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, uncut_advice, unseen_advice
 from split_common.discrete import check_no_discrete
 from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
@@ -344,7 +344,9 @@ class ModelSplit:
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
-            advice += unseen_advice(arguments.unseen) + latents_advice(sites.latents, sites.plate_sizes, plate)
+            given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
+            advice += unseen_advice(arguments.unseen) + uncut_advice(given, layout.num_rows, is_array)
+            advice += latents_advice(sites.latents, sites.plate_sizes, plate)
             raise neither_mode_splits(failures, advice)
         return found
 
@@ -612,7 +614,8 @@ class ModelSplit:
             if self._takes_parts and not is_proved:
                 density = density.for_layout(SubsetLayout(self.layout.num_rows, LEAST_SUBSETS), arguments)
             z, must_be_whole = self.reference_position, bool(self._sized_by_rows)
-            compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
+            with jax.debug_nans(False):  # far out, where a chain may never go, a model may well be NaN
+                compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
             self.verdict = self.verdict._replace(compared=compared)
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:

@@ -28,7 +28,7 @@ def find_certainty_rows(
     """
     assert reference.z is not None
     flat, unravel = ravel_pytree(reference.z)
-    points = jax.vmap(unravel)(flat + jnp.asarray(_offsets(potential, reference), flat.dtype))
+    points = jax.vmap(unravel)(flat[None] + jnp.asarray(_offsets(potential, reference), flat.dtype))
     size = min(PROBED_ROWS, *potential.subset_sizes)
 
     @jax.jit

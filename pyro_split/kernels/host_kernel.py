@@ -23,7 +23,7 @@ from pyro_split.kernels.method import Method, Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position
-from pyro_split.potential.running import check_only_run
+from pyro_split.potential.running import check_gradients_are_enabled, check_only_run
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from pyro_split.splitting.settings import Splitting
@@ -147,9 +147,12 @@ class SplitKernel(MCMCKernel):
             ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
                 of the wrong shape, or a starting point where the density is not finite; as
                 :class:`~split_common.errors.RanksError` where processes of one ``process_group`` differ.
+            RuntimeError: while another thread is in a run, and where gradients are disabled.
         """
         self._method.check_warmup(warmup_steps)
         check_only_run()
+        if self._potential is None:  # a potential takes its own gradients, whatever is around it
+            check_gradients_are_enabled()
         number, earlier = number_of_chain(), self.transforms
         self._chain, self._starts = Chain(self._starts.of_chain(number)), GivenStarts()
         args, kwargs, prepared = self._begin(warmup_steps, args, kwargs)

@@ -44,9 +44,9 @@ class Arguments:
         model: Callable[..., Any] | None = None,
     ):
         paths, self._treedef = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
-        tensors = [(path, leaf) for path, leaf in paths if _is_tensor(leaf)]
-        self._is_tensor = [_is_tensor(leaf) for _, leaf in paths]
-        self.others = [None if _is_tensor(leaf) else leaf for _, leaf in paths]
+        tensors = [(path, leaf) for path, leaf in paths if is_tensor(leaf)]
+        self._is_tensor = [is_tensor(leaf) for _, leaf in paths]
+        self.others = [None if is_tensor(leaf) else leaf for _, leaf in paths]
         self._paths = [path for path, _ in tensors]
         self._lists = [leaf.original if isinstance(leaf, Given) else None for _, leaf in tensors]
         self.data: Data = tuple(x.array if isinstance(x, Given) else x for _, x in tensors)
@@ -139,5 +139,6 @@ def _is_held(path: Any) -> bool:
     return getattr(path[1], "key", None) == HELD
 
 
-def _is_tensor(leaf: Any) -> bool:
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf of opened arguments is a tensor, or stands for one."""
     return isinstance(leaf, Tensor | Given | Source)

@@ -40,3 +40,19 @@ def _convolves_in_tf32() -> bool:
         return torch.backends.cudnn.allow_tf32
     except RuntimeError:  # where the newer settings were used, the older ones cannot be read
         return False
+
+
+def autocast_advice() -> str:
+    """Advice for numbers that differ where PyTorch computes in half precision; "" where autocast is off.
+
+    Example:
+        >>> autocast_advice()
+        ''
+    """
+    on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    if not on:
+        return ""
+    return (
+        f"; autocast is on ({', '.join(on)}), whose half precision rounds more than the comparison allows: switch it "
+        "off for the model"
+    )

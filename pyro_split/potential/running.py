@@ -94,6 +94,17 @@ def check_only_run() -> None:
             )
 
 
+def check_gradients_are_enabled() -> None:
+    """Raise where PyTorch keeps no graph, so that a model has no gradients.
+
+    Raises:
+        RuntimeError: naming the context.
+    """
+    if not torch.is_grad_enabled():
+        context = "inference_mode" if torch.is_inference_mode_enabled() else "no_grad"
+        raise RuntimeError(f"mcmc.run must be called with gradients enabled, got it inside torch.{context}()")
+
+
 def _is_in_run(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_filename == api.__file__ and frame.f_code.co_name == "run":

@@ -21,14 +21,14 @@ from pyro.infer.mcmc.util import initialize_model
 from torch.distributions import biject_to
 
 from pyro_split.host import unvalidated
-from pyro_split.potential.arguments import Arguments, Data
+from pyro_split.potential.arguments import Arguments, Data, is_tensor
 from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
 from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of, describe_model
 from pyro_split.potential.position import Position
-from pyro_split.potential.precision import full_precision
+from pyro_split.potential.precision import autocast_advice, full_precision
 from pyro_split.potential.readings import params_of_data
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, placeholder
@@ -40,7 +40,7 @@ from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, uncut_advice
 from split_common.discrete import check_no_discrete
 from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
@@ -265,6 +265,8 @@ class ModelSplit:
         if data_axes is None:
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
             advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
+        given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
+        advice += uncut_advice(given, layout.num_rows, is_tensor) + autocast_advice()
         raise neither_mode_splits(failures, advice + latents_advice(sites.latents, sites.plate_sizes, plate))
 
     @classmethod
