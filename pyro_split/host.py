@@ -231,6 +231,14 @@ def moves_in_processes(mcmc: Any) -> Any:
     return mcmc.sampler.ctx if isinstance(mcmc.sampler, _MultiSampler) else None
 
 
+def shows_progress(mcmc: Any) -> bool:
+    """Whether a run shows its progress; so too where the thread of the host's bars, which alone knows it, has ended."""
+    if not isinstance(mcmc.sampler, _MultiSampler):
+        return not mcmc.sampler.disable_progbar
+    *_, is_disabled = getattr(mcmc.sampler.log_thread, "_args", (False,))
+    return not is_disabled
+
+
 def number_of_chain() -> int | None:
     """Number of the chain that the host draws in this process, by the name of the process; None in any other."""
     name = multiprocessing.current_process().name
@@ -334,6 +342,7 @@ __all__ = [
     "moves_in_processes",
     "plate_of",
     "pytree",
+    "shows_progress",
     "start_of_chain",
     "store_adapter",
     "unvalidated",

@@ -71,12 +71,25 @@ def real_array(value: Any) -> np.ndarray | None:
             if isinstance(value, list | tuple):
                 array = np.array(value if _holds_numbers(value) else None)
             elif hasattr(value, "dtype") and hasattr(value, "shape"):
-                array = _as_numpy(value)
+                array = as_numpy(value)
             else:
                 array = np.array(_plain_number(value))
             return array.astype(np.float64) if array.dtype.kind in "iuf" else None
     except Exception:
         return None
+
+
+def as_numpy(value: Any) -> np.ndarray:
+    """A value as an array, if NumPy can make one of it: an array of any framework, or a (nested) list."""
+    if hasattr(value, "detach"):  # a tensor, which a gradient may follow and which may lie on a device
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except TypeError:  # a tensor of a number format that NumPy lacks
+        array = np.asarray(value.tolist())
+    if array.dtype.kind == "V" and array.dtype.names is None:  # such a format, which another library brings to NumPy
+        array = array.astype(np.float64)
+    return array
 
 
 def copied(array: Any) -> Any:
@@ -134,15 +147,3 @@ def _holds_numbers(value: list[Any] | tuple[Any, ...]) -> bool:
         issubclass(kind, int | float | np.integer | np.floating) and not issubclass(kind, bool | np.timedelta64)
         for kind in kinds
     )
-
-
-def _as_numpy(value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):  # a tensor, which a gradient may follow and which may lie on a device
-        value = value.detach().cpu()
-    try:
-        array = np.asarray(value)
-    except TypeError:  # a tensor of a number format that NumPy lacks
-        array = np.asarray(value.tolist())
-    if array.dtype.kind == "V" and array.dtype.names is None:  # such a format, which another library brings to NumPy
-        array = array.astype(np.float64)
-    return array

@@ -27,6 +27,23 @@ def test_digits_are_scaled_and_divided_class_by_class():
     np.testing.assert_allclose(shares[0], shares[1], atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(
+            ({"test_fraction": x}, f"test_fraction must lie strictly between 0 and 1, got {x}")
+            for x in (0, 1.0, -1, 500)
+        ),
+        ({"test_fraction": 0.999}, "test_fraction must leave at least 10 images for training .*, got 0.999"),
+        ({"test_fraction": 1e-3}, "test_fraction must leave at least 10 images for training .*, got 0.001"),
+        *(({"seed": x}, f"seed must be a whole number from 0 to 4294967295, got {x}") for x in (-1, 1.5, None, 2**32)),
+    ],
+)
+def test_bad_options_of_digits(options, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load_digits_split(**options)
+
+
 def test_digits_are_centred_on_the_training_images():
     plain, centred = datasets.load_digits_split(), datasets.load_digits_split(centre=True)
     np.testing.assert_allclose(centred.x_train.mean(axis=0), 0.0, atol=1e-6)
@@ -78,6 +95,44 @@ def test_images_name_what_is_missing(tmp_path, name):
     write_small_images(tmp_path / name, ["x_train", "y_train"])
     with pytest.raises(ValueError, match=r"none named \['x_test', 'y_test'\]"):
         LOADERS[name](tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut off", "another kind", "flipped", "pickled"])
+def test_a_damaged_file_is_named(tmp_path, damage):
+    path = tmp_path / "mnist.npz"
+    write_small_images(path)
+    whole = path.read_bytes()
+    if damage == "another kind":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif damage == "pickled":
+        np.savez(path, **dict.fromkeys(datasets.ImageData._fields, np.array([None])))
+    else:
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+        path.write_bytes({"empty": b"", "garbage": b"garbage", "cut off": whole[:middle], "flipped": flipped}[damage])
+    with pytest.raises(
+        ValueError, match=r"mnist.npz must be a whole .npz file of numbers or text, got one that is dam"
+    ):
+        datasets.load_mnist(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x_train": np.ones((3, 28, 28), np.float32)}, r"images in uint8 as x_train, .*got float32 of shape \(3, 28"),
+        ({"x_test": np.ones(3, np.uint8)}, r"images in uint8 as x_test, .*got uint8 of shape \(3,\)"),
+        ({"x_test": np.ones((0, 28, 28), np.uint8)}, r"images in uint8 as x_test, .*got uint8 of shape \(0, 28, 28\)"),
+        ({"y_train": np.eye(3)}, r"a whole number for each of 3 images as y_train, got float64 of shape \(3, 3\)"),
+        ({"y_test": np.arange(4)}, r"a whole number for each of 3 images as y_test, got int64 of shape \(4,\)"),
+        ({"x_test": np.ones((3, 14, 14), np.uint8)}, r"images of one shape, got \(28, 28\) in x_train and \(14, 14\)"),
+    ],
+)
+def test_images_have_their_types_and_shapes(tmp_path, change, message):
+    write_small_images(tmp_path / "mnist.npz")
+    np.savez(tmp_path / "mnist.npz", **{**np.load(tmp_path / "mnist.npz"), **change})
+    with pytest.raises(ValueError, match=f"mnist.npz must hold {message}"):
+        datasets.load_mnist(tmp_path)
 
 
 def test_a_loader_without_a_directory_takes_the_environments(tmp_path, monkeypatch):

@@ -131,6 +131,22 @@ def test_a_run_knows_its_arguments_and_diagnostics(lib):
 
 
 @in_pyro
+@pytest.mark.parametrize("is_disabled", [True, False])
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_a_run_knows_whether_it_shows_its_progress(lib, monkeypatch, is_disabled, num_chains):
+    from pyro.infer import MCMC
+
+    from pyro_split.host import moves_in_processes, shows_progress
+
+    monkeypatch.setattr("pyro.infer.mcmc.api.mp.cpu_count", lambda: 4)
+    kernel = lib.split.NaiveSplitHMC(lambda y: None, num_subsets=2)
+    mcmc = MCMC(kernel, 2, num_chains=num_chains, disable_progbar=is_disabled)
+    assert (moves_in_processes(mcmc) is not None) == (num_chains > 1)
+    assert shows_progress(mcmc) is not is_disabled
+    mcmc.sampler.terminate()
+
+
+@in_pyro
 def test_what_the_adapter_has_learned(lib):
     from pyro.infer.mcmc.adaptation import WarmupAdapter
 

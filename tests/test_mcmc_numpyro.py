@@ -123,6 +123,35 @@ def test_warmup_then_run_skips_warmup():
     assert len(np.unique(np.asarray(mcmc.last_state.adapt_state.step_size))) == 1
 
 
+@pytest.mark.parametrize("num_chains", [1, pytest.param(2, marks=slow)])
+def test_a_run_goes_on_with_a_key_of_the_other_kind(num_chains):
+    """The draws do not depend on the kind."""
+    data, drawn, kernel = make_data(), [], NaiveSplitHMC(model, num_subsets=2, num_steps=2)
+    for first, then in ((random.key, random.key), (random.PRNGKey, random.key), (random.key, random.PRNGKey)):
+        mcmc = MCMC(kernel, num_warmup=10, num_samples=5, num_chains=num_chains, chain_method="vectorized")
+        mcmc.progress_bar = False
+        mcmc.warmup(first(0), *data)
+        mcmc.run(then(1), *data)
+        drawn.append(np.asarray(mcmc.get_samples()["b"]))
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+
+
+def test_keys_of_another_generator_are_refused():
+    mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=2), num_warmup=5, num_samples=5, progress_bar=False)
+    mcmc.warmup(random.key(0), *make_data())
+    with pytest.raises(ValueError, match=r"post_warmup_state must be a state of .* at \.adapt_state\.rng_key"):
+        mcmc.run(random.key(1, impl="rbg"), *make_data())
+
+
+def test_a_store_of_one_chain_does_not_ask_how_chains_are_moved(tmp_path):
+    for num_samples, method in ((4, "sequential"), (8, "parallel"), (12, "vectorized")):
+        kernel = NaiveSplitHMC(model, num_subsets=2, num_steps=2)
+        mcmc = MCMC(kernel, num_warmup=5, num_samples=num_samples, chain_method=method, progress_bar=False)
+        opened = sample(mcmc, random.key(0), *make_data(), store=tmp_path / "run.zarr")
+        assert opened.posterior.sizes["draw"] == num_samples
+
+
 @pytest.mark.parametrize("is_same_array", [True, False])
 def test_a_closure_that_holds_something_else_is_noticed_with_data_as_arguments(is_same_array):
     """What it holds is a constant in the program, which the host keeps for all data of these shapes."""

@@ -426,6 +426,25 @@ class TestPyro:
         assert {u.dtype for u in draws.values()} == {lib.np.get_default_dtype()}
         assert all(lib.np.isfinite(u).all() for u in draws.values())
 
+    @pytest.mark.parametrize("of_model", [32, 64])
+    @pytest.mark.parametrize("types", [("float32", "float32"), ("float64", "float64"), ("float32", "float64")])
+    @pytest.mark.parametrize("options", [{}, {"control_variate": "taylor1", "reference": {"a": 0.0, "b": [0.0, 0.0]}}])
+    def test_a_chain_has_the_type_of_its_start(self, lib, of_model, types, options):
+        """Whatever the type of the model's own start, at which the search for a reference begins."""
+        lib.set_precision(of_model)
+
+        def model(y):
+            a = lib.ppl.sample("a", lib.dist.Normal(0.0, 1.0))
+            b = lib.ppl.sample("b", lib.dist.Normal(0.0, lib.np.ones(2)).to_event(1))
+            with lib.ppl.plate("data", len(y)):
+                lib.ppl.sample("y", lib.dist.Normal(a + b.sum(), 1.0), obs=y)
+
+        a, b = (getattr(lib.np, name) for name in types)
+        start = {"a": lib.np.zeros((), dtype=a), "b": lib.np.zeros(2, dtype=b)}
+        kernel = lib.split.PenaltyMH(model, batch_size=5, num_batches=2, jit_compile=False, **options)
+        mcmc = lib.run(kernel, lib.np.arange(20.0).sin(), num_warmup=3, num_samples=3, init_params=start)
+        assert {u.dtype for u in mcmc.get_samples().values()} == {b}
+
     def test_a_vector_of_sites_comes_apart_as_it_was_put_together(self, lib):
         from pyro_split.potential.position import flatten, unflatten
 

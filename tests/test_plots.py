@@ -59,6 +59,29 @@ def test_entropy_figure_names_its_own_argument():
         plots.plot_entropy(np.array([0.1, np.nan]), np.array([True, False]))
 
 
+def test_entropy_figure_takes_one_and_zero_and_refuses_classes():
+    assert [label.split(",")[0] for label in legend(plots.plot_entropy([0.1, 0.2], [1, 0]))] == ["right: 1", "wrong: 1"]
+    for bad, value in (([2, 0, 5], "2"), ([1.0, 0.5, 0.0], "0.5"), (["a", "b", "b"], "a"), ([1.0, 0.0, np.nan], "nan")):
+        with pytest.raises(ValueError, match=f"is_right must be True or False, or 1 or 0, .* got {value}"):
+            plots.plot_entropy([0.1, 0.2, 0.3], bad)
+
+
+@pytest.mark.parametrize("bins", [0, -1, 2.5, "auto", True])
+def test_there_are_bins(bins):
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1, got "):
+        plots.plot_entropies({"a": [0.1, 0.2]}, bins=bins)
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1, got "):
+        plots.plot_entropy([0.1, 0.2], [1, 0], bins=bins)
+
+
+def test_bins_are_numbered_or_given_by_their_edges():
+    assert len(plots.plot_entropies({"a": [0.1, 0.2]}, bins=np.int64(3)).patches) == 3
+    assert len(plots.plot_entropies({"a": [0.1, 0.2]}, bins=[0.0, 0.15, 0.3]).patches) == 2
+    for bad in ([0.3, 0.0], [0.1]):
+        with pytest.raises(ValueError, match="bins must be a number of bins, or at least two edges that ascend, got "):
+            plots.plot_entropies({"a": [0.1, 0.2]}, bins=bad)
+
+
 def test_entropies_of_any_groups_share_their_bins():
     groups = {"digits": np.array([0.0, 0.1, 0.2]), "clothes": np.array([1.0, 1.6]), "noise": np.array([2.0])}
     ax = plots.plot_entropies(groups, bins=4)
@@ -349,6 +372,24 @@ def test_rows_show_arvizs_numbers(plot, name):
     np.testing.assert_allclose(again.lines[0].get_xdata(), ax.lines[0].get_xdata())
 
 
+def test_a_coordinate_that_never_moves_hides_no_other():
+    draws = np.random.default_rng(0).normal(size=(2, 200, 3))
+    draws[0, :, 0] += 50.0  # its chains have not mixed
+    draws[:, :, 2] = 1.0
+    run = xarray.Dataset({"w": (("chain", "draw", "i"), draws), "fixed": (("chain", "draw"), draws[:, :, 2])})
+    ax = plots.plot_rhat(run)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["w (3, 1 not finite)", "fixed (1 not finite)"]
+    assert ax.collections[0].get_segments()[0][1, 0] > 1.5
+    assert np.all(np.isfinite(ax.lines[0].get_xdata()))
+
+
+@pytest.mark.parametrize(("plot", "name"), [(plots.plot_rhat, "R-hat"), (plots.plot_ess, "effective sample size")])
+def test_rows_of_too_few_draws_are_refused(plot, name):
+    run = xarray.Dataset({"w": (("chain", "draw"), np.random.default_rng(0).normal(size=(2, 3)))})
+    with pytest.raises(ValueError, match=rf"data must have a finite {name} .* 4 draws .*, got none in \['w'\]"):
+        plot(run)
+
+
 @pytest.mark.parametrize("plot", [plots.plot_rhat, plots.plot_ess])
 def test_rows_refuse(plot):
     with pytest.raises(ValueError, match=r"var_names must be some of \['b', 'w'\], at least one, got \['v'\]"):
@@ -360,3 +401,44 @@ def test_rows_refuse(plot):
 def test_one_chain_has_no_rhat():
     with pytest.raises(ValueError, match="data must hold several chains for R-hat, got one"):
         plots.plot_rhat(run_of(chains=1))
+
+
+@pytest.mark.parametrize(
+    ("plot", "name"),
+    [
+        (plots.plot_entropies, "entropies"),
+        (plots.plot_error_entropies, "entropies"),
+        (plots.plot_precisions, "draws"),
+        (plots.plot_cumulative, "curves"),
+    ],
+)
+def test_what_is_named_is_a_mapping(plot, name):
+    with pytest.raises(TypeError, match=f"{name} must be a mapping from names, got list"):
+        plot([1.0, 2.0])
+
+
+def test_other_kinds_of_arguments_are_named():
+    with pytest.raises(TypeError, match="prior must be a mapping from names, got list"):
+        plots.plot_precisions({"tau": [1.0, 2.0]}, prior=[1.0])
+    with pytest.raises(TypeError, match="matrix must be a ClassMatrix, got ndarray"):
+        plots.plot_mutual_information(np.eye(3))
+
+
+def test_tensors_whose_gradient_is_followed_are_drawn():
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(0.1, 0.9, 5, requires_grad=True)
+    two = torch.full((2, 5), 0.5, requires_grad=True)
+    axes = [
+        plots.plot_bands(x, x, x, x, data=(x, x)),
+        plots.plot_entropy(x, torch.ones(5, dtype=torch.bool)),
+        plots.plot_entropies({"a": x}),
+        plots.plot_error_entropies({"a": x}),
+        plots.plot_mutual_information(ClassMatrix(two[:, :2], two[:, :2])),
+        plots.plot_precisions({"tau": x}, prior={"tau": x}),
+        plots.plot_cumulative({"a": x}),
+        plots.plot_log_posterior({"a": two}),
+        plots.plot_acceptance({"a": two}),
+        plots.plot_rhat({"w": x}),
+        plots.plot_ess({"w": x}),
+    ]
+    assert all(ax.has_data() for ax in axes)

@@ -137,6 +137,10 @@ class TestProcesses:
         problem = Problem(lib.picklable_model(), data(lib), {})
         return Run(lib, TABLE["NaiveSplitHMC"], path, problem=problem, num_chains=2, mp_context=context, **options)
 
+    def test_no_bar_is_shown_where_none_is_asked_for(self, lib, tmp_path, capfd):
+        self.run(lib, str(tmp_path / "run.zarr"), "fork").sample(every=6)
+        assert "it/s" not in capfd.readouterr().err
+
     @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
     def test_the_draws_are_those_of_one_process(self, lib, tmp_path, monkeypatch, context):
         run = self.run(lib, str(tmp_path / "run.zarr"), context)

@@ -29,7 +29,7 @@ from numpyro_split.inference_data import to_inference_data
 from numpyro_split.kernels.agreement import check_alike, digest_of_rest, shares_rows
 from numpyro_split.kernels.method import Method, Setup
 from numpyro_split.kernels.prepared import Prepared, PreparedRuns
-from numpyro_split.kernels.state import ChainState, check_warmup_ended
+from numpyro_split.kernels.state import ChainState, check_warmup_ended, with_key_like
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.content import (
     KEEPS_TRACER,
@@ -167,6 +167,8 @@ class SplitKernel(MCMCKernel):
         ``rng_key``), not in every iteration; a loop of your own that changes traced data must call :meth:`refresh`.
         """
         check_is_state(type(self).__name__, state)
+        own_key = None if state.adapt_state is None else state.adapt_state.rng_key
+        state = with_key_like(state, state.rng_key)
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
         check_warmup_ended(state.warmup)
         method = prepared.method
@@ -177,13 +179,13 @@ class SplitKernel(MCMCKernel):
         axis = CHAINS if potential.reads_sources else None
         state = _over_chains(partial(method.step, potential), state, _shared_by_chains(method, state), axis)
         method.watch(state)
-        return state
+        return with_key_like(state, own_key)  # the host's loops take and return states of one form
 
     @one_thread_at_a_time
     @full_precision
     def refresh(self, state: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> Any:
         """Recompute what ``state`` caches of the potential at the same position (for the host's ``Gibbs``)."""
-        prepared, potential, content = self._look_up(state, model_args, model_kwargs)
+        prepared, potential, content = self._look_up(with_key_like(state, state.rng_key), model_args, model_kwargs)
         _, digest = content.compare(state.data_digest)
         return _each_chain(partial(prepared.method.refresh, potential), state)._replace(data_digest=digest)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import random
 from numpyro.infer.hmc_util import HMCAdaptState
 
 from numpyro_split.adaptation.centering import CenterState
@@ -138,3 +140,26 @@ class ChainState(NamedTuple):
     momentum: Position | None = None
     mean_square: Position | None = None
     extra: Any = None
+
+
+def with_key_like(state: ChainState, key: Any) -> ChainState:
+    """A state whose key of adaptation is of the kind of another key, ``jax.random.key`` or ``PRNGKey``.
+
+    The host gives a chain that goes on from a state a new ``rng_key``, and leaves the key of adaptation.
+
+    Args:
+        state: state of one chain, or of several.
+        key: the other key, for as many chains; None for the state as it is.
+    """
+    if state.adapt_state is None or key is None:
+        return state
+    words, expected = (random.key_data(x) if is_typed(x) else x for x in (state.adapt_state.rng_key, key))
+    if words.shape != expected.shape:  # keys of different generators, which checks refuse
+        return state
+    own = random.wrap_key_data(words, impl=random.key_impl(key)) if is_typed(key) else words
+    return state._replace(adapt_state=state.adapt_state._replace(rng_key=own))
+
+
+def is_typed(x: Any) -> bool:
+    """Whether an array is of random keys of ``jax.random.key``, and not of the numbers of ``PRNGKey``."""
+    return jnp.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key)

@@ -255,7 +255,7 @@ class NumPyroStart:
             "rng_key": str(numbers_of(self._rng_key).tolist()),
             **texts_of(self._init_params, "init_params"),
             **texts_of(self._extra_fields, "extra_fields"),
-            **texts_of(mcmc.chain_method, "chain_method"),
+            **({} if mcmc.num_chains == 1 else texts_of(mcmc.chain_method, "chain_method")),
             **texts_of(mcmc.postprocess_fn, "postprocess_fn"),
             "thinning": str(mcmc.thinning),
             **versions_of("numpyro", "jax", "jaxlib"),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 
+from numpyro_split.kernels.state import is_typed
 from split_common.errors import StoreError
 from split_common.runs.packed import Packed
 
@@ -60,7 +61,7 @@ def _on_one_device(x: Any) -> Any:
 
 def _like(numbers: jax.Array, x: Any) -> jax.Array:
     """An array, made a random key where ``x`` is one."""
-    return random.wrap_key_data(numbers, impl=random.key_impl(x)) if _is_key(x) else numbers
+    return random.wrap_key_data(numbers, impl=random.key_impl(x)) if is_typed(x) else numbers
 
 
 def _leaves(state: Any) -> list[tuple[str, Any]]:
@@ -69,8 +70,4 @@ def _leaves(state: Any) -> list[tuple[str, Any]]:
 
 def _numbers(x: Any) -> Any:
     """An array, or the data of a random key as integers."""
-    return random.key_data(x) if _is_key(x) else jnp.asarray(x)
-
-
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key)
+    return random.key_data(x) if is_typed(x) else jnp.asarray(x)

@@ -28,7 +28,7 @@ from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.expansion import Reference, expand, find_reference
-from pyro_split.potential.position import Position, flatten, unflatten
+from pyro_split.potential.position import Position, flatten, in_one_type, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.subsampling.certainty import find_certainty_rows
 from pyro_split.subsampling.estimates import Estimate, Estimator
@@ -134,6 +134,8 @@ class Penalty:
         reference = self.reference
         if self.settings.control_variate or self.given_start is not None or setup.initial_params is None:
             z = self._find_reference(setup, likelihood_power)
+            if setup.initial_params:  # of whose type the chain is
+                z = {name: u.to(flatten(setup.initial_params)) for name, u in z.items()}
             found = expand(potential, z, likelihood_power, self.settings)
             rows = find_certainty_rows(potential, found, batches, likelihood_power)
             reference = found._replace(certainty_rows=rows)
@@ -155,7 +157,8 @@ class Penalty:
         return estimator, Forces(self.settings, batches, potential, known.taylor, sites)
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of a chain at its starting point."""
+        """The state of a chain at its starting point, whose sites are brought to one type, as the expansion has one."""
+        z = in_one_type(z)
         batches = self.settings.batches(potential.plate_size)
         estimator, forces = self.tools(potential, list(z))
         adapter = self._adapter(z, self._trial(estimator, forces))
@@ -226,7 +229,7 @@ class Penalty:
 
     def refresh(self, potential: SplitPotential, state: ChainState, z: Position) -> ChainState:
         """The state moved to ``z``; it caches nothing that depends on the position."""
-        return state._replace(z=z)
+        return state._replace(z=in_one_type(z))
 
     def watch(self, state: ChainState) -> None:
         """Warn if the noise is too large, or if single rows of great influence make estimates unreliable."""

@@ -36,6 +36,12 @@ def flatten(x: Position, sites: Iterable[str] | None = None, batch_dims: int = 0
     return torch.cat(parts, -1)
 
 
+def in_one_type(x: Position) -> Position:
+    """The position with all its sites in the type that holds the types of all."""
+    like = flatten(x)
+    return {name: u.to(like) for name, u in x.items()}
+
+
 def unflatten(x: Tensor, like: Position, sites: Iterable[str] | None = None) -> Position:
     """Inverse of :func:`flatten` for values like ``like``; leading axes are kept."""
     names = sorted(like) if sites is None else list(sites)

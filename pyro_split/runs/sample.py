@@ -20,6 +20,7 @@ from pyro_split.host import (
     given_transforms,
     moves_in_processes,
     pytree,
+    shows_progress,
     start_of_chain,
 )
 from pyro_split.inference_data import Observations
@@ -133,13 +134,12 @@ def sample(
             leader.say(START, begin)
         return PyroStart(mcmc, task, begin, leader)
 
-    is_shown = not getattr(mcmc.sampler, "disable_progbar", False)
     with (
         ended_clean(mcmc.kernel),
         as_in_a_run(mcmc),
         leading(broadcast) as leader,
         opened(options, start) as (written, begun),
-        progress_bar(plan, is_shown) as bar,
+        progress_bar(plan, shows_progress(mcmc)) as bar,
     ):
         reason, diagnostics, positions = begun.move(options, written, bar)
         draws = [max(position - plan.num_warmup, 0) for position in positions]

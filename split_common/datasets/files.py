@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -119,13 +121,18 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Arrays of an ``.npz`` file by name.
 
     Raises:
-        ValueError: when the file lacks one.
+        ValueError: when the file is damaged or of another kind, or lacks one.
     """
-    with np.load(path) as file:
-        missing = [name for name in names if name not in file]
-        if missing:
-            raise ValueError(f"{path.name} must hold the arrays {list(names)}, got none named {missing}")
-        return {name: file[name] for name in names}
+    try:
+        with np.load(path) as file:
+            found = {name: file[name] for name in names if name in file}
+    except (EOFError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path.name} must be a whole .npz file of numbers or text, got one that is damaged or of another kind"
+        ) from error
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"{path.name} must hold the arrays {list(names)}, got none named {missing}")
+    return found
 
 
 def _pooch():  # noqa: ANN202

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tarfile
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from split_common.checks import check_probability
 from split_common.datasets.files import file_in, read_arrays, retrieve, write_arrays
-from split_common.values import shown
+from split_common.values import shown, whole_number
 
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+SEEDS = 2**32  # as many as scikit-learn takes
 DIGITS_WHITE, IMAGE_WHITE = 16.0, 255.0  # the brightest value of a pixel in each set
 
 
@@ -40,12 +43,17 @@ def load_digits_split(test_fraction: float = 0.25, seed: int = 0, centre: bool =
     4.0.
 
     Args:
-        test_fraction: share of the images that is kept for testing, class by class.
-        seed: seed of the division and of the order.
+        test_fraction: share of the images that is kept for testing, class by class; strictly between 0 and 1.
+        seed: seed of the division and of the order, a whole number.
         centre: subtract each pixel's mean over the training images.
 
     Returns:
         Images in [0, 1], or centred, with 64 pixels each.
+
+    Raises:
+        ValueError: for a share that does not lie between 0 and 1, or leaves too few images for training or for testing
+            to have one of each class; and for a seed that is not a whole number from 0 to
+            4294967295.
 
     Example:
         >>> digits = load_digits_split()
@@ -55,12 +63,21 @@ def load_digits_split(test_fraction: float = 0.25, seed: int = 0, centre: bool =
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
+    fraction, number = check_probability("test_fraction", test_fraction), whole_number(seed)
+    if number is None or not 0 <= number < SEEDS:
+        raise ValueError(f"seed must be a whole number from 0 to {SEEDS - 1}, got {shown(seed)}")
     images, classes = load_digits(return_X_y=True)
+    num_test, least = math.ceil(fraction * len(images)), len(np.unique(classes))
+    if not least <= num_test <= len(images) - least:
+        raise ValueError(
+            f"test_fraction must leave at least {least} images for training and for testing, as there are {least} "
+            f"classes, got {shown(test_fraction)}, which is {num_test} of {len(images)}"
+        )
     split: list[np.ndarray] = train_test_split(  # pyright: ignore[reportAssignmentType]
         (images / DIGITS_WHITE).astype(np.float32),
         classes.astype(np.int64),
-        test_size=test_fraction,
-        random_state=seed,
+        test_size=num_test,
+        random_state=number,
         stratify=classes,
     )
     x_train, x_test, y_train, y_test = split
@@ -86,7 +103,7 @@ def load_mnist(directory: str | os.PathLike[str], flatten: bool = True) -> Image
 
     Raises:
         FileNotFoundError: when the directory has no ``mnist.npz``.
-        ValueError: when the file lacks one of the four arrays.
+        ValueError: when the file cannot be read, lacks one of the four arrays, or holds other types or shapes.
 
     Example:
         >>> mnist = load_mnist(data_directory())  # doctest: +SKIP
@@ -111,7 +128,7 @@ def load_fashion_mnist(directory: str | os.PathLike[str], flatten: bool = True) 
 
     Raises:
         FileNotFoundError: when the directory has no ``fashion_mnist.npz``.
-        ValueError: when the file lacks one of the four arrays.
+        ValueError: when the file cannot be read, lacks one of the four arrays, or holds other types or shapes.
 
     Example:
         >>> clothes = load_fashion_mnist(data_directory())  # doctest: +SKIP
@@ -147,7 +164,8 @@ def load_cifar10(
 
     Raises:
         FileNotFoundError: when the directory has no such file.
-        ValueError: for another copy, and when the file lacks one of the four arrays.
+        ValueError: for another copy, and when the file cannot be read, lacks one of the four arrays, or holds other
+            types or shapes.
 
     Example:
         >>> pictures = load_cifar10(copy="jpeg_subset")  # doctest: +SKIP
@@ -180,7 +198,23 @@ def _cifar10_records(held: tarfile.TarFile, name: str) -> tuple[np.ndarray, np.n
 
 
 def _load_images(path: Path, flatten: bool) -> ImageData:
+    """Images and classes of a file, after checks of the types and shapes."""
     arrays = ImageData(**read_arrays(path, ImageData._fields))
+    for part, x, y in (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test)):
+        if x.dtype != np.uint8 or x.ndim < 2 or not x.size:
+            raise ValueError(
+                f"{path.name} must hold images in uint8 as x_{part}, at least one, got {x.dtype} of shape {x.shape}"
+            )
+        if y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
+            raise ValueError(
+                f"{path.name} must hold a whole number for each of {len(x)} images as y_{part}, got {y.dtype} of shape "
+                f"{y.shape}"
+            )
+    if arrays.x_train.shape[1:] != arrays.x_test.shape[1:]:
+        raise ValueError(
+            f"{path.name} must hold images of one shape, got {arrays.x_train.shape[1:]} in x_train and "
+            f"{arrays.x_test.shape[1:]} in x_test"
+        )
     x_train, x_test = (
         x.reshape(len(x), -1) if flatten else x
         for x in (arrays.x_train.astype(np.float32) / IMAGE_WHITE, arrays.x_test.astype(np.float32) / IMAGE_WHITE)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from split_common.checks import check_positive_int
 from split_common.metrics import ClassMatrix
-from split_common.plots.axes import COLOURS, axes_or_new, vector
+from split_common.plots.axes import COLOURS, axes_or_new, check_by_name, numbers, vector
+from split_common.values import as_numpy, shown
 
 MOST_WRITTEN = 12  # classes up to which the number of each cell is written
 
@@ -21,7 +23,7 @@ def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins
 
     Args:
         entropy: entropy of each prediction in nats (see :func:`split_common.metrics.predictive_entropy`), shape (n,).
-        is_right: whether each prediction is right, shape (n,).
+        is_right: whether each prediction is right, True or False, or 1 or 0, shape (n,).
         ax: Matplotlib axes; None makes a new figure.
         bins: number of bins from 0 to the largest entropy, or their edges; shared by both histograms.
 
@@ -29,7 +31,8 @@ def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins
         The axes.
 
     Raises:
-        ValueError: when the two arrays are empty or of unequal length, or an entropy is not finite or below 0.
+        ValueError: when the two arrays are empty or of unequal length, an entropy is not finite or below 0, a value of
+            ``is_right`` is another, such as a class, or there is no bin.
 
     Example:
         >>> import numpy as np
@@ -37,13 +40,13 @@ def plot_entropy(entropy: np.ndarray, is_right: np.ndarray, ax: Any = None, bins
         >>> ax.get_xlabel()
         'predictive entropy (nats)'
     """
-    entropy, is_right = np.asarray(entropy), np.asarray(is_right, dtype=bool)
+    entropy, is_right = numbers(entropy), as_numpy(is_right)
     if entropy.ndim != 1 or entropy.shape != is_right.shape or not entropy.size:
         raise ValueError(
             "entropy and is_right must hold one value per prediction, at least one, "
             f"got shapes {entropy.shape} and {is_right.shape}"
         )
-    entropy = vector("entropy", entropy)
+    entropy, is_right = vector("entropy", entropy), _flags("is_right", is_right)
     return plot_entropies({"right": entropy[is_right], "wrong": entropy[~is_right]}, ax, bins)
 
 
@@ -63,8 +66,9 @@ def plot_entropies(entropies: Mapping[str, np.ndarray], ax: Any = None, bins: An
         The axes.
 
     Raises:
-        ValueError: for no values at all, a group with another number of axes, or an entropy that is not finite or
-            below 0.
+        TypeError: for entropies that are not by name.
+        ValueError: for no values at all, a group with another number of axes, an entropy that is not finite or below 0,
+            or no bin.
 
     Example:
         >>> import numpy as np
@@ -72,11 +76,12 @@ def plot_entropies(entropies: Mapping[str, np.ndarray], ax: Any = None, bins: An
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
         ['digits: 3, median 0.20', 'clothes: 2, median 1.55']
     """
+    check_by_name("entropies", entropies)
     groups = {name: vector(f"entropies[{name!r}]", values) for name, values in entropies.items()}
     if not any(values.size for values in groups.values()):
         raise ValueError(f"entropies must hold at least one value, got none in the groups {list(groups)}")
     largest = max(float(values.max()) for values in groups.values() if values.size)
-    edges = np.linspace(0.0, max(largest, 1e-6), bins + 1) if isinstance(bins, int) else bins
+    edges = _edges(bins, largest)
     ax = axes_or_new(ax)
     for (name, values), colour in zip(groups.items(), cycle(COLOURS), strict=False):
         label = f"{name}: {values.size}" + (f", median {np.median(values):.2f}" if values.size else "")
@@ -102,6 +107,7 @@ def plot_error_entropies(entropies: Mapping[str, np.ndarray], ax: Any = None) ->
         The axes.
 
     Raises:
+        TypeError: for entropies that are not by name.
         ValueError: for no values at all, a model with another number of axes, or an entropy that is not finite or
             below 0.
 
@@ -111,6 +117,7 @@ def plot_error_entropies(entropies: Mapping[str, np.ndarray], ax: Any = None) ->
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
         ['SGD: 2 errors', 'posterior: 3 errors']
     """
+    check_by_name("entropies", entropies)
     groups = {name: vector(f"entropies[{name!r}]", values) for name, values in entropies.items()}
     if not any(values.size for values in groups.values()):
         raise ValueError(f"entropies must hold at least one value, got none in the models {list(groups)}")
@@ -143,6 +150,7 @@ def plot_mutual_information(matrix: ClassMatrix, ax: Any = None, class_names: Se
         The axes.
 
     Raises:
+        TypeError: for anything but such a pair of matrices.
         ValueError: for matrices that are not square or differ in shape, for cells below 0, and for another number of
             names.
 
@@ -152,7 +160,9 @@ def plot_mutual_information(matrix: ClassMatrix, ax: Any = None, class_names: Se
         >>> plot_mutual_information(matrix, class_names=["cat", "dog"]).get_ylabel()
         'true class'
     """
-    mean, count = (np.asarray(x, dtype=np.float64) for x in matrix)
+    if not isinstance(matrix, tuple) or len(matrix) != len(ClassMatrix._fields):
+        raise TypeError(f"matrix must be a ClassMatrix, got {type(matrix).__name__}")
+    mean, count = (numbers(x) for x in matrix)
     if mean.ndim != 2 or mean.shape[0] != mean.shape[1] or mean.shape != count.shape:
         raise ValueError(f"matrix must hold two square arrays of one shape, got shapes {mean.shape}, {count.shape}")
     if np.any(mean < 0) or np.any(np.isinf(mean)) or np.any(np.isnan(mean) & (count > 0)):
@@ -173,3 +183,21 @@ def plot_mutual_information(matrix: ClassMatrix, ax: Any = None, class_names: Se
     ax.set(xlabel="predicted class", ylabel="true class")
     ax.figure.colorbar(image, ax=ax, label="mean mutual information (nats)")
     return ax
+
+
+def _flags(name: str, values: np.ndarray) -> np.ndarray:
+    """The values as bools, or an error that says which one is another."""
+    allowed = np.isin(values, (0, 1)) if values.dtype.kind in "biuf" else np.zeros(values.shape, dtype=bool)
+    if not np.all(allowed):
+        raise ValueError(f"{name} must be True or False, or 1 or 0, for each prediction, got {values[~allowed][0]}")
+    return values.astype(bool)
+
+
+def _edges(bins: Any, largest: float) -> np.ndarray:
+    """The edges of bins: those that were given, or of so many equal bins from 0 to the largest entropy."""
+    if np.ndim(bins) == 0:
+        return np.linspace(0.0, max(largest, 1e-6), check_positive_int("bins", bins) + 1)
+    edges = vector("bins", bins, signed=True)
+    if edges.size < 2 or np.any(np.diff(edges) < 0):
+        raise ValueError(f"bins must be a number of bins, or at least two edges that ascend, got {shown(bins)}")
+    return edges

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from split_common.plots.axes import DATA_COLOUR, PRIOR_COLOUR, RIGHT_COLOUR, axes_or_new
+from split_common.plots.axes import DATA_COLOUR, PRIOR_COLOUR, RIGHT_COLOUR, axes_or_new, check_by_name, numbers
 
 PRECISION_BINS = 30
 PRIOR_QUANTILES = (0.01, 0.99)
@@ -34,6 +34,7 @@ def plot_precisions(
         The axes.
 
     Raises:
+        TypeError: for draws or a prior that are not by name.
         ValueError: for no sites, a site without draws, a precision that is not finite or not above 0, or a prior for a
             name that is not among the draws.
 
@@ -45,6 +46,8 @@ def plot_precisions(
         ['weights', 'biases (50)']
     """
     prior = {} if prior is None else prior
+    check_by_name("draws", draws)
+    check_by_name("prior", prior)
     if not draws:
         raise ValueError("draws must hold at least one site, got none")
     if unknown := [name for name in prior if name not in draws]:
@@ -88,7 +91,7 @@ def _density(logs: np.ndarray, limits: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _logarithms(name: str, values: np.ndarray) -> np.ndarray:
     """Logarithms (base 10) of all the values, or an error that says what is wrong with them."""
-    array = np.asarray(values, dtype=np.float64).ravel()
+    array = numbers(values).ravel()
     allowed = np.isfinite(array) & (array > 0)
     if not array.size or not np.all(allowed):
         found = f"got {array[~allowed][0]}" if array.size else "got no draws"

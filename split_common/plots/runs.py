@@ -8,9 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from split_common.plots.axes import COLOURS, DATA_COLOUR, PRIOR_COLOUR, RIGHT_COLOUR, axes_or_new
+from split_common.plots.axes import (
+    COLOURS,
+    DATA_COLOUR,
+    PRIOR_COLOUR,
+    RIGHT_COLOUR,
+    axes_or_new,
+    check_by_name,
+    numbers,
+)
 from split_common.values import shown
 
+NAMES = {"rhat": "R-hat", "ess": "effective sample size"}
 RHAT_LIMIT, ESS_LIMIT = 1.01, 400.0  # limits of Vehtari and others (2021) for rank-based R-hat and effective draws
 
 
@@ -39,7 +48,7 @@ def plot_cumulative(curves: Mapping[str, np.ndarray], ax: Any = None, ylabel: st
     _check_names("curves", curves)
     ax = axes_or_new(ax)
     for (name, values), colour in zip(curves.items(), cycle(COLOURS), strict=False):
-        array = np.asarray(values, dtype=np.float64)
+        array = numbers(values)
         if array.ndim != 1 or not array.size:
             raise ValueError(f"curves[{name!r}] must have shape (draws,), not 0, got shape {array.shape}")
         if not np.all(array < np.inf):
@@ -127,6 +136,9 @@ def plot_acceptance(runs: Mapping[str, Any], ax: Any = None) -> Any:
 def plot_rhat(data: Any, ax: Any = None, var_names: Sequence[str] | None = None) -> Any:
     """Draw R-hat by variable, of a network by layer: median, quartiles and range over the variable's coordinates.
 
+    A coordinate that is the same in all draws has no R-hat. Its variable's row is drawn without it, and the row's label
+    says how many there are.
+
     Args:
         data: a posterior in ArviZ's format (``InferenceData``, ``DataTree`` or ``Dataset``), of several chains; or the
             R-hat of each coordinate by name of the variable.
@@ -137,7 +149,8 @@ def plot_rhat(data: Any, ax: Any = None, var_names: Sequence[str] | None = None)
         The axes; the dashed line is 1.01.
 
     Raises:
-        ValueError: for one chain, names that are not there, no variables, and numbers that are not finite.
+        ValueError: for one chain, names that are not there, no variables, draws or given numbers that are not finite,
+            and draws of which no R-hat is finite, such as fewer than 4 a chain.
 
     Example:
         >>> import numpy as np
@@ -163,7 +176,8 @@ def plot_ess(data: Any, ax: Any = None, var_names: Sequence[str] | None = None) 
         The axes; the dashed line is 400.
 
     Raises:
-        ValueError: for names that are not there, no variables, and numbers that are not finite.
+        ValueError: for names that are not there, no variables, draws or given numbers that are not finite, and draws of
+            which no effective sample size is finite, such as fewer than 4 a chain.
 
     Example:
         >>> import numpy as np
@@ -178,8 +192,7 @@ def plot_ess(data: Any, ax: Any = None, var_names: Sequence[str] | None = None) 
 
 def _check_names(name: str, values: Any) -> Mapping[str, Any]:
     """The values, if they are by name and there are any."""
-    if not isinstance(values, Mapping):
-        raise TypeError(f"{name} must be a mapping from names, got {type(values).__name__}")
+    check_by_name(name, values)
     if not values:
         raise ValueError(f"{name} must hold at least one entry, got none")
     return values
@@ -191,7 +204,7 @@ def _statistic(name: str, run: Any, field: str) -> np.ndarray:
         if "sample_stats" not in run or field not in run["sample_stats"]:
             raise ValueError(f"runs[{name!r}] must hold the statistic {field!r} in group 'sample_stats', got none")
         run = run["sample_stats"][field].transpose("chain", "draw")
-    array = np.asarray(run, dtype=np.float64)
+    array = numbers(run)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"runs[{name!r}] must have shape (chains, draws), neither of them 0, got shape {array.shape}")
     if not np.all(np.isfinite(array)):
@@ -210,12 +223,17 @@ def _by_variable(data: Any, var_names: Sequence[str] | None, diagnostic: str) ->
         raise ValueError(f"var_names must be some of {sorted(held)}, at least one, got {shown(var_names)}")
     found = {}
     for name in names:
-        values = np.asarray(held[name] if is_given else held[name].transpose("chain", "draw", ...), dtype=np.float64)
+        values = numbers(held[name] if is_given else held[name].transpose("chain", "draw", ...))
         if not values.size or not np.all(np.isfinite(values)):
             raise ValueError(f"{name} must hold finite numbers, got {shown(values[~np.isfinite(values)][:1].tolist())}")
         if not is_given:
             values = _diagnostic(values, diagnostic)
         found[name] = values.ravel()
+    if not any(np.isfinite(values).any() for values in found.values()):
+        raise ValueError(
+            f"data must have a finite {NAMES[diagnostic]} for at least one coordinate, which takes 4 draws a chain "
+            f"that are not all the same, got none in {names}"
+        )
     return found
 
 
@@ -228,19 +246,28 @@ def _diagnostic(draws: np.ndarray, name: str) -> np.ndarray:
         raise ValueError("data must hold several chains for R-hat, got one")
     flat = xarray.Dataset({"x": (("chain", "draw", "at"), draws.reshape(*draws.shape[:2], -1))})
     compute: Any = getattr(arviz, name)
-    return np.asarray(compute(flat)["x"])
+    with np.errstate(divide="ignore", invalid="ignore"):  # for coordinates that are the same in all draws
+        return np.asarray(compute(flat)["x"])
 
 
 def _rows(ax: Any, values: Mapping[str, np.ndarray], limit: float) -> Any:
-    """A row for each variable, the first on top: range, quartiles, median."""
+    """A row for each variable, the first on top: range, quartiles, median of the numbers that are finite."""
     ax = axes_or_new(ax)
-    for base, numbers in zip(reversed(range(len(values))), values.values(), strict=True):
-        least, low, middle, high, most = np.quantile(numbers, [0.0, 0.25, 0.5, 0.75, 1.0])
+    for base, found in zip(reversed(range(len(values))), values.values(), strict=True):
+        if not (is_finite := np.isfinite(found)).any():
+            continue
+        least, low, middle, high, most = np.quantile(found[is_finite], [0.0, 0.25, 0.5, 0.75, 1.0])
         ax.hlines(base, least, most, color=RIGHT_COLOUR, linewidth=1)
         ax.hlines(base, low, high, color=RIGHT_COLOUR, linewidth=5)
         ax.plot(middle, base, marker="o", markersize=5, color="white", markeredgecolor=DATA_COLOUR, zorder=3)
     ax.axvline(limit, color=PRIOR_COLOUR, linestyle="--", linewidth=1, zorder=0)
-    labels = [name if x.size == 1 else f"{name} ({x.size})" for name, x in values.items()]
-    ax.set_yticks(range(len(values))[::-1], labels)
+    ax.set_yticks(range(len(values))[::-1], [_row_name(*item) for item in values.items()])
     ax.set_ylim(-0.6, len(values) - 0.4)
     return ax
+
+
+def _row_name(name: str, values: np.ndarray) -> str:
+    """The name of a variable, with the number of its coordinates when it has several, and of those not drawn."""
+    missing = int(np.sum(~np.isfinite(values)))
+    notes = [str(values.size)] * (values.size > 1) + [f"{missing} not finite"] * (missing > 0)
+    return f"{name} ({', '.join(notes)})" if notes else name
