@@ -172,13 +172,7 @@ def _compare_far_out(host: Any, potential: SplitPotential, z: Position) -> None:
                 with torch.no_grad(), unvalidated():
                     whole, moved = float(host(point)), float(host(beside))
             except Exception as error:  # whatever a model raises: it may refuse such values itself
-<<<<<<< HEAD
                 logger.info("not compared %g sd away: the model raises %s there", scale, first_line(error))
-=======
-                logger.info(
-                    "not compared %g standard deviations out: the model raises %s there", scale, first_line(error)
-                )
->>>>>>> a366f76a8c509ed533e47441e6c9136b75be4cdc
                 continue
             energies = _in_precision_of(point, potential.energies(point))
             is_rounding = abs(whole - float(energies.sum())) <= ROUNDINGS * abs(whole - moved)
