@@ -144,7 +144,7 @@ KERNELS = ["SplitNUTS", "XHMC-per_length", "XHMC-mean", "XHMC-boundary", "Window
 # no search for a first step size, which takes as long to compile as sampling
 OPTIONS = {"step_size": 0.1, "find_heuristic_step_size": False, "target_accept_prob": 0.9}
 LENGTHS = {
-    "numpyro": {"num_warmup": 300, "num_samples": 600, "num_chains": 8},
+    "numpyro": {"num_warmup": 300, "num_samples": 1000, "num_chains": 8},
     "pyro": {"num_warmup": 250, "num_samples": 5000},
 }
 LENGTHS_OF_MANY = {

@@ -245,7 +245,7 @@ class NumPyroStart:
         else:
             model = program_of_model(kernel._running_model, arguments, owner)
         return {
-            "setting jax_enable_x64": str(jax.config.jax_enable_x64),
+            "setting jax_enable_x64": str(jax.config.read("jax_enable_x64")),
             "model": model,
             "data": self._data,
             **({} if potential.shards is None else {"shards": potential.shards.text}),
