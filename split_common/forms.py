@@ -123,10 +123,10 @@ class Forms:
         columns = [x for x in opener.arrays if x.shape[:1] == (num_rows,)]
         rows = extreme_rows(columns, min(FEW_ROWS, num_rows), num_rows)
         framework = self._framework
-        few_args, few_kwargs = cut_to((args, kwargs), rows, num_rows, framework.tree_map, framework.operations)
         try:
+            few_args, few_kwargs = cut_to((args, kwargs), rows, num_rows, framework.tree_map, framework.operations)
             trial = copy_of(model)  # the model itself must keep nothing of a run on some rows
-        except Exception:  # whatever an object raises that has no copy
+        except Exception:  # whatever an object raises of which no rows can be taken, or that has no copy
             return Form()
         try:
             return self.open(trial, few_args, few_kwargs)[2]

@@ -1179,6 +1179,19 @@ def test_columns_of_pandas_beside_rows_from_disk(lib, tmp_path, num_rows):
     np.testing.assert_allclose(lib.to_numpy(potential.potential_and_grad(z)[0]), lib.to_numpy(expected), rtol=1e-6)
 
 
+def test_what_has_no_rows_to_take_beside_rows_from_disk(lib, tmp_path):
+    """A sparse matrix of which no rows can be looked up is left for what comes after."""
+    from scipy import sparse
+
+    model, (X, x, y) = beside_a_map(
+        lib, tmp_path, lambda x: x.nnz / x.shape[0], NUM_ROWS, lambda rng, n: sparse.identity(n, format="coo")
+    )
+    z = {"b": lib.array([0.1, 0.2]), "k": lib.array(0.5)}
+    potential = lib.split.split_model(model, (X, x, y), num_subsets=SUBSETS)
+    expected, _ = lib.host_potential_and_grad(model, (np.asarray(X), x, y), {}, z)
+    np.testing.assert_allclose(lib.to_numpy(potential.potential_and_grad(z)[0]), lib.to_numpy(expected), rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["labels", "units"])
 def test_arrays_with_arithmetic_of_their_own_keep_it(lib, kind):
     """xarray aligns labels, a subclass of NumPy's arrays converts units: the numbers alone mean something else."""
