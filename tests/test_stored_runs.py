@@ -278,6 +278,28 @@ def test_a_site_named_like_a_dimension_is_refused(lib, tmp_path, name):
     assert run.host_draws()[name].shape == (1, 3)
 
 
+def test_other_types_of_numbers_are_refused(lib, run):
+    """Draws of 32 bits would follow draws of 64."""
+    run.sample(every=6)
+    if lib.name == "numpyro":
+        import jax
+
+        with jax.enable_x64(False), pytest.raises(StoreError, match="another setting jax_enable_x64: True in the"):
+            run.sample(every=6)
+    else:
+        import torch
+
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            with pytest.raises(
+                StoreError, match=r"another default type: torch\.float64 in the store, got torch\.float32"
+            ):
+                run.sample(every=6)
+        finally:
+            torch.set_default_dtype(before)
+
+
 def test_another_run_is_refused(lib, run):
     run.sample(every=6)
     X, y = run.problem.args
