@@ -199,7 +199,7 @@ def test_each_run_is_reported_with_its_own_number(lib):
 def test_every_kernel_takes_it(lib, name):
     """And draws as if it was told the number."""
     problem, entry = mixed(lib), TABLE[name]
-    kernel = entry.make(lib, problem.model, "auto", memory="1.5kB" if lib.name == "numpyro" else "2kB")
+    kernel = entry.make(lib, problem.model, "auto", memory="1.5kB" if lib.name == "numpyro" else "0.7kB")
     chose = lib.run(kernel, *problem.args, num_warmup=4, num_samples=4)
     told = lib.run(entry.make(lib, problem.model, kernel.num_subsets), *problem.args, num_warmup=4, num_samples=4)
     assert 1 < kernel.num_subsets <= NUM_SMALL
