@@ -277,7 +277,12 @@ def test_what_is_no_store_is_not_written_over(path):
     (Path(path) / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {"title": "mine"}}')
     with pytest.raises(StoreError, match="which is neither"):
         sample(path)
-    (Path(path) / "zarr.json").write_text("{}")
+    for text in ("[]", "{}", '{"zarr_format": 3, "node_type": "array", "shape": [0], "attributes": {}}'):
+        (Path(path) / "zarr.json").write_text(text)
+        with pytest.raises(StoreError, match="which is neither|or of nothing"):
+            sample(path)
+        assert (Path(path) / "zarr.json").read_text() == text
+    (Path(path) / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     (Path(path) / "data").mkdir()
     with pytest.raises(StoreError, match="which is neither|or of nothing"):
         sample(path)

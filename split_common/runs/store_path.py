@@ -176,6 +176,8 @@ def _is_nothing(path: str) -> bool:
     if any(file != described and not file.name.endswith(".partial") for file in place.iterdir()):
         return False
     try:
-        return not described.exists() or not json.loads(described.read_text() or "{}").get("attributes")
+        text = described.read_text() if described.exists() else ""
+        found = json.loads(text) if text else {"node_type": "group"}
     except ValueError:
         return False
+    return isinstance(found, dict) and found.get("node_type") == "group" and not found.get("attributes")
