@@ -36,7 +36,6 @@ from pyro_split.host import (
     writes,
 )
 from pyro_split.potential.precision import full_precision
-from pyro_split.potential.sources import is_sparse
 
 logger = logging.getLogger(__name__)
 Function = Callable[..., Tensor]
@@ -75,7 +74,7 @@ class Traced:
     @full_precision
     def run(self, name: str, *tensors: Tensor) -> list[Tensor] | None:
         """Results of one of the functions; None after a numerical error, as for a singular matrix."""
-        key = (name, *((x.shape, x.dtype, is_sparse(x) or x.is_contiguous()) for x in tensors))
+        key = (name, *((x.shape, x.dtype, x.layout is not torch.strided or x.is_contiguous()) for x in tensors))
         try:
             with torch.no_grad():
                 if self.traced and key not in self._traces:

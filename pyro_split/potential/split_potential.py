@@ -91,6 +91,7 @@ class SplitPotential:
         self._density, self._data, self._jit_compile = density, data, jit_compile
         self._whole = tuple(map(placeholder, data))  # data of the prior, which may depend on no row of a source
         self.ranks = ranks or Ranks((density.layout.num_rows,))
+        self._holds_all = self.ranks.is_one  # asked at every gradient
         self._layouts = tuple(map(self._layout, self.ranks.rows_here))
         self._subsets: dict[int, list[BoundRows]] = {}
         self._sites: tuple[str, ...] = ()
@@ -232,13 +233,13 @@ class SplitPotential:
         prior, likelihood = self._compiled(z)
         if not (prior.traced and likelihood.traced):
             return self.subset_energies_and_grad(z, m)[1]
-        whole, program = self._inputs(z, self._whole), "grad" if self.ranks.is_one else "parts"
+        whole, program = self._inputs(z, self._whole), "grad" if self._holds_all else "parts"
         by_shard = [self._subset_grad.run(program, *whole, *self._row_inputs(z, rows)) for rows in self._subset(m)]
         found = [grads for grads in by_shard if grads is not None]
         if len(found) < len(by_shard):
             return self.subset_energies_and_grad(z, m)[1]
         grads = found[0]
-        if not self.ranks.is_one:
+        if not self._holds_all:
             num_sites, none = len(self._sites), torch.zeros((), dtype=torch.float64)
             # with an unused energy, so that the message is as long as that of a rank where this trace fails
             _, *summed = self.ranks.sum(z, *([none, *parts[num_sites:]] for parts in found))
@@ -404,7 +405,8 @@ class SplitPotential:
         terms = [prior.value(*self._inputs(z, self._whole)).cpu()]
         subsets = map(self._subset, range(self.num_subsets))
         by_subset = [[likelihood.value(*self._row_inputs(z, rows)).cpu() for rows in shards] for shards in subsets]
-        return -torch.stack([*terms, *self.ranks.sum(z, *zip(*by_subset, strict=True))])
+        by_shard = list(zip(*by_subset, strict=True))
+        return -torch.stack([*terms, *(by_shard[0] if self._holds_all else self.ranks.sum(z, *by_shard))])
 
     def energies_and_grad(self, z: Position) -> tuple[Tensor, Position]:
         """The terms of U(z), shape (M + 1,), as :meth:`energies` gives them, and the gradient of their sum."""
