@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from split_common.sources.rows import Source, gives_rows, rows_of
-from split_common.tables import NUMBERS, Operations, Table, is_frame, is_series, numbers_of
+from split_common.tables import NUMBERS, Operations, Table, in_own_order, is_frame, is_series, numbers_of
 
 TreeMap = Callable[..., Any]  # a framework's map over containers, with ``is_leaf``
 
@@ -230,9 +230,11 @@ class Opener:
             self.sources.append(rows_of(x).open(self._operations.dtype))
             return self.sources[-1]
         if isinstance(x, np.ndarray):
+            is_number = x.dtype.kind in NUMBERS
+            x = in_own_order(x) if is_number else x
             self.arrays.append(x)
             plain = np.asarray(x)  # JAX takes no masked array, also none that hides nothing
-            return self._operations.array(plain) if x.dtype.kind in NUMBERS else x
+            return self._operations.array(plain) if is_number else x
         if is_numbers(x):
             self.lists.append(x)
             array = self._operations.listed(x)

@@ -70,10 +70,21 @@ def numbers_of(column: Any) -> np.ndarray | None:
     if isinstance(series.dtype, pandas.CategoricalDtype) and series.cat.categories.dtype.kind not in NUMBERS:
         codes = series.cat.codes.to_numpy().astype(np.int64)
         return None if (codes < 0).any() else codes
-    is_floating = getattr(series.dtype, "kind", "") == "f"
+    dtype = getattr(series.dtype, "subtype", series.dtype)  # a sparse column has that of its entries there
+    is_floating = getattr(dtype, "kind", "") == "f"
     numbers = series.to_numpy(dtype=float, na_value=np.nan) if is_floating else series.to_numpy()
-    numbers = numbers if not is_floating or series.dtype.itemsize == 8 else numbers.astype(f"f{series.dtype.itemsize}")
-    return numbers if numbers.dtype.kind in NUMBERS else None
+    numbers = numbers if not is_floating or dtype.itemsize == 8 else numbers.astype(f"f{dtype.itemsize}")
+    return in_own_order(numbers) if numbers.dtype.kind in NUMBERS else None
+
+
+def in_own_order(x: np.ndarray) -> np.ndarray:
+    """An array with its bytes in the machine's order, the only one that the frameworks take; FITS files have the other.
+
+    Example:
+        >>> in_own_order(np.array([1.0, 2.0], ">f4")).dtype == np.float32
+        True
+    """
+    return x.astype(x.dtype.newbyteorder("="), copy=False)
 
 
 class Table:

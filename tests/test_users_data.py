@@ -135,6 +135,26 @@ CASES = {
         {},
     ),
     "Series": lambda lib: (regression(lib), (numbers()[0], table()["group"], table()["y"]), {}),
+    "arrays in another machine's byte order": lambda lib: (
+        regression(lib),
+        [x.astype(x.dtype.newbyteorder("S")) for x in numbers()],
+        {},
+    ),
+    "Series in another machine's byte order": lambda lib: (
+        regression(lib),
+        (numbers()[0], table()["group"].astype(">i8"), table()["y"].astype(">f8")),
+        {},
+    ),
+    "sparse Series": lambda lib: (
+        regression(lib),
+        (numbers()[0], table()["group"].astype("Sparse[int64]"), table()["y"].astype("Sparse[float64]")),
+        {},
+    ),
+    "a sparse column": lambda lib: (
+        lambda df: regression(lib)(stacked(lib, [df["a"], df["b"], df["c"]]), df["group"], df["y"]),
+        (table().astype({"a": "Sparse[float64]", "group": "Sparse[int64]"}),),
+        {},
+    ),
     "a Series of categories": lambda lib: (regression(lib), (numbers()[0], categories(), table()["y"]), {}),
     "a DataFrame by columns": lambda lib: (
         lambda df: regression(lib)(stacked(lib, [df["a"], df.b, df["c"]]), df["group"], df.y),
