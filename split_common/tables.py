@@ -70,7 +70,7 @@ def numbers_of(column: Any) -> np.ndarray | None:
     if isinstance(series.dtype, pandas.CategoricalDtype) and series.cat.categories.dtype.kind not in NUMBERS:
         codes = series.cat.codes.to_numpy().astype(np.int64)
         return None if (codes < 0).any() else codes
-    dtype = getattr(series.dtype, "subtype", series.dtype)  # a sparse column has that of its entries there
+    dtype = series.dtype.subtype if isinstance(series.dtype, pandas.SparseDtype) else series.dtype
     is_floating = getattr(dtype, "kind", "") == "f"
     numbers = series.to_numpy(dtype=float, na_value=np.nan) if is_floating else series.to_numpy()
     numbers = numbers if not is_floating or dtype.itemsize == 8 else numbers.astype(f"f{dtype.itemsize}")
