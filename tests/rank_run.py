@@ -165,6 +165,11 @@ def faults(lib, rank):
         with lib.ppl.plate("data", X.shape[0]):
             lib.ppl.sample("y", lib.dist.Normal(a, 1.0), obs=y)
 
+    def reads_a_mean(X, y=None):
+        a, mean = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0)), y.mean().item()
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a + mean, 1.0), obs=y)
+
     scale = torch.tensor(1.0 + rank)
 
     def prior_held(X, y=None):
@@ -192,6 +197,7 @@ def faults(lib, rank):
         "local latents": of(model=local),
         "rows that meet": of(model=centred, num_subsets=1),
         "a prior of rows": of(model=prior_of_rows),
+        "a reading of rows": of(model=reads_a_mean),
         "a prior that differs": of(model=prior_held),
         "a failure": of(model=fails_on_one),
         "a batch too large": of("PenaltyMH", batch_size=26),

@@ -445,6 +445,21 @@ class TestPyro:
         mcmc = lib.run(kernel, lib.np.arange(20.0).sin(), num_warmup=3, num_samples=3, init_params=start)
         assert {u.dtype for u in mcmc.get_samples().values()} == {b}
 
+    def test_a_number_times_a_scalar_site_keeps_its_type(self, lib):
+        """Of which PyTorch's derivative along a direction is of 64 bits, and a matrix is not multiplied with that."""
+        lib.set_precision(32)
+
+        def model(X, y):
+            a, b = (lib.ppl.sample(name, lib.dist.Normal(0.0, 1.0)) for name in "ab")
+            w = lib.np.stack([0.5 * a - 1.0, 1.0 - a / 0.5, 1.0 / (0.5 + b * b)])
+            with lib.ppl.plate("data", len(y)):
+                lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+        args = lib.np.arange(60.0).sin().reshape(20, 3), lib.np.arange(20.0).cos()
+        kernel = lib.split.PenaltyMH(model, batch_size=5, num_batches=2, jit_compile=False)
+        draws = lib.run(kernel, *args, num_warmup=2, num_samples=2).get_samples()
+        assert {u.dtype for u in draws.values()} == {lib.np.float32}
+
     def test_a_vector_of_sites_comes_apart_as_it_was_put_together(self, lib):
         from pyro_split.potential.position import flatten, unflatten
 

@@ -159,6 +159,7 @@ ON_ALL = {  # fault: what every rank hears of it
     "local latents": ("outside the data plate", "['u']"),
     "rows that meet": ("that row alone", "mean"),
     "a prior of rows": ("outside the data plate",),
+    "a reading of rows": ("that row alone", "rank_run.py", "Python reads a value that rests on the rows"),
     "a prior that differs": ("outside its data plate", "same on all ranks"),
     "a failure": ("on rank 1 of 2", "no such column"),
     "a batch too large": ("batch_size", "25", "26"),
@@ -362,6 +363,21 @@ class TestOneRank:
         kernel = lib.split.SplitHMC(lib.split.split_model(model, args, num_subsets=2), process_group="world")
         with pytest.raises(ValueError, match="model must be the model itself"):
             lib.run(kernel, num_warmup=2, num_samples=2, init_params={"a": lib.array(0.0), "tau": lib.array(0.0)})
+
+    def test_what_python_reads_must_not_rest_on_the_rows(self, lib):
+        def checked(X, y):
+            assert bool((y.abs() < 100).all())  # the same on any rows
+            kernels.small(lib).model(X, y)
+
+        def shifted(X, y):
+            kernels.small(lib).model(X, y - y.mean().item())
+
+        def setup(model):
+            lib.split.SplitHMC(model, 2, process_group="world").setup(2, *rank_run.all_rows(lib))
+
+        setup(checked)
+        with pytest.raises(ValueError, match=r"test_ranks.py:\d+: Python reads a value that rests on the rows"):
+            setup(shifted)
 
     def test_chains_in_processes_of_their_own_are_refused(self, lib):
         kernel = lib.split.SplitHMC(kernels.mixed(lib).model, 2, process_group="world")

@@ -213,6 +213,8 @@ def _facts(bound: Bound) -> dict[str, str]:
     rest = texts_of(arguments.others, "argument")
     for (name, x), axis in zip(arguments.named_arrays(), arguments.axes, strict=True):
         rest |= texts_of(x, f"argument {name}") if axis is None else {f"argument {name}": _of_rows(x, axis)}
+    for name, value in bound.split.read_values.items():
+        rest |= texts_of(value, f"value that Python reads at {name.rpartition(' ')[0]}")
     return {"rows selected by": bound.split.mode, **sites, **rest}
 
 

@@ -9,11 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import jvp
+from torch.overrides import TorchFunctionMode
 
 from pyro_split.potential.position import Position, flatten, subtract, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
 from split_common.reference import covariance_of, find_mode, leading_directions
+
+ARITHMETIC = {"add", "div", "divide", "mul", "multiply", "sub", "subtract", "truediv", "true_divide"}
+IN_PLACE_OR_REVERSED = {kind + name for kind in "ir" for name in ARITHMETIC}
 
 
 class Taylor(NamedTuple):
@@ -170,8 +174,32 @@ def _laplace_covariance(potential: SplitPotential, taylor: Taylor, likelihood_po
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:
     """A function at a position, and its derivative along a direction."""
     in_order = {name: z[name] for name in direction}  # torch compares the order of sites too
-    value, slope, *_ = jvp(function, (in_order,), (direction,))
+    with NumbersOfOneType():
+        value, slope, *_ = jvp(function, (in_order,), (direction,))
     return value, slope
+
+
+class NumbersOfOneType(TorchFunctionMode):
+    """Gives Python's numbers the type of the tensor without dimensions that they are added to or multiplied with.
+
+    PyTorch's derivative of ``0.5 * t`` along a direction is of float64 for a ``t`` without dimensions in float32, as
+    the number is; products of a matrix with what is made of it are then refused.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function, with tensors in place of numbers where it is such a sum or product."""
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "").strip("_") in ARITHMETIC | IN_PLACE_OR_REVERSED:
+            like = next((x for x in args if isinstance(x, Tensor)), None)
+            if like is not None and like.ndim == 0 and like.is_floating_point():
+                args = tuple(_of_type(x, like) for x in args)
+                kwargs = {name: _of_type(x, like) if name == "other" else x for name, x in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _of_type(x: Any, like: Tensor) -> Any:
+    """A number of Python's as a tensor of another's type; anything else as it is."""
+    return torch.full((), x, dtype=like.dtype, device=like.device) if isinstance(x, float) else x
 
 
 def _to_float64(x: Tensor) -> np.ndarray:

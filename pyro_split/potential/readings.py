@@ -68,6 +68,12 @@ class Readings:
         return {"found": {}}
 
     @property
+    def of_data(self) -> dict[str, Any]:
+        """The values that do not depend on parameters, by line and number, as ``model.py:12 0``."""
+        read = [r for r in self.found.values() if not r.depends_on_parameters]
+        return {f"{r.line} {i}": r.value for i, r in enumerate(read)}
+
+    @property
     def advice(self) -> str:
         """Advice to the user, for a message."""
         read = [r for r in self.found.values() if not r.depends_on_parameters]

@@ -29,7 +29,7 @@ from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
 from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of, describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.precision import autocast_advice, full_precision
-from pyro_split.potential.readings import params_of_data
+from pyro_split.potential.readings import find_readings, params_of_data
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import first_rows, placeholder
 from pyro_split.potential.split_potential import SplitPotential
@@ -55,6 +55,7 @@ from split_common.minibatches import LEAST_SUBSETS, sizes_of_parts
 from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
+from split_common.runs.identity import texts_of
 from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.sources.rules import (
     check_axes,
@@ -371,11 +372,33 @@ class ModelSplit:
                 and of_few.get(site.name) != site.shape
             ):
                 return f"the size of its latent site {site.name!r} follows the number of rows"
+        if line := self._reading_of_rows(few_args, few_kwargs):
+            return (
+                f"{line}: Python reads a value that rests on the rows (compute it beforehand, from all rows, and pass "
+                "it as a number)"
+            )
         for read in (density.outside, density.bounds):
             verdict = prove_free(read, density, density.arguments.data, self._reference, some)
             if verdict.kind != PROVED:
                 return str(verdict)
         return ""
+
+    @property
+    def read_values(self) -> dict[str, Any]:
+        """What the model reads with Python from its data, parameters apart, by line and by turn."""
+        return self._model.readings.of_data
+
+    def _reading_of_rows(self, few_args: tuple[Any, ...], few_kwargs: dict[str, Any]) -> str:
+        """The line of a reading with Python that gives another value on fewer rows; "" where there is none."""
+        read = self.read_values
+        if not read:
+            return ""
+        with self._model.readings.made_anew():
+            of_few = find_readings(self._model, few_args, few_kwargs).of_data
+        changed = (
+            name for name, x in read.items() if name not in of_few or texts_of(x, name) != texts_of(of_few[name], name)
+        )
+        return next(changed, "").rpartition(" ")[0]
 
     @property
     def num_parts(self) -> int:
