@@ -177,6 +177,25 @@ def faults(lib, rank):
         with lib.ppl.plate("data", X.shape[0]):
             lib.ppl.sample("y", lib.dist.Normal(a, 1.0), obs=y)
 
+    def noise_held(X, y=None):
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a, scale), obs=y)
+
+    kept = {}
+
+    def keeps_a_mean(X, y=None):
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0))
+        kept.setdefault("mean", X[:, 0].mean())
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(a * (X[:, 0] - kept["mean"]), 1.0), obs=y)
+
+    def of_start(model):
+        """At 0, where neither mean nor scale count."""
+        kernel = kernels.TABLE["SplitHMC"].make(lib, model, **alone)
+        start = {"a": lib.array(0.0)}
+        return said(lambda: lib.run(kernel, *mine, num_warmup=2, num_samples=2, hook_fn=None, init_params=start))
+
     def fails_on_one(X, y=None):
         if len(y) == len(SHARDS[1]):
             raise KeyError("no such column")
@@ -199,6 +218,8 @@ def faults(lib, rank):
         "a prior of rows": of(model=prior_of_rows),
         "a reading of rows": of(model=reads_a_mean),
         "a prior that differs": of(model=prior_held),
+        "a likelihood that differs": of(model=noise_held),
+        "a mean that is kept": of_start(keeps_a_mean),
         "a failure": of(model=fails_on_one),
         "a batch too large": of("PenaltyMH", batch_size=26),
         "starting points": said(
@@ -416,6 +437,7 @@ def main():
     more = {"draws": of_draws, **dict.fromkeys(("stored", "dies", "divided"), (options.folder,))}
     found = {job: JOBS[job](lib, rank, *more.get(job, ())) for job in options.jobs}
     (options.folder / f"{rank}.pickle").write_bytes(pickle.dumps(found))
+    dist.destroy_process_group()  # a process that ends with the group's threads running is sometimes aborted
 
 
 if __name__ == "__main__":

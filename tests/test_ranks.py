@@ -161,6 +161,8 @@ ON_ALL = {  # fault: what every rank hears of it
     "a prior of rows": ("outside the data plate",),
     "a reading of rows": ("that row alone", "rank_run.py", "Python reads a value that rests on the rows"),
     "a prior that differs": ("outside its data plate", "same on all ranks"),
+    "a likelihood that differs": ("the first 8 rows of rank 0", "same on all ranks"),
+    "a mean that is kept": ("the first 8 rows of rank 0", "same on all ranks"),
     "a failure": ("on rank 1 of 2", "no such column"),
     "a batch too large": ("batch_size", "25", "26"),
     "starting points": ("initial_params", "rank 1"),

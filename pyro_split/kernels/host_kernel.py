@@ -168,7 +168,7 @@ class SplitKernel(MCMCKernel):
                 check_same_transforms(earlier, split.transforms, z)
         method.check_sizes(sizes)
         if not potential.ranks.is_one:
-            potential.ranks.check_prior(float(potential.prior_energy(z)))
+            potential.check_ranks(z)
         check_finite_start(float(potential.energies(z).sum()), {name: u.numpy(force=True) for name, u in z.items()})
         statistics: dict[str, list[Any]] = {name: [] for name in self._method.statistics}
         self._chain = Chain(z, prepared, warmup_steps, method.start(potential, z), statistics)

@@ -34,6 +34,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -46,7 +47,7 @@ from split_common.values import shown
 Result = TypeVar("Result")
 WORLD = "world"
 MARK_BITS = 20  # so that squares, added up over 4,096 ranks, are whole numbers of float64
-PRIOR_ROUNDING = 1e-5  # relative difference that rounding may make between equal energies in single precision
+ROUNDING = 1e-5  # relative difference that rounding may make between equal energies in single precision
 
 
 @dataclass(frozen=True)
@@ -182,13 +183,22 @@ class Ranks:
         """The value of each rank, in order."""
         return [value] if self.group is None else gathered(self.group, value)
 
-    def check_prior(self, energy: float) -> None:
-        """Raise unless the prior's term of the potential is the same on all ranks, but for rounding."""
-        energies = self.of_all(energy)
-        if not all(math.isclose(x, energies[0], rel_tol=PRIOR_ROUNDING, abs_tol=PRIOR_ROUNDING) for x in energies):
+    def check_same(self, energies: Sequence[float], of_what: str, why: str) -> None:
+        """Raise unless terms of the potential are the same on all ranks, but for rounding.
+
+        Args:
+            energies: this rank's.
+            of_what: what the terms are of, for the message.
+            why: what they may rest on where they differ, for the message.
+
+        Raises:
+            RanksError: on every rank, with all energies.
+        """
+        by_rank = self.of_all(list(energies))
+        if not np.allclose(by_rank, by_rank[0], rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
             raise RanksError(
-                "what a model says outside its data plate must be the same on all ranks, got terms of the potential "
-                f"{energies} by rank at the start; it rests on a rank's own rows, or on numbers that differ"
+                f"what a model says {of_what} must be the same on all ranks, got terms of the potential {by_rank} by "
+                f"rank; it rests on {why}"
             )
 
     @property

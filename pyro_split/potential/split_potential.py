@@ -37,6 +37,7 @@ from split_common.data_axes import check_lengths
 from split_common.sources.rows import wants_sequential
 from split_common.subsets import SubsetLayout, check_rows, check_subset
 
+COMPARED_ROWS = 8  # rows of which ranks compare the likelihood
 RowFunction = Callable[[list[Position], Callable[[Position], Tensor]], Tensor]
 
 
@@ -255,6 +256,29 @@ class SplitPotential:
         """The prior's term of U(z), a float64 scalar, and its gradient, a dict like ``z``."""
         value, grads = self._compiled(z)[0].value_and_grad(*self._inputs(z, self._whole))
         return -value, {name: -grad for name, grad in zip(self._sites, grads, strict=True)}
+
+    def check_ranks(self, z: Position) -> None:
+        """Raise unless the ranks have the same prior, and the same likelihood of the first rank's first rows.
+
+        The rows are sent to all ranks. What a model keeps from its first run, closes over or reads elsewhere may be
+        another number on each rank, of which no rank can know alone.
+
+        Args:
+            z: position, the same on all ranks.
+
+        Raises:
+            RanksError: on every rank, where they differ.
+        """
+        points = [z, {name: u + 0.5 for name, u in z.items()}]  # at a start of 0 much of a model may not count
+        rests_on = "a rank's own rows, or on numbers that differ"
+        self.ranks.check_same([float(self.prior_energy(x)) for x in points], "outside its data plate", rests_on)
+        indices = torch.arange(min(COMPARED_ROWS, *self.ranks.num_rows))
+        own = self.bound(RowBlock(indices, 0))
+        of_first = self.ranks.of_all([x.cpu() for x in own.data] if self.ranks.rank == 0 else [])[0]
+        sent = BoundRows(own.block, tuple(x.to(like.device) for x, like in zip(of_first, own.data, strict=True)))
+        energies = [-float(self._compiled(x)[1].value(*self._row_inputs(x, sent))) for x in points]
+        rests_on = "what it keeps from its first run, closes over or reads elsewhere; pass that as an argument"
+        self.ranks.check_same(energies, f"of the first {len(indices)} rows of rank 0", rests_on)
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
         """Whether the likelihood of any row may depend on one of these sites, at whatever position.
