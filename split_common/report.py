@@ -129,7 +129,10 @@ def check_reported(sampler: Any, kernel: type) -> None:
 def check_has_draws(has_draws: bool) -> None:
     """Raise unless a run has draws."""
     if not has_draws:
-        raise ValueError("mcmc must have been run, got no draws")
+        raise ValueError(
+            'mcmc must have been run, got no draws; of a run with keep="summaries" the store has the findings: '
+            "kernel.report(path), open_store(path)"
+        )
 
 
 def _accepts(statistics: Any) -> bool:

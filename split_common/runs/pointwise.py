@@ -149,7 +149,8 @@ class Posterior:
         """
         import xarray
 
-        rule = "draws must be a posterior in ArviZ's format (InferenceData, DataTree or Dataset)"
+        formats = "InferenceData, DataTree or Dataset; of a store, open_store(path)"
+        rule = f"draws must be a posterior in ArviZ's format ({formats})"
         found = draws
         if not isinstance(draws, xarray.Dataset):
             try:
