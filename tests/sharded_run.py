@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--explicit", action="store_true")
     parser.add_argument("--break", dest="broken", action="store_true")
     parser.add_argument("--codes", action="store_true", help="a model of each process's own")
+    parser.add_argument("--numbers", action="store_true", help="an array of each process's own that the model holds")
     parser.add_argument("--held", action="store_true", help="a program that holds the rows")
     parser.add_argument("--seeds", action="store_true", help="a random key of each process's own")
     asked = parser.parse_args()
@@ -89,6 +90,7 @@ def problem(asked):
     own = slice(*ends[asked.place : asked.place + 2])
 
     scale = 1.0 + asked.codes * asked.place
+    offset = np.asarray(1.0 * asked.numbers * asked.place)
 
     def model(X, y=None):
         tau = numpyro.sample("tau", dist.Gamma(3.0, 2.0))
@@ -96,7 +98,7 @@ def problem(asked):
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))
         numpyro.deterministic("total", w.sum())
         with numpyro.plate("data", X.shape[0]):
-            numpyro.sample("y", dist.Normal(a + X @ w, scale), obs=y)
+            numpyro.sample("y", dist.Normal(a + X @ w + offset, scale), obs=y)
 
     return model, shard_rows((X[own], y[own]), mesh), (X, y)
 

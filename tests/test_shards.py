@@ -173,7 +173,7 @@ def test_chains_over_a_second_axis_draw_what_vectorised_ones_do(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("option", "what"), [("--seeds", "random key"), ("--codes", "model")])
+@pytest.mark.parametrize(("option", "what"), [("--seeds", "random key"), ("--codes", "model"), ("--numbers", "model")])
 def test_processes_that_differ_are_refused(tmp_path, option, what):
     for process in pair("draws", tmp_path / "no", "SplitHMC", option):
         _, errors = process.communicate(timeout=200)

@@ -137,8 +137,8 @@ class SplitKernel(MCMCKernel):
         init_params = init_params and {name: _floating(u) for name, u in init_params.items()}
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
         self._runs.num_chains = 1 if single else rng_key.shape[0]
-        self._check_processes(rng_key, num_warmup, init_params, *given)
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
+        self._check_processes(rng_key, num_warmup, init_params, first, *given)
         if self._potential is not None and first is None and self._method.given_start is None:
             if (latest := self._runs.latest()) is not None:
                 self._begin(num_warmup, latest.state_like.z, *given)
@@ -370,7 +370,9 @@ class SplitKernel(MCMCKernel):
         with eagerly():  # parallel chains are traced here
             return FORMS.divide(self._model, model_args, model_kwargs, prepare, self._runs.form, self.num_subsets == 1)
 
-    def _check_processes(self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, *given: Any) -> None:
+    def _check_processes(
+        self, rng_key: jax.Array, num_warmup: int, init_params: Position | None, first: Position | None, *given: Any
+    ) -> None:
         """Raise in all processes that share the rows of a run unless they are about to run the same thing."""
         arguments = self._given(*given)
         if not shares_rows(arguments) or isinstance(rng_key, Tracer):
@@ -379,12 +381,26 @@ class SplitKernel(MCMCKernel):
             {
                 "random key": numbers_of(rng_key),
                 "kernel": (type(self).__name__, self._splitting, self._method),
-                "model": code_of(self._model or self._potential, with_numbers=False),
+                "model": (
+                    code_of(self._model or self._potential, with_numbers=False),
+                    self._computed(arguments, first),
+                ),
                 "number of warm-up iterations": num_warmup,
                 "init_params": init_params,
                 "argument besides the rows": digest_of_rest(arguments),
             }
         )
+
+    def _computed(self, arguments: Arguments, z: Position | None) -> str:
+        """Digest of what model or potential computes, with its numbers; "" where the run's own error names a fault."""
+        try:
+            with eagerly():
+                if self._model is not None:
+                    return program_of_model(self._running_model, arguments, owner="model")
+                assert self._potential is not None
+                return program_of_potential(self._potential, z or self._method.given_start or {}, owner="potential")
+        except Exception:
+            return ""
 
     def _given(self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a run that has not begun."""
