@@ -182,6 +182,12 @@ def faults(lib, rank):
         with lib.ppl.plate("data", X.shape[0]):
             lib.ppl.sample("y", lib.dist.Normal(a, scale), obs=y)
 
+    def indexed(X, y=None, held=False):
+        """A model that selects the rows itself, and may hold a number of its rank's."""
+        a = lib.ppl.sample("a", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", X.shape[0]) as rows:
+            lib.ppl.sample("y", lib.dist.Normal(a * X[rows, 0], scale if held else 1.0), obs=y[rows])
+
     kept = {}
 
     def keeps_a_mean(X, y=None):
@@ -219,6 +225,7 @@ def faults(lib, rank):
         "a reading of rows": of(model=reads_a_mean),
         "a prior that differs": of(model=prior_held),
         "a likelihood that differs": of(model=noise_held),
+        "a likelihood of indices that differs": of(args=(*mine, True), model=indexed),
         "a mean that is kept": of_start(keeps_a_mean),
         "a failure": of(model=fails_on_one),
         "a batch too large": of("PenaltyMH", batch_size=26),
@@ -231,6 +238,7 @@ def faults(lib, rank):
             )
         ),
         "none": of(),
+        "none, of indices": of(model=indexed),
     }
 
 

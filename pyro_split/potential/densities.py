@@ -41,6 +41,11 @@ class Density(Protocol):
         """Name of the data plate."""
         ...
 
+    @property
+    def row_axes(self) -> list[int | None]:
+        """The axis of the rows in each data tensor that was given; None where it holds none."""
+        ...
+
     def prior(self, z: Position, data: Data) -> Tensor:
         """Log p(z), a float64 scalar."""
         ...
@@ -100,6 +105,11 @@ class ModelDensity:
     def plate(self) -> str:
         """Name of the data plate."""
         return self.model.plate
+
+    @property
+    def row_axes(self) -> list[int | None]:
+        """The axis of the rows in each of the arguments' tensors, or None."""
+        return self.arguments.axes
 
     def prior(self, z: Position, data: Data) -> Tensor:
         """Log-density of everything outside the plate, Jacobians included."""
@@ -338,6 +348,11 @@ class FunctionDensity:
         """Both functions, by name."""
         return {"log_prior": self._log_prior, "log_likelihood": self._log_likelihood}
 
+    @property
+    def row_axes(self) -> list[int | None]:
+        """The first axis of each tensor."""
+        return [0] * self._treedef.num_leaves
+
     def prior(self, z: Position, data: Data) -> Tensor:
         """The value of the prior function."""
         return torch.as_tensor(self._log_prior(z)).sum(dtype=torch.float64)
@@ -355,7 +370,7 @@ class FunctionDensity:
 
     def take(self, data: Data, block: RowBlock) -> Data:
         """Every tensor cut to some rows."""
-        return take(block, data, [0] * len(data))
+        return take(block, data, self.row_axes)
 
     def _rows(self, z: Position, data: Data) -> Tensor:
         values = torch.as_tensor(self._log_likelihood(z, pytree.tree_unflatten(list(data), self._treedef)))

@@ -81,6 +81,11 @@ class HostDensity:
         self.transforms, self.parts = transforms, parts
         self._run = model if parts.evaluator is None else enumerated(model, parts.depth)
 
+    @property
+    def row_axes(self) -> list[int | None]:
+        """None for each tensor: nothing is divided."""
+        return [None] * len(self.arguments.data)
+
     def prior(self, z: Position, data: Data) -> Tensor:
         """Terms of the latent sites, Jacobians included."""
         model_trace, constrained = self._trace(z, data)

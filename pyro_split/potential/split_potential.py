@@ -30,7 +30,7 @@ from pyro_split.potential.forms import FORMS
 from pyro_split.potential.position import Position, add, zeros
 from pyro_split.potential.ranks import Ranks
 from pyro_split.potential.row_block import RowBlock, subset_block
-from pyro_split.potential.sources import is_source, placeholder, sources_in
+from pyro_split.potential.sources import is_source, placeholder, sources_in, take
 from split_common.checks import check_callable
 from split_common.containers import Given
 from split_common.data_axes import check_lengths
@@ -272,13 +272,26 @@ class SplitPotential:
         points = [z, {name: u + 0.5 for name, u in z.items()}]  # at a start of 0 much of a model may not count
         rests_on = "a rank's own rows, or on numbers that differ"
         self.ranks.check_same([float(self.prior_energy(x)) for x in points], "outside its data plate", rests_on)
-        indices = torch.arange(min(COMPARED_ROWS, *self.ranks.num_rows))
-        own = self.bound(RowBlock(indices, 0))
-        of_first = self.ranks.of_all([x.cpu() for x in own.data] if self.ranks.rank == 0 else [])[0]
-        sent = BoundRows(own.block, tuple(x.to(like.device) for x, like in zip(of_first, own.data, strict=True)))
+        sent = self._first_rows_of_rank_0(min(COMPARED_ROWS, *self.ranks.num_rows))
         energies = [-float(self._compiled(x)[1].value(*self._row_inputs(x, sent))) for x in points]
         rests_on = "what it keeps from its first run, closes over or reads elsewhere; pass that as an argument"
-        self.ranks.check_same(energies, f"of the first {len(indices)} rows of rank 0", rests_on)
+        self.ranks.check_same(energies, f"of the first {len(sent.block.indices)} rows of rank 0", rests_on)
+
+    def _first_rows_of_rank_0(self, num: int) -> BoundRows:
+        """The first rows of rank 0 in place of this process's own, with the data as the likelihood takes them."""
+        block, axes = RowBlock(torch.arange(num), 0), self._density.row_axes
+        cut = take(block, self._data, axes)
+        rows = [
+            None if axis is None else x.cpu().clone() for x, axis in zip(cut, axes, strict=True)
+        ]  # not all that they view
+        of_first = self.ranks.of_all(rows if self.ranks.rank == 0 else [])[0]
+        data = []
+        for own, row, axis in zip(self.bound(block).data, of_first, axes, strict=True):
+            if row is None:
+                data.append(own)
+            else:  # as many rows as are cut, or all with others in front where the model itself selects
+                data.append(torch.cat([row.to(own.device), own.narrow(axis, num, own.shape[axis] - num)], axis))
+        return BoundRows(block, tuple(data))
 
     def likelihood_uses(self, z: Position, names: Collection[str]) -> bool:
         """Whether the likelihood of any row may depend on one of these sites, at whatever position.
