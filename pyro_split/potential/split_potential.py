@@ -281,13 +281,12 @@ class SplitPotential:
         """The first rows of rank 0 in place of this process's own, with the data as the likelihood takes them."""
         block, axes = RowBlock(torch.arange(num), 0), self._density.row_axes
         cut = take(block, self._data, axes)
-        rows = [
-            None if axis is None else x.cpu().clone() for x, axis in zip(cut, axes, strict=True)
-        ]  # not all that they view
+        # copies, as a view is sent with all that it views
+        rows = [None if axis is None else x.cpu().clone() for x, axis in zip(cut, axes, strict=True)]
         of_first = self.ranks.of_all(rows if self.ranks.rank == 0 else [])[0]
         data = []
         for own, row, axis in zip(self.bound(block).data, of_first, axes, strict=True):
-            if row is None:
+            if row is None or axis is None:
                 data.append(own)
             else:  # as many rows as are cut, or all with others in front where the model itself selects
                 data.append(torch.cat([row.to(own.device), own.narrow(axis, num, own.shape[axis] - num)], axis))
