@@ -266,10 +266,10 @@ def _votes() -> Arguments:
     return (_flips(0.5, 4, 12), torch.arange(12), 12), {}
 
 
-def _strains() -> Arguments:
-    """Counts of three lineages at six times; the tutorial's global dataset with them."""
+def _strains(*regions: int) -> Arguments:
+    """Counts of three lineages at six times, in some regions; the tutorial's global dataset with them."""
     tutorial_logistic_growth.dataset = {"time_step_days": 3.0}
-    return (torch.poisson(3 + 2 * _normal(6, 3).abs(), _generator()),), {}
+    return (torch.poisson(3 + 2 * _normal(6, *regions, 3).abs(), _generator()),), {}
 
 
 def _annotations() -> Arguments:
@@ -330,6 +330,10 @@ def _scores() -> Arguments:
 
 
 def _six_regions() -> Arguments:
+    return _strains(6)
+
+
+def _six_growing_regions() -> Arguments:
     """Some 20 sequences a time and region, grown at rates of each region's own, as the tutorial's second model has it.
 
     Counts that say little of the rates leave a funnel, on which two chains of the host's NUTS never agree.
@@ -455,7 +459,7 @@ TUTORIALS = [
     Case(
         "tutorial_logistic_growth-regional2 time",
         tutorial_logistic_growth.regional_model2,
-        _six_regions,
+        _six_growing_regions,
         3,
         plate="time",
     ),
@@ -470,7 +474,7 @@ TUTORIALS = [
     *_told(
         "tutorial_logistic_growth-regional2",
         tutorial_logistic_growth.regional_model2,
-        _six_regions,
+        _six_growing_regions,
         NAMES_AXES,
         plate="region",
         data_axes={"counts": 1},
