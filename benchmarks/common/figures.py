@@ -23,8 +23,9 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def draw_arms(results: Results, target: str, path: Path) -> None:
-    """Bars of medians, with least and most of seeds, of every arm of a target; a sentence where none was run."""
+    """Medians, with least and most of seeds, of every arm of a target; a sentence where none was run."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     arms = list(results.get(target, {}).get("arms", {}))
     figure, axes = plt.subplots(1, 2, figsize=(9, 1.2 + 0.28 * max(len(arms), 3)), sharey=True, layout="constrained")
@@ -37,11 +38,17 @@ def draw_arms(results: Results, target: str, path: Path) -> None:
             middle = float(np.median(found))
             ends = [[middle - min(found)], [max(found) - middle]]
             colour = OTHERS if arm.startswith(("host", "HMCECS", "hamiltorch")) else OURS
-            axis.barh(place, middle, xerr=ends, color=colour, height=0.7, ecolor="black", capsize=2)
+            axis.errorbar(middle, place, xerr=ends, fmt="o", color=colour, capsize=2)
         if arms:
             axis.set_xscale("log")
+            low, high = axis.get_xlim()
+            axis.set_xlim(low / 1.5, high * 1.5)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.grid(axis="x", color="0.9")
     axes[0].set_yticks(range(len(arms)), arms)
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(max(len(arms), 1) - 0.5, -0.5)
     figure.suptitle(target)
     save_figure(figure, path)
 
