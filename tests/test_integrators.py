@@ -156,6 +156,32 @@ def test_whole_gradient_where_a_step_closes_without_a_kick(lib):
     np.testing.assert_allclose(integrator.energies_and_grad(state)[1]["x"], state.z["x"])
 
 
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_only_the_last_step_of_a_trajectory_keeps_energies(lib, num_subsets):
+    z = {"x": lib.array(np.ones(DIM))}
+    potential = lib.split.SplitPotential.from_functions(
+        lambda z: -0.5 * (z["x"] ** 2).sum(),
+        lambda z, y: -((y - z["x"].sum()) ** 4),
+        lib.array(np.arange(6.0)),
+        num_subsets,
+    )
+    integrator = lib.potential_integrator(naive(num_subsets), potential, z)
+    order = lib.np.arange(num_subsets) if lib.name == "numpyro" else list(range(num_subsets))
+    start = state = integrator.start(z, z, order)
+    make_steps = importlib.import_module(f"{lib.split.__name__}.integrators.integrator").make_steps
+    end = make_steps(integrator, start, 0.01, 4, order)
+    for _ in range(4):
+        state = integrator.step(state, 0.01, order)
+    for found, expected in zip(end[:3], state[:3], strict=True):
+        np.testing.assert_allclose(lib.to_numpy(found["x"]), lib.to_numpy(expected["x"]), rtol=1e-12)
+    assert end.energies is not None
+    energies = [getattr(x, "value", x) for x in (end.energies, potential.energies(end.z))]
+    np.testing.assert_allclose(*(lib.to_numpy(x) for x in energies), rtol=1e-12)
+    inside = integrator.without_energies()
+    assert inside.step(start._replace(energies=None), 0.01, order).energies is None
+    assert inside.without_energies() is inside
+
+
 @pytest.mark.parametrize("num_subsets", [1, 2, 5])
 @pytest.mark.parametrize("build", BUILDERS)
 def test_the_packages_agree_on_a_trajectory(build, num_subsets):

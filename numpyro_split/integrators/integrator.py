@@ -14,6 +14,7 @@ All rows run through one compiled body of a ``lax.scan`` whose data are the rows
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -334,6 +335,14 @@ class Integrator(IntegratorBase):
         energies = None if by_row is None else self._closing_energies(by_row, order)
         return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
 
+    def without_energies(self) -> Integrator:
+        """An integrator of the same steps for the inside of a trajectory, where nothing reads the energies kept."""
+        if not self._keeps_energies:
+            return self
+        other = copy.copy(self)
+        other._keeps_energies = False
+        return other
+
     def _closed(self, z: Position, p: Position, step_size: jax.Array) -> Position:
         """The momentum after a step, with the harmonic force taken out of the closing kicks."""
         if self._harmonic is None or not self.schedule.closing_weight:
@@ -380,5 +389,13 @@ def make_steps(
     num_steps: jax.Array | int,
     order: jax.Array,
 ) -> IntegratorState:
-    """The state after ``num_steps`` steps; their number may be traced."""
-    return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)
+    """The state after ``num_steps`` steps, at least one; their number may be traced.
+
+    The energies that a step keeps are evaluated in the last step only.
+    """
+    inner = integrator.without_energies() if isinstance(integrator, Integrator) else integrator
+    if inner is integrator:
+        return lax.fori_loop(0, num_steps, lambda _, state: integrator.step(state, step_size, order), start)
+    inside = start._replace(energies=None)
+    last = lax.fori_loop(0, num_steps - 1, lambda _, state: inner.step(state, step_size, order), inside)
+    return integrator.step(last, step_size, order)

@@ -12,6 +12,7 @@ whole potential there. Its terms are kept as well (``energies``), so a decision 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -334,6 +335,14 @@ class Integrator(IntegratorBase):
         energies = collect_energies([closing[m] for m in range(len(closing))]) if self._keeps_energies else None
         return IntegratorState(z, self._closed(z, p, step_size), opening_grad, energies)
 
+    def without_energies(self) -> Integrator:
+        """An integrator of the same steps for the inside of a trajectory, where nothing reads the energies kept."""
+        if not self._keeps_energies:
+            return self
+        other = copy.copy(self)
+        other._keeps_energies = False
+        return other
+
     def _closed(self, z: Position, p: Position, step_size: float) -> Position:
         """The momentum after a step, with the harmonic force taken out of the closing kicks."""
         if self._harmonic is None or not self.schedule.closing_weight:
@@ -351,8 +360,9 @@ class Integrator(IntegratorBase):
 def make_steps(
     integrator: IntegratorBase, start: IntegratorState, step_size: float, num_steps: int, order: Sequence[int]
 ) -> IntegratorState:
-    """The state after ``num_steps`` steps."""
+    """The state after ``num_steps`` steps, at least one; the last alone evaluates the energies that a step keeps."""
+    inner = integrator.without_energies() if isinstance(integrator, Integrator) else integrator
     state = start
-    for _ in range(num_steps):
-        state = integrator.step(state, step_size, order)
-    return state
+    for _ in range(num_steps - 1):
+        state = inner.step(state, step_size, order)
+    return integrator.step(state, step_size, order)
