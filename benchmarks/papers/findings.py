@@ -160,9 +160,10 @@ def share_error(percent: float, count: int) -> float:
 
 
 def mean_error(values: Sequence[float] | np.ndarray) -> tuple[float, float | None]:
-    """Mean and its standard error; no error of one value."""
+    """Mean and its standard error; no error of one value, nor where some are infinite."""
     x = np.asarray(values, float)
-    return float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else None
+    has_error = len(x) > 1 and bool(np.isfinite(x).all())
+    return float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x))) if has_error else None
 
 
 def close(ours: float, error: float | None, paper: float, paper_error: float = 0.0) -> bool:
