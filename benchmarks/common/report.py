@@ -63,13 +63,18 @@ def save(path: str | None, settings: dict[str, Any], results: Any) -> None:
     if path is None:
         return
     report = {
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": {"processor": platform.machine(), "cores": _cores(), "python": platform.python_version()},
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES if _installed(name)},
         "settings": settings,
         "results": results,
     }
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(report, indent=1, default=float) + "\n")
+
+
+def _cores() -> int | None:
+    """Cores that the process may use, where the system tells; else those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _installed(package: str) -> bool:

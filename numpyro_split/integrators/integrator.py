@@ -8,6 +8,7 @@ weighted sum is kept (``opening_grad``), as leapfrog keeps its gradient, so the 
 
 Where every subset has a kick at the end of a step (M = 1, the naive schedule), the closing kicks have evaluated the
 whole potential there. Its terms are kept as well (``energies``), so a decision at that point costs no forward pass.
+Of a trajectory that is decided on at its end only the last step evaluates them (:func:`make_steps`).
 
 All rows run through one compiled body of a ``lax.scan`` whose data are the rows, so compile time does not grow with M.
 """
