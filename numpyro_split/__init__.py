@@ -19,7 +19,7 @@ from numpyro_split.runs.sample import sample
 from numpyro_split.splitting.model_split import split_model
 from numpyro_split.subsampling.audit import audit
 from split_common import metrics, plots
-from split_common.errors import ModelNotSplittableError, SourceError, StoreError
+from split_common.errors import ModelNotSplittableError, RanksError, SourceError, StoreError
 from split_common.runs.elpd import loo, waic
 from split_common.runs.reading import open_store, summary_of
 from split_common.runs.stopping import StopWhen
@@ -39,6 +39,7 @@ __all__ = [
     "NaiveSplitHMC",
     "PenaltyMH",
     "RandomisedSplitHMC",
+    "RanksError",
     "Reversal",
     "Rows",
     "Schedule",

@@ -97,7 +97,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
 
 
 class Observations:
-    """The observed sites of a run's model, evaluated at some draws and some rows at a time; all rows outside the plate.
+    """The observed sites of a run's model, a few draws and rows at a time; those outside the plate on all rows.
 
     Args:
         mcmc: a run with a kernel of this package.
@@ -212,7 +212,7 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
 
 
 def _dims_of_site(site: dict[str, Any]) -> list[str]:
-    """Names of a site's plates, from the left; of an axis between them that no plate has, ArviZ's default name."""
+    """Names of a site's dimensions: its plates from the left, and ArviZ's default for an axis without one."""
     plates = {frame.dim: frame.name for frame in site["cond_indep_stack"]}
     between = range(min(plates), max(plates) + 1) if plates else ()
     batch = [plates.get(dim, f"{site['name']}_dim_{i}") for i, dim in enumerate(between)]

@@ -60,7 +60,7 @@ def check_lengths(lengths: Mapping[str, int]) -> None:
 
 
 def raise_if_unequal(lengths: Mapping[str, int], error: Exception) -> None:
-    """Raise a model's ``error`` as one of unequal data arguments, where they are unequal."""
+    """If data arguments differ in length, raise an error that says so in place of the model's own ``error``."""
     try:
         check_lengths(lengths)
     except ValueError as unequal:
@@ -192,7 +192,7 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
 
 
 def _square_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num_rows: int) -> str:
-    """Advice for arrays with as many entries along another axis as there are rows, of which only one axis is cut."""
+    """Advice for arrays that have N entries along two axes, of which only the first is cut."""
     again = {name: [i for i, size in enumerate(shapes.get(name, ())) if i and size == num_rows] for name in names}
     return "".join(
         f"; {name!r} has as many along axis {axes[0]}: what the model computes of the data alone, as {name} @ y, is "

@@ -1,4 +1,4 @@
-"""The check whether the terms of a split potential add up to the model's own.
+"""Check that the terms of a split potential add up to the model's own potential.
 
 At one point values are compared relative to the sum of the terms' magnitudes, with which rounding grows, and gradients
 relative to their norm. Between points changes of energy are compared in nats, as a decision to accept depends on them.

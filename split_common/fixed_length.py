@@ -184,7 +184,7 @@ def resolve_length(
 
 
 def resolve_step_size_jitter(step_size_jitter: Any, num_steps: int | None) -> float:
-    """Return the share by which steps differ from one trajectory to the next, with the default for None.
+    """Return the jitter of the step size, which for None is the default.
 
     Raises:
         ValueError: unless it is a number from 0 up to, but not including, 1.

@@ -229,7 +229,7 @@ class Forms:
             raise computes_of_data(held.whole.names, failures)
 
     def _is_rounded(self, arrays: Sequence[np.ndarray]) -> bool:
-        """Whether the framework's type tells entries of some column apart only roughly, as times since long ago.
+        """Whether rounding to the framework's type blurs some column, such as seconds since 1970.
 
         At a start, where scales are of order 1, the log-probabilities hardly show it; at a small scale they do.
         """
@@ -290,7 +290,7 @@ class Forms:
     def _is_same_with_arrays_of_rows(
         self, model: Callable[..., Any], opened: tuple[Args, Kwargs], expected: dict[str, np.ndarray] | None
     ) -> bool:
-        """Whether a model computes the same where lists of as many numbers as there are rows are arrays, as when cut.
+        """Whether the model computes the same when its lists of N numbers are arrays, as they are once rows are cut.
 
         The number of rows is taken to be the largest length of an axis of the log-probabilities.
         """
@@ -314,7 +314,7 @@ class Forms:
         return copied((args, kwargs), self._framework.tree_map)
 
     def _locked(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """A user's arguments, in which a model that changes an array in place fails; nothing is copied."""
+        """A user's arguments as read-only views: a model that writes to an array fails. Nothing is copied."""
         return locked((args, kwargs), self._framework.tree_map)
 
     def _must_be_converted(self, value: Any) -> bool:

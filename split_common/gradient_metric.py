@@ -17,6 +17,12 @@ metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`. The multip
 at most D draws, which cannot see all directions, and falls with :math:`(D/n)^2` beyond. Beyond
 :data:`MAX_DENSE_SIZE` parameters the metric is of low rank (:mod:`split_common.low_rank_metric`).
 
+Since the draws need be neither many nor from the posterior, windows end as early as after :data:`EARLY_ENDS`
+iterations, where the host's first metric comes after some hundred. Until there is a metric, a posterior of condition
+number κ takes :math:`\sqrt\kappa` steps a trajectory, which was most of what a warm-up cost. The draws since the last
+early window go into the host's first window of the metric. A kernel that is given an inverse mass matrix has no early
+windows: they would replace it by one from few draws.
+
 Reference:
     Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence,
     arXiv 2603.18845. Bhatia (2007), Positive Definite Matrices, chapter 4.
@@ -24,6 +30,7 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from split_common.checks import check_optional_choice
@@ -32,6 +39,7 @@ from split_common.values import shown
 SHRINKAGE = 0.05  # multiple of the identity added to covariances of few draws, in units of equal variance
 LEAST_SHRINKAGE = 1e-4  # so that single precision does not lose the rest
 MAX_DENSE_SIZE = 500  # parameters up to which the metric is a dense matrix, of which roots are taken at window ends
+EARLY_ENDS = (10, 20, 40)  # iterations after which early windows end, so that the way to the posterior soon drops out
 METRICS = ("auto",)
 
 
@@ -64,6 +72,20 @@ def check_metric(metric: Any, dense: Any, dense_name: str, adapt_mass_matrix: bo
 def uses_gradients(metric: str | None, size: int) -> bool:
     """Whether a metric of so many parameters is dense, from draws and gradients; beyond that it is of low rank."""
     return metric is not None and size <= MAX_DENSE_SIZE
+
+
+def early_window_ends(window_ends: Sequence[int]) -> list[int]:
+    """Numbers of iterations after which early windows of the metric end, all within the first window of the host's.
+
+    Args:
+        window_ends: number of iterations that have been made at the end of each of the host's windows, the first and
+            the last of which adapt the step size alone.
+
+    Example:
+        >>> early_window_ends([75, 100, 150, 250, 300]), early_window_ends([15, 90, 100]), early_window_ends([15])
+        ([10, 20, 40], [10], [])
+    """
+    return [end for end in EARLY_ENDS if len(window_ends) > 2 and end <= window_ends[0]]
 
 
 def shrinkage(num_draws: Any, size: int) -> Any:

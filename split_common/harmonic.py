@@ -42,7 +42,8 @@ the metric,
     c = \tfrac1D \operatorname{tr} \operatorname{cov}(g, z),
 
 must be at most :data:`MOST_LEFT`, and the window must have at least :data:`DRAWS_PER_PARAMETER` draws for each
-parameter, because a few draws could fit by chance.
+parameter and :data:`LEAST_DRAWS` in all, because a few draws could fit by chance, and those of early windows are on the
+way to the posterior.
 
 A rotation has a period. Trajectories of one fixed length could return to where they started after a whole period, or to
 the other side of the reference after half of one: the chain would always accept, and not explore. So lengths must be
@@ -63,6 +64,7 @@ from split_common.checks import check_optional_choice
 DRIFTS = ("auto",)
 MOST_LEFT = 0.25  # share of the mean square of the gradients that may be left: half of their size
 DRAWS_PER_PARAMETER = 2  # least draws for each parameter in the window that reference and metric are from
+LEAST_DRAWS = 25  # least draws of that window, as many as the host's first window of the mass matrix has
 # Longest step, in time: a quarter of a turn, or what a learned length may be (:mod:`split_common.exploration`). On a
 # nearly normal posterior the energy error hardly grows with the step, so that acceptance sets no limit.
 LONGEST_HARMONIC_STEP, LONGEST_HARMONIC_LENGTH = math.pi / 2, 1.25 * math.pi / 2
@@ -126,4 +128,4 @@ def is_nearly_normal(left: Any, num_draws: Any, size: int) -> Any:
         >>> is_nearly_normal(0.1, 50, 20), is_nearly_normal(0.1, 30, 20), is_nearly_normal(0.5, 50, 20)
         (True, False, False)
     """
-    return (left <= MOST_LEFT) & (num_draws >= DRAWS_PER_PARAMETER * size)
+    return (left <= MOST_LEFT) & (num_draws >= max(LEAST_DRAWS, DRAWS_PER_PARAMETER * size))

@@ -16,7 +16,7 @@ STATISTICS = ("diverging", "energy", "potential_energy", "accept_prob", "num_ste
 
 
 class Watched(NamedTuple):
-    """What the sums in the states of a thinned run say of all its iterations, by chain; a run's statistics lack some.
+    """Totals over all iterations of a thinned run, by chain; its statistics cover only the draws that were kept.
 
     Attributes:
         num_diverging: number of iterations since warm-up whose trajectory diverged.

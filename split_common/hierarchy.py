@@ -123,7 +123,7 @@ class Group(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Parts of the data that the rows of an observed site are read in.
+    """How the rows of an observed site are divided for reading.
 
     Attributes:
         parts: number of parts, which ``scales_at`` shows one at a time; 1 where it shows all rows, or a sample of them.

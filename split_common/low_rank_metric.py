@@ -121,7 +121,7 @@ def powered(directions: Any, factors: Any, power: float, x: Any) -> Any:
 
 
 def _like(vector: Any, x: Any) -> Any:
-    """A vector with as many axes as ``x``, before its own: JAX may be set to raise where axes are added unasked."""
+    """A vector with leading axes added to match ``x``: JAX can be set to refuse implicit ones."""
     return vector[(None,) * (x.ndim - 1)]
 
 
@@ -301,7 +301,7 @@ def _mean_within(basis: Any, x: Any, grad: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _product(first: tuple[Any, Any], second: tuple[Any, Any], xp: Any) -> tuple[Any, Any]:
-    """Directions and factors of R (I + W (K - I) Wᵀ) R, R the root of the first of two middles, in one basis."""
+    """Directions and factors of R (I + W (K - I) Wᵀ) R, with R the root of the first stage's middle, in one basis."""
     basis, _ = xp.linalg.qr(xp.concatenate((first[0], second[0]), 1))
     rooted = powered(*first, 0.5, basis.T)
     factors, vectors = xp.linalg.eigh(powered(*second, 1.0, rooted) @ rooted.T)

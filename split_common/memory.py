@@ -223,7 +223,7 @@ class _Search:
 
 
 def text_of_bytes(size: int) -> str:
-    """Bytes in a unit of which there is at least one: of four digits, or of fewer where these are exact.
+    """Bytes in the largest unit that fits, to four digits, or fewer where these are exact.
 
     Example:
         >>> text_of_bytes(2**31), text_of_bytes(1_500_000), text_of_bytes(1234567)

@@ -10,7 +10,7 @@ REPLACE_FROM = 20  # the same ratio, at and above which rows are drawn with repl
 
 
 def sizes_of_parts(num_rows: int) -> set[int]:
-    """Numbers of rows for which rows must be independent where single rows may be read, whatever M is."""
+    """Numbers of rows at which independence is proved for kernels that read single rows, whatever M is."""
     return {-(-num_rows // LEAST_SUBSETS)}
 
 
@@ -20,7 +20,7 @@ def draws_by_permutation(num_rows: int, size: int) -> bool:
 
 
 def draws_with_replacement(num_rows: int, size: int) -> bool:
-    """Whether so small a part of the rows is drawn that distinct ones would gain nothing, and cost the sorting."""
+    """Whether so few rows are drawn that drawing without replacement would gain nothing, and cost a sort."""
     return size * REPLACE_FROM <= num_rows
 
 

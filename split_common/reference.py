@@ -88,7 +88,7 @@ class _Products(LinearOperator):
 
 
 def covariance_of(precision: np.ndarray) -> np.ndarray | None:
-    """Inverse of a matrix of shape (D, D), or None unless it is that of a proper normal distribution."""
+    """Covariance of a precision matrix of shape (D, D); None unless that is positive definite."""
     precision = np.asarray(precision, np.float64)
     try:
         root = np.linalg.cholesky(precision)

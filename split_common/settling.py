@@ -142,6 +142,6 @@ def get_settled(statistics: Any) -> Settled:
 
 
 def _range(values: np.ndarray) -> str:
-    """The least and the largest, or the one number that both are when shown."""
+    """Range of the values as text; one number if both ends print alike."""
     least, largest = (f"{float(x):.3g}" for x in (values.min(), values.max()))
     return least if least == largest else f"{least} to {largest}"

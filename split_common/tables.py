@@ -56,7 +56,7 @@ def is_frame(value: Any) -> bool:
 
 
 def numbers_of(column: Any) -> np.ndarray | None:
-    """A column of pandas as numbers, by position; None where it holds text, dates or objects, or lacks an entry.
+    """A column of pandas as numbers, by position; None where it holds text, dates or objects, or has a missing entry.
 
     Categories that are no numbers become their codes; a missing entry among floating-point numbers becomes NaN.
 

@@ -136,19 +136,19 @@ def test_the_first_metric_may_have_any_form(lib, form):
     np.testing.assert_allclose(metric_of(lib, mcmc), expected)
 
 
-def counts_of_warmup(lib, kernel, num_warmup):
-    """Subset gradients and steps of each iteration."""
-    start, found = {"x": lib.array(np.ones(DIM))}, []
+def counts_of_warmup(lib, kernel, num_warmup, dim=DIM, num=None):
+    """Subset gradients and steps of each of the first ``num`` iterations, by default of all."""
+    start, found = {"x": lib.array(np.ones(dim))}, []
     if lib.name == "numpyro":
         state = kernel.init(jax.random.key(0), num_warmup, start, (), {})
         sample = jax.jit(lambda state: kernel.sample(state, (), {}))
-        for _ in range(num_warmup):
+        for _ in range(num or num_warmup):
             state = sample(state)
             found.append((int(state.num_grads), int(state.num_steps)))
         return np.array(found)
     kernel.initial_params = start
     kernel.setup(num_warmup)
-    for _ in range(num_warmup):
+    for _ in range(num or num_warmup):
         start = kernel.sample(start)
         found.append((kernel._chain.state.num_grads, kernel._chain.state.num_steps))
     return np.array(found)
@@ -166,6 +166,17 @@ def test_a_gradient_of_all_rows_is_counted_where_no_schedule_has_it(lib, schedul
         begins = 4 if lib.name == "numpyro" else 3  # Pyro counts iterations from 1, its windows from 0
         expected[begins : begins + 23] = num_subsets
     np.testing.assert_array_equal(num_grads - num_subsets * num_steps, expected)
+
+
+@pytest.mark.parametrize("dim", [DIM, 501])
+def test_early_windows_spare_most_gradients_of_the_first_75_iterations(lib, dim):
+    """The metric of low rank too. Control: a given metric, if only the identity, stays until the host's windows."""
+    sigma, spent = np.diag(np.logspace(0, 4, dim)), {}
+    for given in (None, np.ones(dim)):
+        potential = normal(lib, sigma, 1)
+        kernel = lib.split.SplitNUTS(potential, metric="auto", max_tree_depth=7, inverse_mass_matrix=given)
+        spent[given is None] = counts_of_warmup(lib, kernel, 150, dim, num=75)[:, 0].sum()
+    assert spent[True] < spent[False] / 2
 
 
 def test_it_is_dense_up_to_500_parameters():

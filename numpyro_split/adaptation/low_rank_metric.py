@@ -54,7 +54,8 @@ class LowRankWindow(NamedTuple):
 
     def renewed(self) -> LowRankWindow:
         """The next window, empty, after the metric has been made from this one."""
-        empty = {"draws": jnp.zeros_like(self.draws), "grads": jnp.zeros_like(self.grads)}  # no row is NaN, times 0
+        # zeros, since a stale NaN of weight 0 would still be NaN
+        empty = {"draws": jnp.zeros_like(self.draws), "grads": jnp.zeros_like(self.grads)}
         return self._replace(num=jnp.zeros_like(self.num), variances=self.draw_variances, **empty)
 
     @property

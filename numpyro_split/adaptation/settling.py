@@ -65,7 +65,7 @@ def settle(
 
 
 def log_change(value: jax.Array, old: jax.Array) -> jax.Array:
-    """Absolute log of the ratio of two values: unknown where the old one is, infinite where one is not positive."""
+    """Absolute log of the ratio of two values; unknown if the old one is, infinite if either is not positive."""
     change = jnp.where((value > 0) & (old > 0), jnp.abs(jnp.log(value / old)), jnp.inf)
     return jnp.where(old >= 0, change, UNKNOWN)
 

@@ -1,7 +1,8 @@
 """Adaptation of step size and mass matrix, by NumPyro's own window adapter and dual averaging.
 
 This module adds the search for a first step size, which the host cannot do in the memory of one subset: it makes steps
-of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them.
+of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them,
+which have early windows of their own (:mod:`split_common.gradient_metric`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax, random
-from numpyro.infer.hmc_util import HMCAdaptState, build_adaptation_schedule, warmup_adapter, welford_covariance
+from numpyro.infer.hmc_util import (
+    HMCAdaptState,
+    build_adaptation_schedule,
+    dual_averaging,
+    warmup_adapter,
+    welford_covariance,
+)
 
 from numpyro_split.adaptation.gradient_metric import GradientWindow, dense_start, with_window
 from numpyro_split.adaptation.low_rank_metric import LowRankWindow, low_rank_start, with_low_rank_window
@@ -23,7 +30,7 @@ from numpyro_split.integrators.integrator import IntegratorBase
 from numpyro_split.potential.compensated import Compensated, difference
 from numpyro_split.potential.position import Position, flatten, zeros
 from split_common.adaptation import AdaptationSettings
-from split_common.gradient_metric import uses_gradients
+from split_common.gradient_metric import early_window_ends, uses_gradients
 from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP
 from split_common.low_rank_metric import has_low_rank, uses_low_rank
 from split_common.mass import mass_blocks
@@ -152,11 +159,14 @@ class Adapter:
         self._trial, self._learns_length = trial, measures_fit
         ends = [window.end for window in build_adaptation_schedule(num_warmup)]
         self._ends, self._window_ends = ends, jnp.array(ends)
-        self._metric_ends = ends[1:-1]  # the first window and the last adapt the step size alone
-        self._metric_start = ends[0]
         size = sum(u.size for u in like.values())
         is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
         self._uses_gradients = is_dense or is_low_rank
+        has_early = self._uses_gradients and settings.inverse_mass_matrix is None
+        self._early_ends = [num - 1 for num in early_window_ends([end + 1 for end in ends])] if has_early else []
+        # the first window of the host's and the last adapt the step size alone
+        self._metric_ends = [*self._early_ends, *ends[1:-1]]
+        self._metric_start = -1 if self._early_ends else ends[0]
         self._is_low_rank = is_low_rank or (has_low_rank(settings.inverse_mass_matrix) and not is_dense)
         self._follows_normal = settings.drift is not None and is_dense
         dense = True if is_dense else settings.dense
@@ -231,7 +241,8 @@ class Adapter:
             state: adaptation state before.
             grad: gradient of the potential at ``z``, a dict like ``z``, if :meth:`wants_gradient` asks for it.
         """
-        point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends))
+        ends_early = jnp.any(i == jnp.array(self._early_ends, int))
+        point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends) | ends_early)
 
         def adapted() -> HMCAdaptState:
             old = state
@@ -244,9 +255,10 @@ class Adapter:
             # The host's count of windows follows from i, which vectorised chains share. Were it each chain's own, every
             # iteration would evaluate the branch of a window's end, on a copy of the data for each chain.
             window_idx = jnp.sum(self._window_ends < i).astype(state.window_idx.dtype)
-            new = self._update(
-                i, accept_prob, point._replace(window=self._followed(old)), old._replace(window_idx=window_idx)
-            )
+            followed = point._replace(window=self._followed(old))
+            new = self._update(i, accept_prob, followed, old._replace(window_idx=window_idx))
+            if self._early_ends and self._settings.adapt_step_size:
+                new = lax.cond(ends_early, self._restarted, lambda _, state: state, followed, new)
             last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
             longest = self._longest(self._followed(old)) if self._settings.adapt_step_size else math.inf
             return new._replace(
@@ -255,6 +267,15 @@ class Adapter:
             )
 
         return lax.cond(i < self._num_warmup, adapted, lambda: state)
+
+    def _restarted(self, point: SearchPoint, state: HMCAdaptState) -> HMCAdaptState:
+        """The state with a step size searched for again, and dual averaging begun again, as at the host's windows."""
+        rng_key, key_search = random.split(state.rng_key)
+        step_size = state.step_size
+        if self._settings.find_heuristic_step_size:
+            step_size = self._search(step_size, state.inverse_mass_matrix, point, key_search)
+        start, _ = dual_averaging()
+        return state._replace(step_size=step_size, ss_state=start(jnp.log(10) + jnp.log(step_size)), rng_key=rng_key)
 
     def _fed(self, i: jax.Array, x: Position, grad: Position | None, mm_state: Any) -> Any:
         """The estimator of the metric, fed with the draws of the last window too, in which the host does not use it."""

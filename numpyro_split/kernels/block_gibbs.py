@@ -84,7 +84,7 @@ class Conjugate(NamedTuple):
     def where_rates_are_known(
         self, z: Position, prior_grad: Position, prior_grad_at: Callable[[Position], Position]
     ) -> tuple[Position, Position]:
-        """``z`` with precisions at which their rates can be read from the gradient, and that gradient.
+        """``z`` with its precisions moved to where their rates can be read from the gradient, and that gradient.
 
         rate · τ is the gradient plus the shape. Where τ is far below shape / rate (weights near zero, as at a start),
         rounding leaves little of the sum, so the gradient is taken again at a larger τ; the rate is the same there.

@@ -78,7 +78,7 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The statistics of all kernels, trajectory and system, and the order of centring and form of drifts."""
+        """Statistics of every kernel, of trajectory and system and, where they are on, of centring and drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)
@@ -271,7 +271,7 @@ class Hamiltonian:
     def _with_gradient(
         self, potential: SplitPotential, moved: ChainState, is_wanted: jax.Array | bool
     ) -> tuple[ChainState, Position | None]:
-        """The state with the cost of the gradient at its position, and that gradient; zeros if it is not wanted."""
+        """The state with the cost of the gradient at its position counted, and that gradient; zeros if not wanted."""
         if is_wanted is False:
             return moved, None
         kick = self.schedule.rows.closing_kick

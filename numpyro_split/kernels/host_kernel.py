@@ -392,7 +392,7 @@ class SplitKernel(MCMCKernel):
         )
 
     def _computed(self, arguments: Arguments, z: Position | None) -> str:
-        """Digest of what model or potential computes, with its numbers; "" where the run's own error names a fault."""
+        """Digest of what model or potential computes, with its numbers; "" where that fails, as the run then will."""
         try:
             with eagerly():
                 if self._model is not None:
@@ -486,7 +486,7 @@ class SplitKernel(MCMCKernel):
 
 
 def _floating(u: Any) -> jax.Array:
-    """Values of a site as an array of floating-point numbers, of 32 bits at least: chains have their type."""
+    """Values of a site as an array of floating-point numbers of at least 32 bits, the type that chains keep."""
     u = jnp.asarray(u)
     return jnp.asarray(u, jnp.promote_types(jnp.result_type(u, float), jnp.float32))
 

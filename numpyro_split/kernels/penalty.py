@@ -295,7 +295,7 @@ class Penalty:
         return state
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:
-        """The state with a step size that is not too long; in a metric from a normal approximation it never is."""
+        """The state with a step size that is not too long; unchanged in a Laplace metric, where none is."""
         if self._has_laplace_metric:
             return state
         rng_key, key_adapt = random.split(state.rng_key)

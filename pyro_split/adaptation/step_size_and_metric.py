@@ -1,7 +1,8 @@
 """Adaptation of step size and mass matrix, by Pyro's own window adapter and dual averaging.
 
 This module adds the search for a first step size, which the host cannot do in the memory of one subset: it makes steps
-of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them.
+of the split schedule instead of leapfrog steps on all the data. It also passes gradients to the metrics that use them,
+which have early windows of their own (:mod:`split_common.gradient_metric`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pyro_split.host import (
 from pyro_split.integrators.integrator import IntegratorBase
 from pyro_split.potential.position import Position
 from split_common.adaptation import AdaptationSettings
-from split_common.gradient_metric import uses_gradients
+from split_common.gradient_metric import early_window_ends, uses_gradients
 from split_common.harmonic import LONGEST_HARMONIC_LENGTH, LONGEST_HARMONIC_STEP
 from split_common.low_rank_metric import has_low_rank, uses_low_rank
 from split_common.mass import mass_blocks
@@ -141,6 +142,7 @@ class Adapter:
             options={"dtype": some.dtype, "device": some.device},
         )
         self.window_ends = window_ends(self._host)
+        self._early_ends = early_window_ends(self.window_ends) if self._uses_gradients and given is None else []
         self.last_window = LastWindow.of(self.window_ends, warmup_steps, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
         if settings.inverse_mass_matrix is not None:
@@ -192,9 +194,11 @@ class Adapter:
 
     def wants_gradient(self, t: int) -> bool:
         """Whether the metric, or the measure of its fit, needs the gradient at the end of iteration ``t``."""
-        ends = self.window_ends[:-1]  # the first window and the last adapt the step size alone
-        last = self._warmup_steps if self.measures_fit else ends[-1] if ends else 0
-        return self._uses_gradients and len(ends) > 1 and ends[0] < t <= last
+        ends = self.window_ends[:-1]  # the host's first window and last adapt the step size alone
+        if not self._uses_gradients or len(ends) < 2:
+            return False
+        first, last = 0 if self._early_ends else ends[0], self._warmup_steps if self.measures_fit else ends[-1]
+        return first < t <= last
 
     @property
     def fit(self) -> tuple[Tensor, Tensor]:
@@ -225,12 +229,23 @@ class Adapter:
             self._longest_step = self._longest_step if longest_step is None else longest_step
             z_grad = None if grad is None else self._coordinates(grad)
             self._host.step(t, self._coordinates(z), torch.tensor(accept_prob, dtype=torch.float64), z_grad)
+            if self._early_ends:
+                self._update_early(t, self._coordinates(z), z_grad)
             if self.last_window.num_of_metric and t > self.last_window.start:
                 # the estimator of the metric, which the host does not use in the last window
                 self._host.mass_matrix_adapter.update(self._coordinates(z), z_grad)
             if self._settings.adapt_step_size:
                 self._host.step_size = min(self._host.step_size, self._longest)
             self.state = store_adapter(self._host)
+
+    def _update_early(self, t: int, x: Position, grad: Position | None) -> None:
+        """Add a draw of the host's first window to the metric, and end an early window as the host ends its own."""
+        if t <= self.window_ends[0]:
+            self._host.mass_matrix_adapter.update(x, grad)
+        if t in self._early_ends:
+            self._host.mass_matrix_adapter.end_adaptation()
+            if self._settings.adapt_step_size:
+                self._host.reset_step_size_adaptation(x)
 
     def _search(self, adapted: Position) -> float:
         """Double or halve the step size until the acceptance probability of a trial crosses 0.8, as in the host."""

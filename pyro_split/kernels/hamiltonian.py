@@ -71,7 +71,7 @@ class Hamiltonian:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The statistics of all kernels, trajectory and system, and the order of centring and form of drifts."""
+        """Statistics of every kernel, of trajectory and system and, where they are on, of centring and drifts."""
         of_center = ("center_order",) if self.adaptation.center.is_on else ()
         of_drift = ("harmonic_drift",) if self.adaptation.drift is not None else ()
         return (*STATISTICS, *self.trajectory.statistics, *self.system.statistics, *of_center, *of_drift)

@@ -133,7 +133,7 @@ def _findings(path: str, found: Progress) -> Findings:
 
 
 def _of_statistics(statistics: Any, found: Progress) -> tuple[dict[str, np.ndarray], tuple[Check, ...]]:
-    """Statistics of each chain, and checks of all: of the last draws, and of all divergences within the bounds."""
+    """Statistics by chain and checks of the run, from the last draws and from all divergences within the bounds."""
     import xarray
 
     num, num_chains = statistics.sizes["draw"], statistics.sizes["chain"]

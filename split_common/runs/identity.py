@@ -311,7 +311,7 @@ def _parts_of_class(value: type) -> list[tuple[str, Any]]:
 
 
 def _read_part(value: Any, code: types.CodeType, name: str) -> Any:
-    """A value that a function names; of a namespace of which it reads attributes alone, these attributes.
+    """A value that a function names; for a namespace of which it only reads attributes, those attributes.
 
     So a script's arguments that a model does not read, as the number of draws, are none of the model's.
     """
@@ -358,7 +358,7 @@ def names_in(code: types.CodeType) -> dict[str, None]:
 
 
 def _without_library(value: Any, module: str | None) -> Any:
-    """A value that a function names; where it is installed and no plain value, its name."""
+    """A value that a function names; its name alone if it is from an installed package and no plain value."""
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__}"
     if isinstance(value, types.FunctionType | type) and value.__module__ != module and not is_users(value.__module__):

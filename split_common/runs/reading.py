@@ -213,7 +213,7 @@ def _without_slashes(dataset: Any) -> Any:
 
 
 def largest_rectangle(lengths: Sequence[int]) -> tuple[list[int], int]:
-    """The chains, and the number of draws of each, that make the most draws together.
+    """The choice of chains and of one number of draws for all of them that gives the most draws.
 
     Example:
         >>> largest_rectangle([500, 500, 37, 0]), largest_rectangle([100, 90])

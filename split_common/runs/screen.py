@@ -130,7 +130,7 @@ class Screen(JupyterMixin):
         yield table
 
     def _ess(self, ess: float) -> Text:
-        """Effective draws, red only where they stay below the limit: more draws, or draws not read, may add to them."""
+        """Effective draws, red only where they stay below the limit: drawing or reading more can still raise them."""
         poor = BAD if self.life.is_over and self.findings.is_whole else POOR
         return _number(ess, GOOD if ess >= LEAST_ESS else poor, ".0f")
 

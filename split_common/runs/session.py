@@ -156,7 +156,7 @@ class Criterion:
         return self._reason({}, 0)
 
     def by_draws(self, recordings: Mapping[int, Recording], position: int) -> str | None:
-        """The reason to stop, by the draws of this process, where all chains are at one position; None for none."""
+        """The reason to stop, by the draws of this process once all chains are level; None to go on."""
         draws = position - self._plan.num_warmup
         if not self._is_time_to_look(draws - self._plan.every, draws):
             return None

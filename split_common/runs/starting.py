@@ -87,7 +87,7 @@ def is_path(run: Any) -> bool:
 
 
 def required(found: Any, what: str, path: Any) -> Any:
-    """``found``, or an error where it is None that names what the run lacks."""
+    """``found``; where it is None, an error that names what the run lacks."""
     if found is None:
         raise ValueError(f"run must be one with a kernel that {what}, got the store {str(path)!r} of one without that")
     return found

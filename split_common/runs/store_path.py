@@ -49,7 +49,7 @@ def is_local(path: str) -> bool:
 
 
 def checked_path(store: Any) -> str:
-    """A path as a text, with the user's folder in place of ``~``; of an address of a local file its path.
+    """A path as a text, with the user's folder in place of ``~``; a ``file://`` address as its path.
 
     Raises:
         TypeError: for something else.
