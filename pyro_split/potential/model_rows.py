@@ -7,7 +7,6 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,7 +24,6 @@ from pyro_split.potential.running import keeping_no_shapes, tensors_for_arrays
 from split_common.errors import ModelNotSplittableError
 from split_common.plates import Observation
 
-ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
 SELECTED = "rows_are_selected"  # set on a plate's message once a handler has chosen its rows
 
@@ -43,19 +41,11 @@ class SelectRows(AnyNumberOfRows):
         self.indices = indices
 
     def _pyro_sample(self, msg: Any) -> None:
-        if isinstance(msg["fn"], Subsample):
-            if plate_of(msg) == self.plate:
-                if not msg.get(SELECTED, False):
-                    _check_all_rows(msg, self.indices)
-                msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
-                msg[SELECTED] = True
-            return
-        frame = plate_frame(msg, self.plate)
-        if frame is not None and frame.size != frame.full_size:
-            scale = msg["scale"] * (frame.size / frame.full_size)
-            # N/n times n/N is 1 but for rounding, and then nothing is multiplied
-            is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
-            msg["scale"] = 1.0 if is_one else scale
+        if isinstance(msg["fn"], Subsample) and plate_of(msg) == self.plate:
+            if not msg.get(SELECTED, False):
+                _check_all_rows(msg, self.indices)
+            msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+            msg[SELECTED] = True
 
 
 def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
