@@ -306,6 +306,14 @@ def unvalidated() -> Iterator[None]:
 
 
 @contextmanager
+def validated() -> Iterator[None]:
+    """Context in which distributions check arguments and values, but plates not how many rows they are given."""
+    with pyro.validation_enabled(True):
+        pyro.poutine.enable_validation(False)
+        yield
+
+
+@contextmanager
 def forward_alone() -> Iterator[None]:
     """Context in which operations with custom derivatives (``autograd.Function``) run their forward pass alone.
 
@@ -365,6 +373,7 @@ __all__ = [
     "start_of_chain",
     "store_adapter",
     "unvalidated",
+    "validated",
     "validates_distributions",
     "window_ends",
     "without_modes",

@@ -17,7 +17,7 @@ from pyro.distributions import Independent, MaskedDistribution, Unit
 from torch import Tensor
 from torch.distributions.constraints import Constraint
 
-from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated
+from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated, validated
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import keeping_no_shapes, tensors_for_arrays
@@ -236,6 +236,17 @@ def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Te
     chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
     model_trace.compute_log_prob(lambda name, site: name in chosen)
     return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}
+
+
+def check_observed(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run a model as the host does with validation, where distributions check arguments and observations.
+
+    Raises:
+        ValueError: the distribution's own, which names the argument or the support.
+    """
+    with torch.no_grad(), torch.random.fork_rng(), poutine.block(), validated():
+        model_trace = poutine.trace(model).get_trace(*args, **kwargs)
+        model_trace.compute_log_prob(lambda name, site: site["is_observed"])
 
 
 def bounds_of(support: Any) -> list[Tensor]:
