@@ -164,6 +164,21 @@ def test_where_the_host_validates_observations_are_checked(num_subsets):
         run(kernel, args=(X, y.sign()), disable_validation=False, **few)
 
 
+@pytest.mark.parametrize("full_mass", [False, True])
+def test_latents_of_several_types(full_mass):
+    """The first step makes one type of them, in the host too, which a matrix must have from the start."""
+
+    def of_two_types(X, y):
+        b = pyro.sample("b", dist.Normal(torch.zeros(2, dtype=torch.float32), 1.0).to_event(1))
+        s = pyro.sample("s", dist.HalfNormal(torch.tensor(1.0, dtype=torch.float64)))
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Normal((X * b).sum(-1), s), obs=y)
+
+    kernel = SymmetricSplitHMC(of_two_types, 2, num_steps=2, full_mass=full_mass, jit_compile=False)
+    draws = run(kernel, warmup_steps=5, num_samples=2).get_samples()
+    assert {x.dtype for x in draws.values()} == {torch.float64}
+
+
 def test_where_the_host_validates_a_stored_run_does(tmp_path):
     X, y = make_data()
     mcmc = MCMC(SymmetricSplitHMC(of_truths, 3, num_steps=1), 1, 1, disable_progbar=True, disable_validation=False)

@@ -23,7 +23,7 @@ from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks, bind_
 from pyro_split.kernels.method import Method, Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.forms import FORMS
-from pyro_split.potential.position import Position
+from pyro_split.potential.position import Position, in_one_type
 from pyro_split.potential.ranks import Ranks, together
 from pyro_split.potential.running import check_gradients_are_enabled, check_only_run
 from pyro_split.potential.split_potential import SplitPotential
@@ -164,7 +164,7 @@ class SplitKernel(MCMCKernel):
         params = self._chain.initial_params
         if params is None:
             params = self._find_start(prepared, args, kwargs)
-        z = {name: u.detach().clone() for name, u in params.items()}
+        z = in_one_type({name: u.detach().clone() for name, u in params.items()})
         sizes = {name: u.numel() for name, u in z.items()}
         if split is not None:
             check_shapes("initial_params", {name: tuple(u.shape) for name, u in z.items()}, split.site_shapes)
