@@ -74,11 +74,12 @@ def plain_recurrences() -> Iterator[None]:
 
 
 class AnyNumberOfRows(Messenger):
-    """Lets one plate take any number of rows, where Pyro requires its ``subsample_size``.
+    """Lets one plate take any number of rows, where Pyro requires its ``subsample_size``, and scale none of them.
 
-    A plate compares that number with the rows that handlers give it before any handler can see the plate, so a handler
-    alone cannot avoid the check. Pyro's method is therefore patched once, when this file is imported, and the patch
-    looks for this handler. Patching it for each run and restoring it afterwards would not be safe with threads.
+    A plate compares that number with the rows that handlers give it before any handler can see the plate, and
+    multiplies scales by N/B, which a handler can undo but for rounding. So a handler alone cannot avoid either. Pyro's
+    methods are therefore patched once, when this file is imported, and the patches look for this handler. Patching them
+    for each run and restoring them afterwards would not be safe with threads.
 
     Args:
         plate: name of the plate.
@@ -107,13 +108,31 @@ _own_subsample = SubsampleMessenger._subsample
 
 def _subsample(name: str, size: int | None = None, subsample_size: int | None = None, *rest: Any, **others: Any) -> Any:
     """Pyro's own method, without a ``subsample_size`` for a plate that may take any number of rows."""
-    if any(isinstance(handler, AnyNumberOfRows) and handler.plate == name for handler in _PYRO_STACK):
+    if _takes_any_number(name):
         subsample_size = None
     with _OwnNames():
         return _own_subsample(name, size, subsample_size, *rest, **others)
 
 
+_own_process_message = SubsampleMessenger._process_message
+
+
+def _process_message(plate: Any, msg: Any) -> None:
+    """Pyro's own method, without the factor N/B for a plate that may take any number of rows."""
+    scale = msg["scale"]
+    if _takes_any_number(plate.name):
+        msg["scale"] = 1.0  # so that the factor enters no operation on a tensor
+    _own_process_message(plate, msg)
+    if _takes_any_number(plate.name):
+        msg["scale"] = scale
+
+
+def _takes_any_number(name: str) -> bool:
+    return any(isinstance(handler, AnyNumberOfRows) and handler.plate == name for handler in _PYRO_STACK)
+
+
 SubsampleMessenger._subsample = staticmethod(_subsample)  # type: ignore[method-assign]
+SubsampleMessenger._process_message = _process_message  # type: ignore[method-assign]
 
 Blocks = dict[tuple[str, ...], Any]  # blocks of a matrix by the sites of each: tensors, or low-rank matrices
 MATRICES = ("_inverse_mass_matrix", "_mass_matrix_sqrt", "_mass_matrix_sqrt_inverse")
@@ -287,6 +306,14 @@ def unvalidated() -> Iterator[None]:
 
 
 @contextmanager
+def validated() -> Iterator[None]:
+    """Context in which distributions check arguments and values, but plates not how many rows they are given."""
+    with pyro.validation_enabled(True):
+        pyro.poutine.enable_validation(False)
+        yield
+
+
+@contextmanager
 def forward_alone() -> Iterator[None]:
     """Context in which operations with custom derivatives (``autograd.Function``) run their forward pass alone.
 
@@ -346,6 +373,7 @@ __all__ = [
     "start_of_chain",
     "store_adapter",
     "unvalidated",
+    "validated",
     "validates_distributions",
     "window_ends",
     "without_modes",

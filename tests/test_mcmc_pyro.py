@@ -146,6 +146,46 @@ def test_autocast_is_named_where_numbers_differ():
         run(args=(X.repeat(20, 1), y.repeat(20)))
 
 
+def of_truths(X, y):
+    b = pyro.sample("b", dist.Normal(torch.zeros(2), torch.ones(2)).to_event(1))
+    with pyro.plate("data", X.shape[0]):
+        pyro.sample("y", dist.Bernoulli(logits=X @ b), obs=y)
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_where_the_host_validates_observations_are_checked(num_subsets):
+    """Labels of -1 and 1 have a log-density like any numbers, which the host samples where it does not validate."""
+    X, y = make_data()
+    kernel = SymmetricSplitHMC(of_truths, num_subsets, num_steps=1, jit_compile=False)
+    few = {"warmup_steps": 1, "num_samples": 1}
+    run(kernel, args=(X, y.sign()), **few)
+    run(kernel, args=(X, (y > 0).double()), disable_validation=False, **few)
+    with pytest.raises(ValueError, match=r"site 'y':\n.*within the support"):
+        run(kernel, args=(X, y.sign()), disable_validation=False, **few)
+
+
+@pytest.mark.parametrize("full_mass", [False, True])
+def test_latents_of_several_types(full_mass):
+    """The first step makes one type of them, in the host too, which a matrix must have from the start."""
+
+    def of_two_types(X, y):
+        b = pyro.sample("b", dist.Normal(torch.zeros(2, dtype=torch.float32), 1.0).to_event(1))
+        s = pyro.sample("s", dist.HalfNormal(torch.tensor(1.0, dtype=torch.float64)))
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Normal((X * b).sum(-1), s), obs=y)
+
+    kernel = SymmetricSplitHMC(of_two_types, 2, num_steps=2, full_mass=full_mass, jit_compile=False)
+    draws = run(kernel, warmup_steps=5, num_samples=2).get_samples()
+    assert {x.dtype for x in draws.values()} == {torch.float64}
+
+
+def test_where_the_host_validates_a_stored_run_does(tmp_path):
+    X, y = make_data()
+    mcmc = MCMC(SymmetricSplitHMC(of_truths, 3, num_steps=1), 1, 1, disable_progbar=True, disable_validation=False)
+    with pytest.raises(ValueError, match=r"site 'y':\n.*within the support"):
+        sample(mcmc, X, y.sign(), store=tmp_path / "run.zarr")
+
+
 def test_given_start():
     start = {"b": torch.tensor([5.0, 5.0]), "s": torch.tensor(0.0)}
     seen = []

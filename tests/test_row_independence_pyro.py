@@ -477,6 +477,22 @@ def test_the_line_that_is_named_is_the_users():
     assert held.startswith("a number that depends on how many rows there are")
 
 
+@pytest.mark.parametrize("scale", [lambda y: y.abs(), lambda y: torch.tensor(0.3)], ids=["of each row", "of all"])
+def test_weights_inside_the_plate_are_the_rows_own(scale):
+    """Pyro multiplies them by N/n for n of N rows, which is no number of the model's."""
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0]), pyro.poutine.scale(scale=scale(y)):
+            pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    found = verdict(model, data()[:2])
+    assert (found.kind, list(found.held)) == (PROVED, [])
+    potential, z = split_model(model, data()[:2], num_subsets=3, jit_compile=False), {"w": torch.ones(3)}
+    host = PyroBackend().host_potential_and_grad(model, data()[:2], {}, z)[0]
+    np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(host), rtol=1e-12)
+
+
 def test_what_a_network_notes_of_a_run_is_not_what_it_computes():
     """Batch normalisation counts its batches in place."""
     network = torch.nn.BatchNorm1d(3).double()

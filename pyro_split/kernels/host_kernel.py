@@ -11,18 +11,20 @@ import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 
-from pyro_split.host import number_of_chain
+from pyro_split.host import number_of_chain, validates_distributions
 from pyro_split.inference_data import to_inference_data
 from pyro_split.kernels.agreement import Bound, Settings, bind_over_ranks, bind_over_shards
 from pyro_split.kernels.method import Method, Setup
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.forms import FORMS
-from pyro_split.potential.position import Position
+from pyro_split.potential.position import Position, in_one_type
+from pyro_split.potential.ranks import Ranks, together
 from pyro_split.potential.running import check_gradients_are_enabled, check_only_run
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
@@ -145,8 +147,10 @@ class SplitKernel(MCMCKernel):
 
         Raises:
             ValueError: for faults of the model or the data (see :func:`pyro_split.split_model`), a mass matrix
-                of the wrong shape, or a starting point where the density is not finite; as
-                :class:`~split_common.errors.RanksError` where processes of one ``process_group`` differ.
+                of the wrong shape, or a starting point where the density is not finite; those of distributions that
+                do not take their arguments or observations, where the host validates
+                (``MCMC(..., disable_validation=False)``); as :class:`~split_common.errors.RanksError` where processes
+                of one ``process_group`` differ.
             RuntimeError: while another thread is in a run, and where gradients are disabled.
         """
         self._method.check_warmup(warmup_steps)
@@ -160,7 +164,7 @@ class SplitKernel(MCMCKernel):
         params = self._chain.initial_params
         if params is None:
             params = self._find_start(prepared, args, kwargs)
-        z = {name: u.detach().clone() for name, u in params.items()}
+        z = in_one_type({name: u.detach().clone() for name, u in params.items()})
         sizes = {name: u.numel() for name, u in z.items()}
         if split is not None:
             check_shapes("initial_params", {name: tuple(u.shape) for name, u in z.items()}, split.site_shapes)
@@ -170,6 +174,8 @@ class SplitKernel(MCMCKernel):
         if not potential.ranks.is_one:
             potential.check_ranks(z)
         check_finite_start(float(potential.energies(z).sum()), {name: u.numpy(force=True) for name, u in z.items()})
+        if split is not None and validates_distributions():
+            self._check_observed(split, potential.ranks, z, args, kwargs)
         statistics: dict[str, list[Any]] = {name: [] for name in self._method.statistics}
         self._chain = Chain(z, prepared, warmup_steps, method.start(potential, z), statistics)
 
@@ -336,6 +342,13 @@ class SplitKernel(MCMCKernel):
             if torch.isfinite(prepared.potential.energies(z).sum()):
                 break
         return z
+
+    def _check_observed(
+        self, split: ModelSplit, ranks: Ranks, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Raise on every rank where distributions do not take their arguments or observations on one."""
+        check = partial(split.check_observed, z, args, kwargs)
+        check() if ranks.group is None else together(ranks.group, check)
 
 
 def check_same_transforms(earlier: dict[str, Any], transforms: dict[str, Any], z: Position) -> None:

@@ -157,8 +157,7 @@ class Penalty:
         return estimator, Forces(self.settings, batches, potential, known.taylor, sites)
 
     def start(self, potential: SplitPotential, z: Position) -> ChainState:
-        """The state of a chain at its starting point, whose sites are brought to one type, as the expansion has one."""
-        z = in_one_type(z)
+        """The state of a chain at its starting point, whose sites are of one type, as the expansion has one."""
         batches = self.settings.batches(potential.plate_size)
         estimator, forces = self.tools(potential, list(z))
         adapter = self._adapter(z, self._trial(estimator, forces))

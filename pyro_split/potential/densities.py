@@ -18,9 +18,16 @@ from pyro_split.host import pytree, unvalidated
 from pyro_split.potential.arguments import Arguments, Data
 from pyro_split.potential.flat_program import FlatProgram
 from pyro_split.potential.held import NOTHING_HELD, Held
-from pyro_split.potential.model_rows import ROWS_KWARG, RowSelectableModel, bounds_of, sample_sites, site_terms
+from pyro_split.potential.model_rows import (
+    ROWS_KWARG,
+    RowSelectableModel,
+    bounds_of,
+    check_observed,
+    sample_sites,
+    site_terms,
+)
 from pyro_split.potential.position import Position
-from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.row_block import RowBlock, subset_block
 from pyro_split.potential.sources import take
 from split_common.errors import ModelNotSplittableError
 from split_common.selection import cuts_data, yields_numbers
@@ -287,6 +294,20 @@ class ModelDensity:
             if name in by_site
         }
         return by_site, jacobians
+
+    def check_observed(self, z: Position) -> None:
+        """Have distributions check their arguments and observations at a position, one subset's rows at a time.
+
+        Raises:
+            ValueError: the distribution's own.
+        """
+        layout, data = self.layout, self.arguments.data
+        whole = RowBlock(torch.arange(layout.num_rows), 0)
+        # shared values are those of all rows
+        for block in [whole] if self.held else (subset_block(layout, m) for m in range(layout.num_subsets)):
+            args, kwargs = self.rows(self._cut(data, block), block.indices)
+            given = AtPosition(block.local(z, self.local_axes), self.transforms, self.local_axes)
+            check_observed(given(self.model), args, kwargs)
 
     def transforms_at(self, z: Position) -> dict[str, Any]:
         """Each latent site's transform; of latents in the plate, that of their supports on the density's own rows."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pyro_split.host import unvalidated
 from pyro_split.potential.arguments import Arguments, Data
-from pyro_split.potential.model_rows import Site, log_prob_shape, sample_sites
+from pyro_split.potential.model_rows import Site, check_observed, log_prob_shape, sample_sites
 from pyro_split.potential.position import Position
 from pyro_split.potential.row_block import RowBlock
 from split_common.subsets import SubsetLayout
@@ -138,6 +138,15 @@ class HostDensity:
         if self.parts.evaluator is None:
             return sites
         return {name: site for name, site in sites.items() if name in self.parts.prior_sites}
+
+    def check_observed(self, z: Position) -> None:
+        """Have distributions check their arguments and observations at a position.
+
+        Raises:
+            ValueError: the distribution's own.
+        """
+        constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
+        check_observed(poutine.condition(self.model, constrained), *self.arguments.build(self.arguments.data))
 
     def _jacobians(self, z: Position, constrained: Position, names: Any) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)

@@ -7,7 +7,6 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,14 +17,13 @@ from pyro.distributions import Independent, MaskedDistribution, Unit
 from torch import Tensor
 from torch.distributions.constraints import Constraint
 
-from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated
+from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated, validated
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import keeping_no_shapes, tensors_for_arrays
 from split_common.errors import ModelNotSplittableError
 from split_common.plates import Observation
 
-ROUNDING = 1e-12
 ROWS_KWARG = "_rows_of_data_plate"
 SELECTED = "rows_are_selected"  # set on a plate's message once a handler has chosen its rows
 
@@ -43,19 +41,11 @@ class SelectRows(AnyNumberOfRows):
         self.indices = indices
 
     def _pyro_sample(self, msg: Any) -> None:
-        if isinstance(msg["fn"], Subsample):
-            if plate_of(msg) == self.plate:
-                if not msg.get(SELECTED, False):
-                    _check_all_rows(msg, self.indices)
-                msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
-                msg[SELECTED] = True
-            return
-        frame = plate_frame(msg, self.plate)
-        if frame is not None and frame.size != frame.full_size:
-            scale = msg["scale"] * (frame.size / frame.full_size)
-            # N/n times n/N is 1 but for rounding, and then nothing is multiplied
-            is_one = isinstance(scale, float) and math.isclose(scale, 1.0, rel_tol=ROUNDING)
-            msg["scale"] = 1.0 if is_one else scale
+        if isinstance(msg["fn"], Subsample) and plate_of(msg) == self.plate:
+            if not msg.get(SELECTED, False):
+                _check_all_rows(msg, self.indices)
+            msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+            msg[SELECTED] = True
 
 
 def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
@@ -246,6 +236,17 @@ def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Te
     chosen = {name: frame for name, frame in frames.items() if (frame is not None) is inside}
     model_trace.compute_log_prob(lambda name, site: name in chosen)
     return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}
+
+
+def check_observed(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run a model as the host does with validation, where distributions check arguments and observations.
+
+    Raises:
+        ValueError: the distribution's own, which names the argument or the support.
+    """
+    with torch.no_grad(), torch.random.fork_rng(), poutine.block(), validated():
+        model_trace = poutine.trace(model).get_trace(*args, **kwargs)
+        model_trace.compute_log_prob(lambda name, site: site["is_observed"])
 
 
 def bounds_of(support: Any) -> list[Tensor]:

@@ -434,6 +434,14 @@ class ModelSplit:
         density = self._density(args, kwargs)
         return density.prior_sites, tuple(map(placeholder, density.arguments.data))
 
+    def check_observed(self, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Have the model's distributions check their arguments and observations at a position.
+
+        Raises:
+            ValueError: the distribution's own.
+        """
+        self._density(args, kwargs).check_observed(z)
+
     def unconstrain(self, values: dict[str, Any]) -> Position:
         """The position of constrained values by site; the rest of ``values`` is left out."""
         return {name: self.transforms[name](torch.as_tensor(values[name])) for name in self.site_sizes}

@@ -19,7 +19,7 @@ from pyro_split.potential.flat_program import Step, tensors_in
 from split_common.row_independence import NUMBER_AS_CUT, Aligned, Free, NotAligned, Numbers
 from split_common.row_independence import Value as Known
 
-ROUNDING = 1e-12  # relative, of numbers: undoing a plate's scale N/n leaves some
+ROUNDING = 1e-12  # relative, of numbers: those of some rows may be computed by other kernels than those of all
 FREE = Free()
 
 KEEP_ENTRIES = frozenset(
