@@ -1,6 +1,7 @@
 """Sum over subsets and its gradient against the host's own potential, model shape by model shape."""
 
 import importlib
+import warnings
 import weakref
 
 import numpy as np
@@ -1107,3 +1108,22 @@ def test_a_matrix_that_cannot_be_factorised_is_a_rejection_beside_held_values(li
     potential = lib.split.split_model(model, (torch.arange(50.0),), num_subsets=4, init_strategy=start)
     energies = [float(potential.potential_and_grad({"r": torch.tensor(r)})[0]) for r in (0.5, -0.1, -1.2, -3.0)]
     assert np.isfinite(energies).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+@pytest.mark.parametrize("last", [0, 1])
+def test_labels_that_are_not_sorted_are_not_warned_of(lib, dtype, last):
+    """Truths have no differences, and those of unsigned numbers are never below 0."""
+    y = np.append(np.arange(29) % 3 == 0, False) ^ bool(last)
+
+    def model(X, y):
+        logit = X @ models.coefficients(lib)
+        classes = lib.dist.Categorical(logits=lib.np.stack([0 * logit, logit], -1))
+        with lib.ppl.plate("data", len(y)):
+            # of both hosts each takes truths in one of the two
+            lib.ppl.sample("y", lib.dist.Bernoulli(logits=logit) if lib.name == "numpyro" else classes, obs=y)
+
+    args = models.data(lib, 30)[0], lib.array(y, getattr(lib.np, dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lib.split.split_model(model, args, num_subsets=2)
