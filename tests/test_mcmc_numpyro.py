@@ -115,6 +115,25 @@ def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains,
     np.testing.assert_allclose(float(state.potential_energy), float(expected), rtol=1e-9)
 
 
+@slow
+def test_traced_data_of_another_prior_are_refused():
+    """What was found of the first prior is constant in the compiled program, which the host runs on the second too."""
+
+    def gamma(X, y, concentration):
+        tau = numpyro.sample("tau", dist.Gamma(concentration, 1.0))
+        b = numpyro.sample("b", dist.Normal(jnp.zeros(2), tau**-0.5).to_event(1))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+
+    kernel = BlockGibbsHMC(gamma, num_subsets=2, trajectory="hmc", num_steps=1, find_heuristic_step_size=False)
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=2, progress_bar=False, jit_model_args=True)
+    data = make_data()
+    for _ in range(2):
+        mcmc.run(random.key(0), *data, jnp.array(2.0))
+    with pytest.raises(ValueError, match="data that are traced .* must divide like those of earlier runs"):
+        mcmc.run(random.key(0), *data, jnp.array(50.0))
+
+
 def test_warmup_then_run_skips_warmup():
     mcmc = MCMC(SymmetricSplitHMC(model, num_subsets=4), num_warmup=60, num_samples=10, progress_bar=False)
     mcmc.warmup(random.key(0), *make_data(), collect_warmup=True)
