@@ -36,6 +36,13 @@ def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return shown
 
 
+def with_draws(mcmc: Any, draws: dict[str, Any]) -> Any:
+    """A copy of a finished run, with other draws, by site and by chain."""
+    shown = copy.copy(mcmc)
+    shown._states, shown._states_flat = {**mcmc._states, mcmc._sample_field: draws}, None
+    return shown
+
+
 def fill_run(
     mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any], last_state: Any, states: dict[str, Any] | None
 ) -> None:
@@ -63,4 +70,5 @@ __all__ = [
     "traces_arguments",
     "unconstrain_reparam",
     "with_arguments",
+    "with_draws",
 ]
