@@ -971,6 +971,26 @@ def test_params_begin_with_values_of_all_rows(lib, num_subsets):
 
 
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize(("num_subsets", "is_divided"), [(1, False), (1, True), (4, True)])
+def test_params_of_other_data_are_others(lib, num_subsets, is_divided):
+    """What is compiled for the first data has their values in it."""
+
+    def model(y):
+        center = lib.ppl.param("center", y.mean())
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        if not is_divided:
+            lib.ppl.factor("likelihood", lib.dist.Normal(mu + center, 1.0).log_prob(y).sum())
+            return
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(mu + center, 1.0), obs=y)
+
+    for y in (np.linspace(-3.0, 5.0, 15), np.linspace(4.0, 9.0, 15)):
+        potential = lib.split.split_model(model, (lib.array(y),), num_subsets=num_subsets)
+        expected = 0.5 * ((y - 0.3 - y.mean()) ** 2).sum() + 0.5 * 0.3**2 + 16 * 0.5 * np.log(2 * np.pi)
+        np.testing.assert_allclose(float(potential.potential_and_grad({"mu": lib.array(0.3)})[0]), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
 @pytest.mark.parametrize("num_subsets", [1, 4])
 @pytest.mark.parametrize("of_a_latent", [False, True], ids=["of the data", "of a latent"])
 def test_draws_have_the_supports_of_all_rows_and_of_each_draw(lib, of_a_latent, num_subsets):
