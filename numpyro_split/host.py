@@ -13,6 +13,10 @@ from numpyro.infer.util import _unconstrain_reparam as unconstrain_reparam
 # the gradient of the kinetic energy in the momentum, by the inverse mass matrix in NumPyro's blocks
 kinetic_grad = euclidean_kinetic_energy._kinetic_grad
 
+# the keyword by which NumPyro's Gibbs gives a block the values of all other sites; a block that is no HMC of NumPyro's
+# own is given constrained values to start from
+GIBBS_SITES = "_gibbs_sites"
+
 
 def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of a run's model."""
@@ -61,6 +65,7 @@ def fill_run(
 
 
 __all__ = [
+    "GIBBS_SITES",
     "ArrayImpl",
     "arguments_of_run",
     "dce_jaxpr",

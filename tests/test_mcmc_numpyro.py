@@ -30,6 +30,7 @@ from numpyro_split import (
     split_model,
     to_inference_data,
 )
+from numpyro_split.host import GIBBS_SITES
 
 slow = pytest.mark.slow
 
@@ -447,6 +448,26 @@ def test_runs_as_a_block_of_gibbs():
     ]
     mcmc = run(gibbs.Gibbs(blocks), num_chains=1, num_warmup=200, num_samples=300, chain_method="sequential")
     assert abs(np.asarray(mcmc.get_samples()["b"])[:, 0].mean() - 1.0) < 0.2
+
+
+@slow
+def test_a_block_of_gibbs_starts_from_constrained_values():
+    """Which have another shape in a simplex, and are far out where the scale is large."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+
+    def shares(X, y):
+        share = numpyro.sample("share", dist.Dirichlet(jnp.ones(2)))
+        size = numpyro.sample("size", dist.LogNormal(7.0, 0.1))
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ share * size / 1000, s), obs=y)
+
+    block = NaiveSplitHMC(shares, num_subsets=2, num_steps=1, find_heuristic_step_size=False)
+    kernel = gibbs.Gibbs([(block, ["share", "size"]), (HMC(shares, num_steps=1, trajectory_length=None), ["s"])])
+    state = kernel.init(random.key(0), 1, None, make_data(), {})
+    assert gibbs.GIBBS_SITES_KWARG == GIBBS_SITES
+    assert state.z["share"].shape == (1,)
+    assert 6 < float(state.z["size"]) < 8
 
 
 def test_sorted_labels_are_warned_of():
