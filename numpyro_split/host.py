@@ -13,6 +13,10 @@ from numpyro.infer.util import _unconstrain_reparam as unconstrain_reparam
 # the gradient of the kinetic energy in the momentum, by the inverse mass matrix in NumPyro's blocks
 kinetic_grad = euclidean_kinetic_energy._kinetic_grad
 
+# the keyword by which NumPyro's Gibbs gives a block the values of all other sites; a block that is no HMC of NumPyro's
+# own is given constrained values to start from
+GIBBS_SITES = "_gibbs_sites"
+
 
 def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of a run's model."""
@@ -36,6 +40,13 @@ def with_arguments(mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return shown
 
 
+def with_draws(mcmc: Any, draws: dict[str, Any]) -> Any:
+    """A copy of a finished run, with other draws, by site and by chain."""
+    shown = copy.copy(mcmc)
+    shown._states, shown._states_flat = {**mcmc._states, mcmc._sample_field: draws}, None
+    return shown
+
+
 def fill_run(
     mcmc: Any, args: tuple[Any, ...], kwargs: dict[str, Any], last_state: Any, states: dict[str, Any] | None
 ) -> None:
@@ -54,6 +65,7 @@ def fill_run(
 
 
 __all__ = [
+    "GIBBS_SITES",
     "ArrayImpl",
     "arguments_of_run",
     "dce_jaxpr",
@@ -63,4 +75,5 @@ __all__ = [
     "traces_arguments",
     "unconstrain_reparam",
     "with_arguments",
+    "with_draws",
 ]

@@ -15,7 +15,7 @@ from numpyro.infer import MCMC
 from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.adaptation.settling import told_by
-from numpyro_split.host import arguments_of_run, has_draws, with_arguments
+from numpyro_split.host import arguments_of_run, has_draws, with_arguments, with_draws
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.potential.readings import UNREADABLE
@@ -43,8 +43,9 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         **options: passed on to ``arviz.from_numpyro``, such as ``coords``, ``dims`` and ``posterior_predictive``.
 
     Returns:
-        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x; without observed data if rows lie on
-        several devices or are read from a source, of which ArviZ's own function would read all.
+        ``arviz.InferenceData`` for ArviZ 0.x, ``xarray.DataTree`` for ArviZ 1.x. Each array in the tuple or dict of a
+        deterministic site is a variable, as ``pair[0]``. There are no observed data if rows lie on several devices or
+        are read from a source, of which ArviZ's own function would read all.
 
     Raises:
         ValueError: when there are no draws yet; and, with ``log_likelihood=True``, for a kernel made from a
@@ -74,6 +75,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     split = _split_of(mcmc) if is_ours and mcmc.sampler.model is not None else None
     few = None if split is None else _few_rows(mcmc, split)
     run = mcmc if few is None else with_arguments(mcmc, *few.build(few.data))
+    run = run if split is None else with_draws(run, _draws_by_array(run))
     if split is not None and not {"dims", "extra_event_dims"} & options.keys():
         options["dims"] = _dims_of_sites(run)
     # as it was sampled, a model has all rows where it asks its data plate for a subsample of them
@@ -185,7 +187,14 @@ class Observations:
 
 def posterior_of_run(mcmc: MCMC) -> Posterior:
     """The draws that a run holds."""
-    return Posterior(mcmc.get_samples(group_by_chain=True))
+    return Posterior(_draws_by_array(mcmc))
+
+
+def _draws_by_array(mcmc: MCMC) -> dict[str, Any]:
+    """Draws by site; arrays in the tuple or dict of a deterministic site each by its place, as in ``pair[0]``."""
+    sites = mcmc.get_samples(group_by_chain=True).items()
+    placed = ((name, jax.tree_util.tree_leaves_with_path(value)) for name, value in sites)
+    return {f"{name}{jax.tree_util.keystr(path)}": x for name, arrays in placed for path, x in arrays}
 
 
 def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
@@ -200,7 +209,8 @@ def _dims_of_sites(mcmc: MCMC) -> dict[str, list[str]]:
         model: Any = substitute(seed(mcmc.sampler.model, 0), substitute_fn=init_to_sample)
         args, kwargs = arguments_of_run(mcmc)
         for name, site in trace(model).get_trace(*args, **kwargs).items():
-            named = _dims_of_site(site) if site["type"] in ("sample", "deterministic") else []
+            is_one = site["type"] in ("sample", "deterministic") and jax.tree_util.all_leaves([site["value"]])
+            named = _dims_of_site(site) if is_one else []
             if 0 < len(named) <= jnp.ndim(site["value"]):  # in a plate a deterministic value may be one for all rows
                 dims[name] = named
 

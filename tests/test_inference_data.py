@@ -196,6 +196,23 @@ def test_one_value_for_all_rows_has_no_dimension(lib):
     assert mcmc.sampler.report(mcmc).checks
 
 
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_arrays_in_a_deterministic_value_are_variables(lib):
+    """NumPyro takes tuples and dicts there, of which ArviZ takes none."""
+
+    def model(X, y):
+        regression(lib)(X, y)
+        b = X[0]
+        with lib.ppl.plate("pairs", 2):
+            lib.ppl.deterministic("pair", (b, {"twice": 2 * b}))
+
+    mcmc = run(lib, model, *data_of(lib), plate="data")
+    assert "1 chain of 20 draws" in str(mcmc.sampler.report(mcmc))
+    idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
+    assert set(idata.posterior) == {"b", "s", "mean", "pair[0]", "pair[1]['twice']"}
+    np.testing.assert_array_equal(idata.posterior["pair[1]['twice']"], 2 * idata.posterior["pair[0]"])
+
+
 @pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
 def test_an_axis_between_plates_has_a_name_of_its_own(lib):
     y = lib.array(np.arange(6.0).reshape(2, 1, 3))

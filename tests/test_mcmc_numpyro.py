@@ -30,6 +30,7 @@ from numpyro_split import (
     split_model,
     to_inference_data,
 )
+from numpyro_split.host import GIBBS_SITES
 
 slow = pytest.mark.slow
 
@@ -113,6 +114,25 @@ def test_resuming_on_new_data_leaves_the_old_posterior(chain_method, num_chains,
     state = jax.tree.map(lambda x: x[0] if num_chains == 2 else x, mcmc.last_state)
     expected = split_model(model, new, num_subsets=4).potential(state.z)
     np.testing.assert_allclose(float(state.potential_energy), float(expected), rtol=1e-9)
+
+
+@slow
+def test_traced_data_of_another_prior_are_refused():
+    """What was found of the first prior is constant in the compiled program, which the host runs on the second too."""
+
+    def gamma(X, y, concentration):
+        tau = numpyro.sample("tau", dist.Gamma(concentration, 1.0))
+        b = numpyro.sample("b", dist.Normal(jnp.zeros(2), tau**-0.5).to_event(1))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ b, 1.0), obs=y)
+
+    kernel = BlockGibbsHMC(gamma, num_subsets=2, trajectory="hmc", num_steps=1, find_heuristic_step_size=False)
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=2, progress_bar=False, jit_model_args=True)
+    data = make_data()
+    for _ in range(2):
+        mcmc.run(random.key(0), *data, jnp.array(2.0))
+    with pytest.raises(ValueError, match="data that are traced .* must divide like those of earlier runs"):
+        mcmc.run(random.key(0), *data, jnp.array(50.0))
 
 
 def test_warmup_then_run_skips_warmup():
@@ -428,6 +448,26 @@ def test_runs_as_a_block_of_gibbs():
     ]
     mcmc = run(gibbs.Gibbs(blocks), num_chains=1, num_warmup=200, num_samples=300, chain_method="sequential")
     assert abs(np.asarray(mcmc.get_samples()["b"])[:, 0].mean() - 1.0) < 0.2
+
+
+@slow
+def test_a_block_of_gibbs_starts_from_constrained_values():
+    """Which have another shape in a simplex, and are far out where the scale is large."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+
+    def shares(X, y):
+        share = numpyro.sample("share", dist.Dirichlet(jnp.ones(2)))
+        size = numpyro.sample("size", dist.LogNormal(7.0, 0.1))
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ share * size / 1000, s), obs=y)
+
+    block = NaiveSplitHMC(shares, num_subsets=2, num_steps=1, find_heuristic_step_size=False)
+    kernel = gibbs.Gibbs([(block, ["share", "size"]), (HMC(shares, num_steps=1, trajectory_length=None), ["s"])])
+    state = kernel.init(random.key(0), 1, None, make_data(), {})
+    assert gibbs.GIBBS_SITES_KWARG == GIBBS_SITES
+    assert state.z["share"].shape == (1,)
+    assert 6 < float(state.z["size"]) < 8
 
 
 def test_sorted_labels_are_warned_of():

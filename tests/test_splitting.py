@@ -1,6 +1,7 @@
 """Sum over subsets and its gradient against the host's own potential, model shape by model shape."""
 
 import importlib
+import warnings
 import weakref
 
 import numpy as np
@@ -970,6 +971,26 @@ def test_params_begin_with_values_of_all_rows(lib, num_subsets):
 
 
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize(("num_subsets", "is_divided"), [(1, False), (1, True), (4, True)])
+def test_params_of_other_data_are_others(lib, num_subsets, is_divided):
+    """What is compiled for the first data has their values in it."""
+
+    def model(y):
+        center = lib.ppl.param("center", y.mean())
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0, 1.0))
+        if not is_divided:
+            lib.ppl.factor("likelihood", lib.dist.Normal(mu + center, 1.0).log_prob(y).sum())
+            return
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(mu + center, 1.0), obs=y)
+
+    for y in (np.linspace(-3.0, 5.0, 15), np.linspace(4.0, 9.0, 15)):
+        potential = lib.split.split_model(model, (lib.array(y),), num_subsets=num_subsets)
+        expected = 0.5 * ((y - 0.3 - y.mean()) ** 2).sum() + 0.5 * 0.3**2 + 16 * 0.5 * np.log(2 * np.pi)
+        np.testing.assert_allclose(float(potential.potential_and_grad({"mu": lib.array(0.3)})[0]), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
 @pytest.mark.parametrize("num_subsets", [1, 4])
 @pytest.mark.parametrize("of_a_latent", [False, True], ids=["of the data", "of a latent"])
 def test_draws_have_the_supports_of_all_rows_and_of_each_draw(lib, of_a_latent, num_subsets):
@@ -1107,3 +1128,22 @@ def test_a_matrix_that_cannot_be_factorised_is_a_rejection_beside_held_values(li
     potential = lib.split.split_model(model, (torch.arange(50.0),), num_subsets=4, init_strategy=start)
     energies = [float(potential.potential_and_grad({"r": torch.tensor(r)})[0]) for r in (0.5, -0.1, -1.2, -3.0)]
     assert np.isfinite(energies).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+@pytest.mark.parametrize("last", [0, 1])
+def test_labels_that_are_not_sorted_are_not_warned_of(lib, dtype, last):
+    """Truths have no differences, and those of unsigned numbers are never below 0."""
+    y = np.append(np.arange(29) % 3 == 0, False) ^ bool(last)
+
+    def model(X, y):
+        logit = X @ models.coefficients(lib)
+        classes = lib.dist.Categorical(logits=lib.np.stack([0 * logit, logit], -1))
+        with lib.ppl.plate("data", len(y)):
+            # of both hosts each takes truths in one of the two
+            lib.ppl.sample("y", lib.dist.Bernoulli(logits=logit) if lib.name == "numpyro" else classes, obs=y)
+
+    args = models.data(lib, 30)[0], lib.array(y, getattr(lib.np, dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lib.split.split_model(model, args, num_subsets=2)

@@ -25,6 +25,7 @@ from jax.errors import UnexpectedTracerError
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity, is_prng_key
 
+from numpyro_split.host import GIBBS_SITES
 from numpyro_split.inference_data import to_inference_data
 from numpyro_split.kernels.agreement import check_alike, digest_of_rest, shares_rows
 from numpyro_split.kernels.method import Method, Setup
@@ -136,6 +137,7 @@ class SplitKernel(MCMCKernel):
         check_is_position("init_params", init_params)
         init_params = init_params and {name: _floating(u) for name, u in init_params.items()}
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
+        is_constrained = self._model is not None and GIBBS_SITES in given[1]
         self._runs.num_chains = 1 if single else rng_key.shape[0]
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
         self._check_processes(rng_key, num_warmup, init_params, first, *given)
@@ -143,7 +145,10 @@ class SplitKernel(MCMCKernel):
             if (latest := self._runs.latest()) is not None:
                 self._begin(num_warmup, latest.state_like.z, *given)
             return NoStart()  # a run that continues from a given state needs none
+        first = None if is_constrained else first
         args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
+        if is_constrained and init_params is not None:
+            init_params = prepared.known_split.unconstrain_fn(args, kwargs)(init_params)
         self._runs.num_subsets = prepared.num_subsets
         keys = random.split(rng_key) if single else jnp.swapaxes(jax.vmap(random.split)(rng_key), 0, 1)
         if init_params is None:

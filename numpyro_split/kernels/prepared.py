@@ -103,7 +103,7 @@ class PreparedRuns:
             ValueError: if the model divided the data sets so far in different ways.
         """
         with self._lock:
-            found = [x for (p, _, n), x in self._prepared.items() if (p, n) == (program, num_warmup)]
+            found = self._all_of(program, num_warmup)
         if len({x.plan for x in found}) > 1:
             raise ValueError(
                 "data that are traced (jit_model_args=True) must divide like those of earlier runs of the same "
@@ -112,15 +112,27 @@ class PreparedRuns:
         return found[-1] if found else None
 
     def keep(self, content: Content, num_warmup: int, prepared: Prepared) -> None:
-        """Store a prepared method; the least recently used one is dropped."""
+        """Store a prepared method; the least recently used one is dropped.
+
+        The host runs a program that was compiled for traced data on other data of their shapes too. What was found in
+        the first data is constant in it, so where other things are found now, compiled programs are dropped, and
+        :meth:`find_for_traced` refuses these data.
+        """
         with self._lock:
+            found = self._all_of(content.program, num_warmup)
             _put(self._prepared, (content.program, content.key or "", num_warmup), prepared)
+        if any(x.plan != prepared.plan for x in found):
+            jax.clear_caches()
 
     def latest(self, program: str | None = None) -> Prepared | None:
         """The prepared method that was stored or used last, of one program or of any; None if there is none."""
         with self._lock:
             found = [x for (p, *_), x in self._prepared.items() if program in (None, p)]
         return found[-1] if found else None
+
+    def _all_of(self, program: str, num_warmup: int) -> list[Prepared]:
+        """The prepared methods of a model, given by its digest, one for each data set; the last used one last."""
+        return [x for (p, _, n), x in self._prepared.items() if (p, n) == (program, num_warmup)]
 
     def program_of(self, signature: Hashable) -> str | None:
         """Digest of the model in the last run with arguments of this signature, or None."""

@@ -115,7 +115,8 @@ class ModelDensity:
     @property
     def _key(self) -> tuple[Any, ...]:
         places = (self.plate, self.layout, self.mode, self.num_blocks, tuple(self.local_axes.items()), self.held)
-        return self.program, self.forward_mode, *places, self.shards, self.arguments.structure
+        fixed = self.model.key_of_values
+        return self.program, fixed, self.forward_mode, *places, self.shards, self.arguments.structure
 
     def for_program(self, program: str) -> ModelDensity:
         """A copy whose computation is known to have the digest ``program``."""

@@ -119,7 +119,7 @@ class HostDensity:
     @property
     def _key(self) -> tuple[Any, ...]:
         places = self.forward_mode, self.parts.prior_sites, self.parts.enumerated is None
-        return self.program, *places, self.arguments.structure
+        return self.program, self.model.key_of_values, *places, self.arguments.structure
 
     def for_program(self, program: str) -> HostDensity:
         """A copy whose computation is known to have the digest ``program``."""

@@ -7,11 +7,12 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax import random
 from jax.core import Tracer
@@ -22,7 +23,9 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
 from numpyro_split.potential.readings import Readings
+from split_common.digest import Digest
 from split_common.plates import Observation
+from split_common.tables import NUMBERS
 
 Trace = dict[str, dict[str, Any]]
 ROWS_KWARG = "_rows_of_data_plate"
@@ -71,12 +74,17 @@ class RowSelectableModel:
     def __init__(self, model: Callable[..., Any], plate: str, readings: Readings | None = None):
         self.model, self.plate = model, plate
         self.values: dict[str, Any] = {}
+        self.key_of_values: Hashable = ""
         self.readings = Readings() if readings is None else readings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; ``values`` fix its ``numpyro.param`` and mutable sites, ``readings`` what Python reads."""
         with numpyro.handlers.substitute(data=self.values):
             return self._run(*args, **kwargs)
+
+    def fix(self, values: dict[str, Any]) -> None:
+        """Fix the values of the model's ``numpyro.param`` and mutable sites; densities of other values are others."""
+        self.values, self.key_of_values = values, _key_of(values)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         indices = kwargs.pop(ROWS_KWARG, None)
@@ -88,6 +96,19 @@ class RowSelectableModel:
         started = substitute(seed(self._run, random.key(0)), substitute_fn=init_to_uniform())
         model_trace = trace(started).get_trace(*args, **kwargs)
         return {name: model_trace[name]["value"] for name in names}
+
+
+def _key_of(values: dict[str, Any]) -> Hashable:
+    """Digest of values by site, in hexadecimal; where they are traced, an object that equals no other."""
+    digest, leaves = Digest(), jax.tree_util.tree_leaves_with_path(values)
+    if any(isinstance(x, Tracer) for _, x in leaves):
+        return object()
+    for path, x in leaves:
+        is_key = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+        numbers = np.asarray(random.key_data(x) if is_key else x)
+        digest.add(jax.tree_util.keystr(path))
+        digest = digest.add_array(numbers) if numbers.dtype.kind in NUMBERS else digest.add(repr(x))
+    return digest.key if leaves else ""
 
 
 class Site(NamedTuple):

@@ -426,7 +426,8 @@ class ModelSplit:
     def plan(self) -> str:
         """How the model divides, as a text."""
         places = self.mode, sorted(self._row_axes.items()), sorted(self._local_axes.items()), self._held
-        return str((*places, self.layout.key, "" if self.shards is None else self.shards.text))
+        shards = "" if self.shards is None else self.shards.text
+        return str((*places, self._model.key_of_values, self.layout.key, shards))
 
     @property
     def plate(self) -> str:
@@ -568,7 +569,7 @@ class ModelSplit:
             return arrays_in(structure[0])
 
         found = iter((first_values if arguments.sources else jax.jit(first_values))(arguments.data))
-        self._model.values = jax.tree.map(lambda x: next(found) if isinstance(x, jax.Array) else x, structure[0])
+        self._model.fix(jax.tree.map(lambda x: next(found) if isinstance(x, jax.Array) else x, structure[0]))
 
     def _learn_sites(self, arguments: Arguments) -> Position:
         """Sizes, supports and a position of the latent sites."""
@@ -591,9 +592,8 @@ class ModelSplit:
         self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
         if self._dynamic_support and not any(site.discrete for site in self.sites):
             self._postprocess = partial(_at_position, self._model)  # the host overlooks supports made of others
-        self._model.values = {
-            name: site["value"] for name, site in info.model_trace.items() if site["type"] in ("param", "mutable")
-        }
+        sites = info.model_trace.items()
+        self._model.fix({name: site["value"] for name, site in sites if site["type"] in ("param", "mutable")})
         return z
 
     def _finds_sized_by_rows(self, info: ModelInfo, arguments: Arguments) -> bool:
