@@ -163,19 +163,26 @@ class Adapter:
         is_dense, is_low_rank = uses_gradients(settings.metric, size), uses_low_rank(settings.metric, size)
         self._uses_gradients = is_dense or is_low_rank
         has_early = self._uses_gradients and settings.inverse_mass_matrix is None
-        self._early_ends = [num - 1 for num in early_window_ends([end + 1 for end in ends])] if has_early else []
-        # the first window of the host's and the last adapt the step size alone
-        self._metric_ends = [*self._early_ends, *ends[1:-1]]
-        self._metric_start = -1 if self._early_ends else ends[0]
+        early = [num - 1 for num in early_window_ends([end + 1 for end in ends])] if has_early else []
+        self._metric_ends = [*early, *ends[1:-1]]  # the host's first window and its last adapt the step size alone
+        self._metric_start = -1 if early else ends[0]
         self._is_low_rank = is_low_rank or (has_low_rank(settings.inverse_mass_matrix) and not is_dense)
         self._follows_normal = settings.drift is not None and is_dense
         dense = True if is_dense else settings.dense
         self.last_window = LastWindow.of([end + 1 for end in ends], num_warmup, settings.adapt_mass_matrix)
         self.measures_fit = measures_fit and self._uses_gradients and self.last_window.num_of_metric > 0
+        search = self._search if settings.find_heuristic_step_size and num_warmup else None
+        self._init, self._update = self._host_adapter(search, dense, like)
+        if self._uses_gradients:  # windows end where the host's do not, so the search is made here, and compiled once
+            _, self._update = self._host_adapter(None, dense, like)
+
+    def _host_adapter(self, search: Any, dense: Any, like: Position) -> tuple[Any, Any]:
+        """The host's functions that begin and update its adaptation, with a search for the step size or None."""
+        settings = self._settings
         host_adapter: Any = warmup_adapter  # the host annotates only the simplest of the values that it takes
-        self._init, self._update = host_adapter(
-            num_warmup,
-            find_reasonable_step_size=self._search if settings.find_heuristic_step_size and num_warmup else None,
+        return host_adapter(
+            self._num_warmup,
+            find_reasonable_step_size=search,
             adapt_step_size=settings.adapt_step_size,
             adapt_mass_matrix=settings.adapt_mass_matrix and not self._uses_gradients,
             dense_mass=[block for block, is_dense in mass_blocks(dense, like).items() if is_dense],
@@ -241,15 +248,15 @@ class Adapter:
             state: adaptation state before.
             grad: gradient of the potential at ``z``, a dict like ``z``, if :meth:`wants_gradient` asks for it.
         """
-        ends_early = jnp.any(i == jnp.array(self._early_ends, int))
-        point = SearchPoint(self._coordinates(z), z, energies, jnp.any(i == self._window_ends) | ends_early)
+        has_windows = self._uses_gradients and len(self._metric_ends) > 0
+        ends_window = jnp.any(i == (jnp.array(self._metric_ends) if has_windows else self._window_ends))
+        point = SearchPoint(self._coordinates(z), z, energies, ends_window)
 
         def adapted() -> HMCAdaptState:
             old = state
-            if self._uses_gradients and self._metric_ends:
+            if has_windows:
                 assert grad is not None
                 is_in_window = (self._metric_start < i) & (i <= self._metric_ends[-1])
-                ends_window = jnp.any(i == jnp.array(self._metric_ends))
                 feed = with_low_rank_window if self._is_low_rank else with_window
                 old = feed(state, point.coordinates, self._coordinates(grad), is_in_window, ends_window)
             # The host's count of windows follows from i, which vectorised chains share. Were it each chain's own, every
@@ -257,8 +264,8 @@ class Adapter:
             window_idx = jnp.sum(self._window_ends < i).astype(state.window_idx.dtype)
             followed = point._replace(window=self._followed(old))
             new = self._update(i, accept_prob, followed, old._replace(window_idx=window_idx))
-            if self._early_ends and self._settings.adapt_step_size:
-                new = lax.cond(ends_early, self._restarted, lambda _, state: state, followed, new)
+            if has_windows and self._settings.adapt_step_size:
+                new = lax.cond(ends_window, self._restarted, lambda _, state: state, followed, new)
             last_grad = self._coordinates(grad) if self.measures_fit and grad is not None else None
             longest = self._longest(self._followed(old)) if self._settings.adapt_step_size else math.inf
             return new._replace(
@@ -274,7 +281,8 @@ class Adapter:
         step_size = state.step_size
         if self._settings.find_heuristic_step_size:
             step_size = self._search(step_size, state.inverse_mass_matrix, point, key_search)
-        start, _ = dual_averaging()
+        host_averaging: Any = dual_averaging  # the host annotates the arrays that it takes as floats
+        start, _ = host_averaging()
         return state._replace(step_size=step_size, ss_state=start(jnp.log(10) + jnp.log(step_size)), rng_key=rng_key)
 
     def _fed(self, i: jax.Array, x: Position, grad: Position | None, mm_state: Any) -> Any:
