@@ -1,4 +1,4 @@
-"""The metric from draws and gradients of the host's windows, and the normal approximation that drifts follow.
+"""The metric from draws and gradients of windows of warm-up, and the normal approximation that drifts follow.
 
 See :mod:`split_common.gradient_metric` and :mod:`split_common.harmonic`.
 """

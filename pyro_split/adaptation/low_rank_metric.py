@@ -1,4 +1,4 @@
-"""The metric of low rank from draws and gradients of the host's windows (:mod:`split_common.low_rank_metric`)."""
+"""The metric of low rank from draws and gradients of windows of warm-up (:mod:`split_common.low_rank_metric`)."""
 
 from __future__ import annotations
 
