@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from split_common import harmonic
 from split_common.certainty import LARGEST_TAIL_ERROR
 from split_common.exploration import MAX_EXPLORATION_DEPTH
 from split_common.fixed_length import MAX_STEPS, MOST_MEAN_STEPS
@@ -245,7 +246,11 @@ def _settled(statistics: Any, settled: Settled) -> Iterator[str]:
         yield "splitting " + " or ".join(words[order] for order in orders)
     if "harmonic_drift" in statistics:
         forms = sorted({bool(is_harmonic) for is_harmonic in np.unique(statistics["harmonic_drift"])})
-        described = {True: "along a normal approximation", False: "straight (nothing nearly normal was found)"}
+        straight = (
+            "straight (the posterior was not found nearly normal, for which the metric's last window needs "
+            f"{harmonic.DRAWS_PER_PARAMETER} draws a parameter, {harmonic.LEAST_DRAWS} at least)"
+        )
+        described = {True: "along a normal approximation", False: straight}
         yield "drifts " + " or ".join(described[is_harmonic] for is_harmonic in forms)
 
 

@@ -97,6 +97,20 @@ def test_what_is_fine_is_said_to_be_fine(recwarn):
     assert report.table["is_fine"].all()
 
 
+@pytest.mark.parametrize(
+    ("is_harmonic", "text"),
+    [
+        (True, "drifts along a normal approximation"),
+        (False, "drifts straight (the posterior was not found nearly normal, for which the metric's last window needs"),
+    ],
+)
+def test_straight_drifts_are_not_said_to_be_the_fault_of_the_posterior_alone(is_harmonic, text):
+    """A window of warm-up with too few draws cannot find a posterior to be nearly normal."""
+    report = Report.of(run_of({"a": normal()}, harmonic_drift=np.full(SHAPE, is_harmonic)), "SplitHMC")
+    assert text in str(report)
+    assert ("needs 2 draws a parameter, 25 at least" in str(report)) is not is_harmonic
+
+
 def test_a_number_of_steps_that_was_given_is_no_cut():
     report = Report.of(run_of({"a": normal()}, n_steps=np.full(SHAPE, 10_000)), "SplitHMC")
     assert not report.trouble, str(report)

@@ -11,6 +11,7 @@ from benchmarks.efficiency.records import Results, values
 
 FIELDS = {"ess_per_pass": "effective draws a data pass", "ess_per_second": "effective draws a second"}
 OURS, OTHERS = "tab:blue", "tab:gray"
+COLOURS = (OURS, "tab:orange")
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -53,20 +54,29 @@ def draw_arms(results: Results, target: str, path: Path) -> None:
     save_figure(figure, path)
 
 
-def draw_ratios(by_target: dict[str, list[float]], path: Path) -> None:
-    """Ratios by target, medians with least and most; a sentence where there are none."""
+def draw_ratios(by_arm: dict[str, dict[str, list[float]]], path: Path) -> None:
+    """Ratios of each arm by target, medians with least and most; a sentence where there are none.
+
+    Args:
+        by_arm: for each arm, the seeds' ratios by target.
+        path: of the figure.
+    """
     import matplotlib.pyplot as plt
 
-    names = sorted(by_target, key=lambda name: float(np.median(by_target[name])))
-    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.25 * max(len(names), 3)), layout="constrained")
-    for place, name in enumerate(names):
-        ratios = by_target[name]
-        axis.plot([min(ratios), max(ratios)], [place, place], color=OURS)
-        axis.plot(np.median(ratios), place, "o", color=OURS)
+    first = next(iter(by_arm.values()), {})
+    names = sorted(first, key=lambda name: float(np.median(first[name])))
+    figure, axis = plt.subplots(figsize=(8, 1.6 + 0.3 * max(len(names), 3)), layout="constrained")
+    for number, (arm, by_target) in enumerate(by_arm.items()):
+        found = [(place, by_target[name]) for place, name in enumerate(names) if name in by_target]
+        for place, ratios in found:
+            axis.plot([min(ratios), max(ratios)], [place + 0.2 * number] * 2, color=COLOURS[number])
+        middles, places = [np.median(x) for _, x in found], [place + 0.2 * number for place, _ in found]
+        axis.plot(middles, places, "os"[number], color=COLOURS[number], label=arm)
     axis.set_yticks(range(len(names)), names)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel('effective draws a gradient,\nmetric="auto" after 200 iterations over host NUTS after 1,000')
+    axis.set_xlabel("effective draws a gradient, after 200 iterations, over those of the host's NUTS after 1,000")
+    axis.legend(loc="lower right")
     if not names:
         axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
     save_figure(figure, path)

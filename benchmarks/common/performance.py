@@ -23,6 +23,8 @@ RESULTS, PAGE, FIGURES = ROOT / "benchmarks" / "results", ROOT / "docs" / "perfo
 TARGETS = ("tall_20k", "tall_1m", "covtype", "mnist_pooled")
 OURS, NUTS, NUTS_GIVEN = "SplitHMC", "host NUTS", "host NUTS, given metric"
 NOT_RUN = "not run yet"
+METRIC_ARMS = {"auto": '`SplitNUTS(metric="auto")`', "default": "`SplitHMC`", "host": "host NUTS"}
+METRIC_RATIOS = {"ratios": METRIC_ARMS["auto"], "default_ratios": METRIC_ARMS["default"]}
 FIELDS = {
     "ess_per_pass": "ESS a data pass",
     "ess_per_gradient": "ESS a gradient",
@@ -76,12 +78,22 @@ def of_metric(found: dict[str, Any]) -> str:
         return NOT_RUN.capitalize() + "."
     lines = []
     for name, runs in found.items():
-        sizes = [np.array([run["ess_per_gradient"] for run in runs[arm]]) for arm in ("auto", "host")]
-        warmups = [np.median([run["warmup_gradients"] for run in runs[arm]]) for arm in ("auto", "host")]
-        cells = [interval(size) for size in (*sizes, np.array(runs["ratios"]))] + [f"{x:,.0f}" for x in warmups]
-        lines.append([name, *cells, str(len(runs["ratios"]))])
-    header = ("target", '`metric="auto"`', "host", "ratio", "gradients of warm-up", "host's", "seeds")
-    return table(header, lines)
+        sizes = [interval(_each(runs, arm, "ess_per_gradient")) for arm in METRIC_ARMS]
+        ratios = [interval(np.array(runs.get(kind, []))) for kind in METRIC_RATIOS]
+        warmups = [_median(_each(runs, arm, "warmup_gradients")) for arm in METRIC_ARMS]
+        lines.append([name, *sizes, *ratios, *warmups, str(len(runs["ratios"]))])
+    arms, compared = METRIC_ARMS.values(), METRIC_RATIOS.values()
+    header = ("target", *arms, *(f"{arm} over the host" for arm in compared), *(f"warm-up of {arm}" for arm in arms))
+    return table((*header, "seeds"), lines)
+
+
+def _each(runs: dict[str, Any], arm: str, field: str) -> np.ndarray:
+    """A figure of each run of an arm; empty where it was not run."""
+    return np.array([run[field] for run in runs.get(arm, [])])
+
+
+def _median(numbers: np.ndarray) -> str:
+    return f"{np.median(numbers):,.0f}" if len(numbers) else NOT_RUN
 
 
 def of_verdict(found: dict[str, Any]) -> str:
@@ -122,10 +134,10 @@ def asked(
     found = interval(ratios(results, "covtype", OURS, NUTS_GIVEN, "ess_per_second"))
     lines.append([f"`covtype`, over {NUTS_GIVEN}, a second", "≥ 10", found])
     goals = {"median": "≥ 3", "worst": "≥ 0.85"}
-    for name, cell in _over_targets(metric).items():
-        lines.append(
-            [f'`metric="auto"` over host NUTS, a gradient, {name} of {len(metric)} targets', goals[name], cell]
-        )
+    for kind, arm in METRIC_RATIOS.items():
+        number = sum(kind in runs for runs in metric.values())
+        for name, cell in _over_targets(metric, kind).items():
+            lines.append([f"{arm} over host NUTS, a gradient, {name} of {number} targets", goals[name], cell])
     for pattern, goal in (("hamiltorch*", "≥ 10"), ("host HMC*", "≥ 1.5")):
         rival = best(results, "mnist_pooled", pattern, "ess_per_second")
         found = interval(ratios(results, "mnist_pooled", OURS, rival, "ess_per_second"))
@@ -143,12 +155,13 @@ def asked(
     return table(("what", "asked", "seen"), lines)
 
 
-def _over_targets(metric: dict[str, Any]) -> dict[str, str]:
-    if not metric:
-        return {"median": NOT_RUN, "worst": NOT_RUN}
+def _over_targets(metric: dict[str, Any], kind: str) -> dict[str, str]:
     from benchmarks.gradient_metric.__main__ import summary
 
-    return {name: f"{x[0]:.3g} ({x[1]:.3g} to {x[2]:.3g})" for name, x in summary(metric).items()}
+    found = summary(metric, kind)
+    if not found:
+        return {"median": NOT_RUN, "worst": NOT_RUN}
+    return {name: f"{x[0]:.3g} ({x[1]:.3g} to {x[2]:.3g})" for name, x in found.items()}
 
 
 def _verdict(found: dict[str, Any]) -> str:
@@ -202,7 +215,11 @@ def main() -> None:
     for target in TARGETS:
         draw_arms(results, target, FIGURES / f"{target}.svg")
     metric = _results("gradient_metric_numpyro.json", {})
-    draw_ratios({name: found["ratios"] for name, found in metric.items()}, FIGURES / "gradient_metric.svg")
+    by_arm = {
+        arm.replace("`", ""): {name: runs[kind] for name, runs in metric.items() if kind in runs}
+        for kind, arm in METRIC_RATIOS.items()
+    }
+    draw_ratios(by_arm, FIGURES / "gradient_metric.svg")
 
 
 if __name__ == "__main__":
