@@ -21,10 +21,9 @@ import numpy as np
 from jax import random
 from jax.core import Tracer
 from jax.errors import UnexpectedTracerError
-from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, transform_fn, unconstrain_fn
+from numpyro.infer.util import ModelInfo, transform_fn
 
 from numpyro_split.host import unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data, is_array, with_arrays
@@ -33,18 +32,26 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
 from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
-from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, bounds_of
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.shards import Shards
-from numpyro_split.potential.sources import first_rows, is_source
+from numpyro_split.potential.sources import is_source
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
 from numpyro_split.splitting.choice import find_fitting
 from numpyro_split.splitting.description import describe, describe_undivided, readings_behind
 from numpyro_split.splitting.exactness import ROW_BUDGET, check_exact
 from numpyro_split.splitting.implied_plate import InImpliedPlate
+from numpyro_split.splitting.latent_sites import (
+    NOT_LEARNED,
+    Initialisation,
+    LatentSites,
+    as_arrays,
+    starts_explained,
+    unconstrained_by,
+)
 from numpyro_split.splitting.over_shards import (
     arrays_in,
     check_over_shards,
@@ -79,7 +86,6 @@ from split_common.sources.rules import (
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import made_nan, no_finite_start
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -164,8 +170,6 @@ class ModelSplit:
         mode: how rows are selected, "slice", "index" or "numbered"; "whole" where nothing is divided.
         program: digest of what the model computes (:mod:`numpyro_split.potential.content`).
         sites: the sample sites.
-        site_shapes: shape of the unconstrained values at each latent site.
-        reference_position: a point with a finite density on some rows, the same for any key.
         verdict: whether the model's expression proves that rows are independent of one another.
         shards: how rows lie on several devices; None where they do not.
         few_rows: arguments with a few rows of each shard, which every process has; None where rows are not in shards.
@@ -182,18 +186,14 @@ class ModelSplit:
         forward_mode: bool = False,
     ):
         self.layout, self.mode, self.program = layout, mode, program
-        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._model, self._row_axes = model, row_axes
         self._forward_mode = forward_mode
         self._local_axes: dict[str, int] = {}
-        self._host_potential: Callable[..., Any] | None = None
-        self._postprocess: Callable[..., Any] | None = None
-        self._transforms: dict[str, Any] = {}
-        self._dynamic_support = False
+        self._initialisation = Initialisation(model, init_strategy, mode, layout.num_rows)
+        self._latent = NOT_LEARNED
         self._fixed: tuple[str, ...] = ()  # names of numpyro.param and mutable sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
         self.sites: list[Site] = []
-        self.site_shapes: dict[str, tuple[int, ...]] = {}
-        self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
         self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
@@ -352,9 +352,8 @@ class ModelSplit:
 
     def with_model(self, model: RowSelectableModel) -> ModelSplit:
         """The same way of dividing another model, not checked yet."""
-        return ModelSplit(
-            model, self.layout, self.mode, self._row_axes, self._init_strategy, self.program, self._forward_mode
-        )
+        strategy = self._initialisation.strategy
+        return ModelSplit(model, self.layout, self.mode, self._row_axes, strategy, self.program, self._forward_mode)
 
     @classmethod
     def _divide_without_plate(
@@ -420,7 +419,7 @@ class ModelSplit:
 
     @partial(jax.jit, static_argnums=(0, 2))
     def _draw(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> Position:
-        return _as_arrays(self._initialize(rng_key, density, data).param_info.z)
+        return as_arrays(self._initialisation.on(self.part(0), rng_key, density, data).param_info.z)
 
     @property
     def plan(self) -> str:
@@ -438,6 +437,16 @@ class ModelSplit:
     def reads(self) -> bool:
         """Whether the model reads values of its data with Python, so that it is known for these data alone."""
         return bool(self._model.readings)
+
+    @property
+    def reference_position(self) -> Position:
+        """A point with a finite density on some rows, the same for any key."""
+        return self._latent.position
+
+    @property
+    def site_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the unconstrained values at each latent site."""
+        return self._latent.shapes
 
     @property
     def site_sizes(self) -> dict[str, int]:
@@ -494,33 +503,36 @@ class ModelSplit:
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """The host's map from a position to constrained values and deterministic sites."""
-        assert self._postprocess is not None
+        assert self._latent.postprocess_fn is not None
         arguments = self._at_hand(args, kwargs)
         if arguments.sources:  # built inside the compiled function, which drops the rows: no result depends on them
-            postprocess = arguments.in_trace(self._postprocess)
+            postprocess = arguments.in_trace(self._latent.postprocess_fn)
             return jax.jit(lambda z: postprocess()(z))
         args, kwargs = arguments.build(arguments.data)
-        return self._postprocess(*args, **kwargs)
+        return self._latent.postprocess_fn(*args, **kwargs)
 
     def constrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Position], Any]:
         """A map from a position to constrained values that runs the model only where a support depends on values."""
-        if self._dynamic_support:
+        if self._latent.has_dynamic_supports:
             return self.postprocess_fn(args, kwargs)
-        return partial(transform_fn, self._transforms)
+        return partial(transform_fn, self._latent.transforms)
 
     def unconstrain_fn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[dict[str, Any]], Position]:
         """A map from constrained values by site, of which it takes those of latent sites, to a position."""
-        run = self._at_hand(args, kwargs).in_trace(partial(_unconstrained, self._model))
+        run = self._at_hand(args, kwargs).in_trace(partial(unconstrained_by, self._model))
 
         @jax.jit
-        def unconstrained(latent: dict[str, jax.Array]) -> Position:
-            return run()(latent) if self._dynamic_support else transform_fn(self._transforms, latent, invert=True)
+        def unconstrained(values: dict[str, jax.Array]) -> Position:
+            latent = self._latent
+            return (
+                run()(values) if latent.has_dynamic_supports else transform_fn(latent.transforms, values, invert=True)
+            )
 
         return lambda values: unconstrained({name: values[name] for name in self.site_sizes})
 
     def _density(self, arguments: Arguments) -> Any:  # a ModelDensity, or a HostDensity
         if self.mode == WHOLE:
-            density = HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._host_potential))
+            density = HostDensity(self._model, arguments, self.program, Parts.of(self.sites, self._latent.potential_fn))
         else:
             places = self.layout, self.mode, arguments, self._local_axes
             density = ModelDensity(self._model, *places, self.program, self._held)
@@ -573,28 +585,18 @@ class ModelSplit:
 
     def _learn_sites(self, arguments: Arguments) -> Position:
         """Sizes, supports and a position of the latent sites."""
-        try:
-            info = self._initialize(random.key(0), self._density(arguments), arguments.data)
+        with starts_explained(arguments):
+            info = self._initialize(arguments)
             if self._finds_sized_by_rows(info, arguments):
-                info = self._initialize(random.key(0), self._density(arguments), arguments.data)
-        except (RuntimeError, ValueError) as error:
-            columns = ((name, first_rows(x)) for name, x in arguments.named_arrays())  # copied only for a message
-            if "valid initial parameters" in str(error):
-                raise no_finite_start(columns) from error
-            if "distribution got invalid" in str(error) and (of_data := made_nan(columns)):
-                raise of_data from error
-            raise
-        z = self.reference_position = _as_arrays(info.param_info.z)
-        self.site_shapes = {name: u.shape for name, u in z.items()}
-        self._host_potential, self._postprocess = info.potential_fn, info.postprocess_fn
-        supports = {name: info.model_trace[name]["fn"].support for name in z}
-        self._transforms = {name: biject_to(support) for name, support in supports.items()}
-        self._dynamic_support = any(_depends_on_values(support) for support in supports.values())
-        if self._dynamic_support and not any(site.discrete for site in self.sites):
-            self._postprocess = partial(_at_position, self._model)  # the host overlooks supports made of others
+                info = self._initialize(arguments)
+        self._latent = LatentSites.of(info, self._model, any(site.discrete for site in self.sites))
         sites = info.model_trace.items()
         self._model.fix({name: site["value"] for name, site in sites if site["type"] in ("param", "mutable")})
-        return z
+        return self._latent.position
+
+    def _initialize(self, arguments: Arguments) -> ModelInfo:
+        """The host's initialisation, on the rows of one subset where no latent has an entry per row."""
+        return self._initialisation.on(self.part(0), random.key(0), self._density(arguments), arguments.data)
 
     def _finds_sized_by_rows(self, info: ModelInfo, arguments: Arguments) -> bool:
         """Whether latent sites are found to be of another size on a part of the rows, so that they need them all."""
@@ -620,9 +622,9 @@ class ModelSplit:
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
         """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere."""
-        assert self._postprocess is not None
+        assert self._latent.postprocess_fn is not None
         density, z = self._density(arguments), self.reference_position
-        return depending_on(density, self._postprocess, z, arguments, elsewhere, self._fixed)
+        return depending_on(density, self._latent.postprocess_fn, z, arguments, elsewhere, self._fixed)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's expression: the first verdict that is no proof.
@@ -639,35 +641,6 @@ class ModelSplit:
         known = Held(found, position, num_steps, tuple(sorted(sizes)))
         return verdict._replace(held=reasons(value for _, value in found)), known
 
-    def _initialize(self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data) -> ModelInfo:
-        """NumPyro's initialisation, on the rows of one subset where no latent has an entry per row.
-
-        Statistics of few rows, as a column's deviation, may be degenerate; all rows are then tried too.
-        """
-        try:
-            return self._initialize_on(rng_key, density, data, jnp.asarray(self.part(0)))
-        except (RuntimeError, ValueError) as error:
-            has_sources, has_all = any(map(is_source, data)), len(self.part(0)) == self.layout.num_rows
-            if has_sources or has_all or not ("valid initial" in str(error) or "got invalid" in str(error)):
-                raise
-            return self._initialize_on(rng_key, density, data, jnp.arange(self.layout.num_rows))
-
-    def _initialize_on(
-        self, rng_key: jax.Array, density: ModelDensity | HostDensity, data: Data, rows: jax.Array
-    ) -> ModelInfo:
-        if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
-            rows = jnp.arange(len(rows))
-        args, kwargs = density.rows(data, RowBlock(rows))
-        return initialize_model(
-            rng_key,
-            self._model,
-            init_strategy=self._init_strategy,
-            dynamic_args=True,
-            model_args=args,
-            model_kwargs=kwargs,
-            validate_grad=False,  # gradients are compared by the exactness check
-        )
-
 
 def _modes(model: Callable[..., Any], has_rows: bool, has_sources: bool) -> tuple[str, ...]:
     """Ways to select rows, in the order they are tried; a plate that is not the model's own yields no numbers."""
@@ -682,24 +655,3 @@ def _forwards(failures: Mapping[str, Exception]) -> str:
     """Advice for models that cannot be differentiated in reverse mode."""
     is_backwards = any("Reverse-mode differentiation" in str(error) for error in failures.values())
     return "; pass forward_mode_differentiation=True to the kernel" if is_backwards else ""
-
-
-def _as_arrays(z: Mapping[str, Any]) -> Position:
-    """A position as floating-point arrays of 32 bits at least: the host passes on what an init strategy may give."""
-    wide = partial(jnp.promote_types, jnp.float32)
-    return {name: jnp.asarray(u, wide(jnp.result_type(u, float))) for name, u in z.items()}
-
-
-def _depends_on_values(support: Any) -> bool:
-    """Whether a bound of the support is not a plain number, and so may depend on other values of the model."""
-    return any(not isinstance(bound, int | float) for bound in bounds_of(support))
-
-
-def _unconstrained(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Callable[[Position], Position]:
-    """The inverse of :func:`_at_position` for the latent sites."""
-    return partial(unconstrain_fn, seed(model, 0), args, kwargs)
-
-
-def _at_position(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Callable[[Position], Any]:
-    """The map from a position to the values of the model's sites, by running the model there."""
-    return partial(constrain_fn, seed(model, 0), args, kwargs, return_deterministic=True)

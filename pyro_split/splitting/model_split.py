@@ -17,26 +17,24 @@ from typing import Any
 
 import torch
 from pyro.infer.autoguide.initialization import init_to_uniform
-from pyro.infer.mcmc.util import initialize_model
-from torch.distributions import biject_to
 
-from pyro_split.host import unvalidated
 from pyro_split.potential.arguments import Arguments, Data, is_tensor
 from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.forms import FORMS
 from pyro_split.potential.held import NOTHING_HELD, Held, HeldNumber
 from pyro_split.potential.host_density import WHOLE, HostDensity, Parts
-from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, bounds_of, describe_model
+from pyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, describe_model
 from pyro_split.potential.position import Position
 from pyro_split.potential.precision import autocast_advice, full_precision
 from pyro_split.potential.readings import find_readings, params_of_data
 from pyro_split.potential.row_block import RowBlock
-from pyro_split.potential.sources import first_rows, placeholder
+from pyro_split.potential.sources import placeholder
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.description import describe, observed_columns
 from pyro_split.splitting.exactness import check_exact, warn_unless_same_again
 from pyro_split.splitting.implied_plate import InImpliedPlate
+from pyro_split.splitting.latent_sites import NOT_LEARNED, Initialisation, LatentSites, check_local_supports
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
@@ -64,7 +62,7 @@ from split_common.sources.rules import (
     check_outside,
     check_proved_over_sources,
 )
-from split_common.start import NoFiniteStartError, check_has_latents, no_finite_start
+from split_common.start import NoFiniteStartError, check_has_latents
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
@@ -149,8 +147,6 @@ class ModelSplit:
     Attributes:
         layout: rows of each subset.
         sites: the sample sites.
-        transforms: for each latent site, the host's transform to unconstrained values.
-        site_shapes: shape of the unconstrained values at each latent site.
         verdict: whether the model's operations prove that rows are independent of one another.
     """
 
@@ -165,17 +161,16 @@ class ModelSplit:
         prior_rows: int | None,
     ):
         self.layout, self.mode = layout, mode
-        self._model, self._row_axes, self._init_strategy = model, row_axes, init_strategy
+        self._model, self._row_axes = model, row_axes
         self._jit_compile, self._prior_rows = jit_compile, prior_rows
         self._local_axes: dict[str, int] = {}
         self._parts = Parts()
-        self.transforms: dict[str, Any] = {}
+        self._initialisation = Initialisation(model, init_strategy, mode)
+        self._latent = NOT_LEARNED
         self.sites: list[Site] = []
-        self.site_shapes: dict[str, tuple[int, ...]] = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
         self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
-        self._reference: Position = {}
         self._has_params = False  # whether there are pyro.param sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
 
@@ -310,9 +305,8 @@ class ModelSplit:
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
-        z, split.transforms = split._initialize(split._density(args, kwargs))
-        split.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
-        is_pure = warn_unless_same_again(split._density(args, kwargs), z)
+        split._latent = split._initialize(split._density(args, kwargs))
+        is_pure = warn_unless_same_again(split._density(args, kwargs), split._latent.position)
         split._jit_compile = jit_compile and is_pure  # a trace would keep the random numbers of one run
         split.verdict = NOT_DIVIDED
         return split
@@ -324,7 +318,7 @@ class ModelSplit:
 
     def initial_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A point with a finite density on some rows, drawn from torch's generator."""
-        return self._initialize(self._density(args, kwargs))[0]
+        return self._initialize(self._density(args, kwargs)).position
 
     def reference_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Position:
         """A position that is always the same, and leaves torch's generator as it is."""
@@ -336,6 +330,16 @@ class ModelSplit:
     def row_axes(self) -> dict[str, int]:
         """The axis of the rows in each tensor of the arguments that holds any, by the tensor's path."""
         return self._row_axes
+
+    @property
+    def transforms(self) -> dict[str, Any]:
+        """For each latent site, the host's transform to unconstrained values."""
+        return self._latent.transforms
+
+    @property
+    def site_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the unconstrained values at each latent site."""
+        return self._latent.shapes
 
     @property
     def site_sizes(self) -> dict[str, int]:
@@ -378,7 +382,7 @@ class ModelSplit:
                 "it as a number)"
             )
         for read in (density.outside, density.bounds):
-            verdict = prove_free(read, density, density.arguments.data, self._reference, some)
+            verdict = prove_free(read, density, density.arguments.data, self._latent.position, some)
             if verdict.kind != PROVED:
                 return str(verdict)
         return ""
@@ -473,31 +477,25 @@ class ModelSplit:
         self._local_axes = dict.fromkeys(local, 0)
         sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources
         check_local(sources, list(local))
-        z, self.transforms = self._initialize(self._density(args, kwargs))
-        if differing := self._differing_in_size(z, self.transforms):
+        self._latent = self._initialize(self._density(args, kwargs))
+        if differing := self._latent.differing_in_size(self.sites):
             check_outside(sources, [f"the size of the latent site {differing[0]!r}"] * bool(sources))
             self._sized_by_rows = differing
-            z, self.transforms = self._initialize(self._density(args, kwargs))
+            self._latent = self._initialize(self._density(args, kwargs))
+        z = self._latent.position
         # rows lie along the plate's batch dimension, ahead of the unconstrained value's event dimensions
         self._local_axes = {
             name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
             for name, site in local.items()
         }
-        self.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
-        self._check_local_supports(self._density(args, kwargs), z)
-        self._take_supports_of_all_rows(self._density(args, kwargs), z)
+        check_local_supports(self._density(args, kwargs), z, self._local_axes)
+        self._latent = self._latent.on_supports_of_all_rows(self._density(args, kwargs), len(self.part(0)))
         self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
             raise rows_meet(self.verdict.why)
         check_proved_over_sources(sources, self.verdict)
-        self._reference = z
-
-    def _differing_in_size(self, z: Position, transforms: dict[str, Any]) -> list[str]:
-        """Latent sites whose value at a position on some rows is of another shape than on all."""
-        of_all = {site.name: site.shape for site in self.sites}
-        return [name for name, u in z.items() if tuple(transforms[name].inv(u).shape) != of_all[name]]
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
@@ -505,33 +503,10 @@ class ModelSplit:
         potential, num_rows = self.bind(args, kwargs), self.layout.num_rows
         if self._takes_parts and not is_proved:
             rows = RowBlock(torch.arange(num_rows), 0)
-            density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._reference)
+            density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._latent.position)
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)
-        compared = check_exact(density, potential, self._reference, is_proved, bool(self._sized_by_rows))
+        compared = check_exact(density, potential, self._latent.position, is_proved, bool(self._sized_by_rows))
         self.verdict = self.verdict._replace(compared=compared)
-
-    def _check_local_supports(self, density: ModelDensity, z: Position) -> None:
-        """Check that supports in the plate depend on data alone: each draw is mapped by the transforms of the start."""
-        if not self._local_axes:
-            return
-        tracked = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
-        sites = density.sites_at(tracked, torch.arange(self.layout.num_rows))
-        for name in self._local_axes:
-            if any(bound.requires_grad for bound in bounds_of(sites[name]["fn"].support)):
-                raise ModelNotSplittableError(
-                    f"the support of a latent in the data plate must not depend on other latents, got such bounds of "
-                    f"{name}; sample it on a fixed support, and scale it with pyro.deterministic"
-                )
-
-    def _take_supports_of_all_rows(self, density: ModelDensity, z: Position) -> None:
-        """Learn supports that depend on data, as in ``Uniform(0, y.max())``, from all rows."""
-        data, num_rows = tuple(map(placeholder, density.arguments.data)), len(self.part(0))
-        if num_rows == self.layout.num_rows or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
-            return
-        check_outside(density.arguments.sources, ["the support of a latent site"] * bool(density.arguments.sources))
-        with torch.no_grad():
-            sites = density.sites_at(z, torch.arange(self.layout.num_rows))
-        self.transforms = {name: biject_to(sites[name]["fn"].support).inv for name in z}
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's operations: the first verdict that is no proof.
@@ -556,36 +531,20 @@ class ModelSplit:
             with contextlib.suppress(Exception), torch.no_grad():  # what fails there fails again, and is explained
                 density.sites_at(z, torch.arange(size))
 
-    def _initialize(self, density: ModelDensity | HostDensity) -> tuple[Position, dict[str, Any]]:
-        """Pyro's initialisation, on the rows of one subset where no latent has an entry per row.
+    def _initialize(self, density: ModelDensity | HostDensity) -> LatentSites:
+        """The latent sites, learned on the rows of one subset where no latent has an entry per row.
 
         Statistics of few rows, as a column's deviation, may be degenerate, and latents of as many entries as there are
         rows too short to be looked up; all rows are then tried too.
         """
         try:
-            return self._initialize_on(density, self.part(0))
+            return self._initialisation.on(self.part(0), density)
         except (NoFiniteStartError, IndexError) as error:
             if density.arguments.sources or len(self.part(0)) == self.layout.num_rows:
                 raise
             if isinstance(error, IndexError):
                 self._sized_by_rows = [site.name for site in self.sites if not site.observed]  # any of these
-            return self._initialize_on(density, torch.arange(self.layout.num_rows))
-
-    def _initialize_on(
-        self, density: ModelDensity | HostDensity, rows: torch.Tensor
-    ) -> tuple[Position, dict[str, Any]]:
-        if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
-            rows = torch.arange(len(rows))
-        args, kwargs = density.rows_of(density.arguments.data, rows)
-        try:
-            with unvalidated():
-                z, _, transforms, _ = initialize_model(self._model, args, kwargs, init_strategy=self._init_strategy)
-        except ValueError as error:
-            if "valid initial params" not in str(error):
-                raise
-            columns = [(name, first_rows(x)) for name, x in density.arguments.named_arrays()]
-            raise no_finite_start(columns) from error
-        return {name: u.detach() for name, u in z.items()}, transforms
+            return self._initialisation.on(torch.arange(self.layout.num_rows), density)
 
 
 def _ways(

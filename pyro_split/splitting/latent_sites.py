@@ -1,0 +1,122 @@
+"""What the host's own initialisation tells of a model's latent sites: sizes, supports and a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer.mcmc.util import initialize_model
+from torch.distributions import biject_to
+
+from pyro_split.host import unvalidated
+from pyro_split.potential.densities import ModelDensity
+from pyro_split.potential.host_density import HostDensity
+from pyro_split.potential.model_rows import RowSelectableModel, Site, bounds_of
+from pyro_split.potential.position import Position
+from pyro_split.potential.sources import first_rows, placeholder
+from pyro_split.splitting.row_independence import prove_free
+from split_common.errors import ModelNotSplittableError
+from split_common.row_independence import PROVED
+from split_common.selection import NUMBERED
+from split_common.sources.rules import check_outside
+from split_common.start import no_finite_start
+
+
+class LatentSites(NamedTuple):
+    """The latent sites of a model, by one initialisation.
+
+    Attributes:
+        position: a point with a finite density on some rows.
+        transforms: the host's transform to unconstrained values, by site.
+    """
+
+    position: Position
+    transforms: dict[str, Any]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the unconstrained values at each site."""
+        return {name: tuple(u.shape) for name, u in self.position.items()}
+
+    def differing_in_size(self, sites: Iterable[Site]) -> list[str]:
+        """Names of the sites whose values are of another shape here than in a trace of the model on all rows."""
+        of_all = {site.name: site.shape for site in sites}
+        values = {name: self.transforms[name].inv(u) for name, u in self.position.items()}
+        return [name for name, value in values.items() if tuple(value.shape) != of_all[name]]
+
+    def on_supports_of_all_rows(self, density: ModelDensity, num_rows: int) -> LatentSites:
+        """These sites with supports that depend on data, as in ``Uniform(0, y.max())``, learned from all rows.
+
+        Args:
+            density: the model's.
+            num_rows: number of rows that these sites were learned from.
+        """
+        data, sources, total = density.arguments.data, density.arguments.sources, density.layout.num_rows
+        data, z = tuple(map(placeholder, data)), self.position
+        if num_rows == total or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+            return self
+        check_outside(sources, ["the support of a latent site"] * bool(sources))
+        with torch.no_grad():
+            sites = density.sites_at(z, torch.arange(total))
+        return self._replace(transforms={name: biject_to(sites[name]["fn"].support).inv for name in z})
+
+
+NOT_LEARNED = LatentSites({}, {})
+
+
+class Initialisation(NamedTuple):
+    """The host's initialisation of a model, on some of its rows.
+
+    Attributes:
+        model: the model.
+        strategy: the host's strategy for a starting point.
+        mode: how rows are selected.
+    """
+
+    model: RowSelectableModel
+    strategy: Callable[..., Any]
+    mode: str
+
+    def on(self, rows: torch.Tensor, density: ModelDensity | HostDensity) -> LatentSites:
+        """The latent sites by the host's initialisation on these rows, drawn from torch's generator.
+
+        Raises:
+            NoFiniteStartError: where the host finds no starting point.
+        """
+        if self.mode == NUMBERED:  # the model may also use these numbers to look up entries of the cut arrays
+            rows = torch.arange(len(rows))
+        args, kwargs = density.rows_of(density.arguments.data, rows)
+        try:
+            with unvalidated():
+                z, _, transforms, _ = initialize_model(self.model, args, kwargs, init_strategy=self.strategy)
+        except ValueError as error:
+            if "valid initial params" not in str(error):
+                raise
+            columns = [(name, first_rows(x)) for name, x in density.arguments.named_arrays()]
+            raise no_finite_start(columns) from error
+        return LatentSites({name: u.detach() for name, u in z.items()}, transforms)
+
+
+def check_local_supports(density: ModelDensity, z: Position, names: Iterable[str]) -> None:
+    """Check that supports in the plate depend on data alone: each draw is mapped by the transforms of the start.
+
+    Args:
+        density: the model's.
+        z: a position.
+        names: names of the latent sites in the plate.
+
+    Raises:
+        ModelNotSplittableError: where one depends on other latents.
+    """
+    names = list(names)
+    if not names:
+        return
+    tracked = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
+    sites = density.sites_at(tracked, torch.arange(density.layout.num_rows))
+    for name in names:
+        if any(bound.requires_grad for bound in bounds_of(sites[name]["fn"].support)):
+            raise ModelNotSplittableError(
+                f"the support of a latent in the data plate must not depend on other latents, got such bounds of "
+                f"{name}; sample it on a fixed support, and scale it with pyro.deterministic"
+            )
