@@ -13,10 +13,11 @@ from benchmarks.efficiency.laplace import laplace
 from benchmarks.efficiency.measures import Sizes, effective_size, forward_share, measure, passes
 from benchmarks.efficiency.records import interval, merged, ratios, values
 from benchmarks.efficiency.targets import ROWS, TARGETS, covtype_like, target_of
-from benchmarks.gradient_metric.__main__ import summary
+from benchmarks.gradient_metric.__main__ import line, summary, with_ratios
 
 pytestmark = pytest.mark.both_packages
 
+SIZES = {"auto": 0.25, "default": 0.375, "host": 0.125}
 FIGURES = {"ess", "ess_per_pass", "ess_per_gradient", "ess_per_second", "warmup_passes", "reference_passes"}
 
 
@@ -103,6 +104,19 @@ def test_over_targets_the_median_and_the_worst():
         {"a": {"ratios": [1.0, 2.0, 3.0]}, "b": {"ratios": [0.5, 0.7, 0.9]}, "c": {"ratios": [5.0, 4.0, 6.0]}}
     )
     assert found == {"median": [2.0, 1.0, 3.0], "worst": [0.7, 0.5, 0.9]}
+
+
+def test_an_arm_is_compared_with_the_host_where_both_were_run():
+    runs = {
+        arm: [{"ess_per_gradient": x, "warmup_gradients": 9.0} for x in (size, size)] for arm, size in SIZES.items()
+    }
+    found = with_ratios({name: runs[name] for name in ("default", "host")})
+    assert found["default_ratios"] == [3.0, 3.0]
+    assert "ratios" not in found
+    assert "| – |" in line("a", found)
+    assert with_ratios(runs)["ratios"] == [2.0, 2.0]
+    assert summary({"a": runs, "b": {"ratios": [1.0]}}, "default_ratios") == {"median": [3.0] * 3, "worst": [3.0] * 3}
+    assert summary({}) == {}
 
 
 def test_the_page_is_that_of_the_results():

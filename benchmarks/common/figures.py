@@ -75,7 +75,7 @@ def draw_ratios(by_arm: dict[str, dict[str, list[float]]], path: Path) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel("effective draws a gradient, after 200 iterations, over those of the host's NUTS after 1,000")
+    axis.set_xlabel("effective draws a gradient after 200 iterations\nover those of the host's NUTS after 1,000")
     axis.legend(loc="lower right")
     if not names:
         axis.text(0.5, 0.5, "not run yet", ha="center", transform=axis.transAxes)
