@@ -128,9 +128,9 @@ def _check_not_read(watch: Watch, arguments: Arguments) -> None:
         raise ReadingError(must_not_read(list(arguments.sources)))
 
 
-def _versions(arguments: Arguments) -> list[int]:
+def _versions(data: Data) -> list[int]:
     """The number of times that each tensor was written to."""
-    return [0 if is_source(x) or x.is_inference() else x._version for x in arguments.data]
+    return [0 if is_source(x) or x.is_inference() else x._version for x in data]
 
 
 def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
@@ -170,7 +170,7 @@ def check_written_by_row(density: ModelDensity, parts: Iterable[Tensor]) -> None
                 "a model must not write to its data what depends on other rows, as X -= X.mean(0) does, got one that "
                 f"changes {', '.join(map(repr, changed))}; write X = X - X.mean(0), or change them outside the model"
             )
-        if not any(x._version for x in copies):
+        if not any(_versions(copies)):
             break
 
 
@@ -183,7 +183,7 @@ def _changed(arguments: Arguments, before: Data, after: Data) -> list[str]:
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = arguments.build(arguments.data)
-    versions = _versions(arguments)
+    versions = _versions(arguments.data)
     _run_first(model, arguments)
     try:
         with Watch() as watch:
@@ -192,7 +192,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
             except Exception:
                 _check_not_read(watch, arguments)
                 raise
-        if _versions(arguments) != versions:
+        if _versions(arguments.data) != versions:
             _check_settled(model, arguments)
         _check_not_read(watch, arguments)
         if sites.fixed:
