@@ -44,6 +44,7 @@ likelihood can be in the second block, with the Fisher information N/2 (``output
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -270,6 +271,31 @@ def conjugate_shapes(
         signs[name] = -2 * mine[0].exponent
         shapes[name] = concentrations[name] + counts.reshape(concentrations[name].shape) / 2
     return signs, shapes
+
+
+def shape_of(grad: Any, grad_beyond: Any) -> Any:
+    """α + Q/2 of a precision, from the gradient of the prior's energy by log τ, rate · τ - α - Q/2, at τ and at e τ."""
+    return (grad_beyond - math.e * grad) / (math.e - 1.0)
+
+
+def check_shapes(shapes: Mapping[str, np.ndarray], of_all_rows: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the shapes of the precisions' gamma distributions are those of the prior on all rows.
+
+    They are read off a model that is run on some of its rows, of which α, or which weights there are, may depend.
+
+    Args:
+        shapes: α + Q/2 of each precision, as read.
+        of_all_rows: the same, from the gradient of the prior's energy.
+    """
+    for name, shape in shapes.items():
+        known = of_all_rows[name]
+        if not np.allclose(shape, known, rtol=float(np.finfo(known.dtype).eps) ** 0.5, atol=0):
+            raise ValueError(
+                f"the concentration of the prior of precision site {name!r}, and which weights it scales, must not "
+                f"depend on the data rows, got alpha + Q/2 = {np.ravel(shape)[0]:.6g} on some rows and "
+                f"{np.ravel(known)[0]:.6g} on all of them; compute it outside the model and pass it as an argument, or "
+                "use S3HMC"
+            )
 
 
 def check_priors_only(needs_data: bool, names: Sequence[str]) -> None:

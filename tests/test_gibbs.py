@@ -444,6 +444,19 @@ def test_masked_weights(lib):
     refused(lib, model, "'tau' must have a gamma distribution.*use S3HMC")
 
 
+def test_concentration_that_depends_on_rows(lib):
+    """The model is read on a subset's rows, whose mean is not that of all rows."""
+
+    def model(X, y):
+        w = normal_weights(lib)(lib.ppl.sample("tau", lib.dist.Gamma(1.0 + (y**2).mean(), 1.0)))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    lib.prepared(lib.split.BlockGibbsHMC(model, num_subsets=1), models.data(lib))
+    with pytest.raises(ValueError, match=r"'tau'.* must not depend on the data rows, got alpha \+ Q/2 = .* use S3HMC"):
+        lib.prepared(lib.split.BlockGibbsHMC(model, num_subsets=2), models.data(lib))
+
+
 def test_weights_with_an_entry_for_each_row(lib):
     def model(X, y):
         tau = lib.ppl.sample("tau", lib.dist.Gamma(lib.array(2.0), 1.0))

@@ -164,6 +164,19 @@ def test_where_the_host_validates_observations_are_checked(num_subsets):
         run(kernel, args=(X, y.sign()), disable_validation=False, **few)
 
 
+def test_where_the_host_validates_latents_may_have_an_entry_for_each_row():
+    """Observations are checked on a subset's rows, on which such a latent outside the plate is of another shape."""
+
+    def of_rows(y):
+        tau = pyro.sample("tau", dist.Gamma(torch.tensor(2.0), 3.0))
+        u = pyro.sample("u", dist.Normal(torch.zeros(len(y)), tau**-0.5).to_event(1))
+        with pyro.plate("data", len(y)) as i:
+            pyro.sample("y", dist.Normal(u[i], 1.0), obs=y)
+
+    kernel = SymmetricSplitHMC(of_rows, 3, num_steps=1, jit_compile=False)
+    run(kernel, args=(make_data()[1],), disable_validation=False, warmup_steps=1, num_samples=1)
+
+
 @pytest.mark.parametrize("full_mass", [False, True])
 def test_latents_of_several_types(full_mass):
     """The first step makes one type of them, in the host too, which a matrix must have from the start."""

@@ -528,6 +528,22 @@ def test_rows_that_a_model_chooses_itself_are_refused():
     np.testing.assert_allclose(float(whole.potential(z)), float(host), rtol=1e-9)
 
 
+def test_rows_that_a_model_takes_several_times_are_refused():
+    def model(X, y, chosen):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", X.shape[0], subsample=chosen) as i:
+            pyro.sample("y", dist.Normal(X[i] @ w, 1.0), obs=y[i])
+
+    (X, y), z = data()[:2], {"w": torch.ones(3)}
+    permuted, several = torch.arange(len(y)).flip(0), torch.arange(len(y)) // 2
+    with pytest.raises(ModelNotSplittableError, match="must take each of its rows once"):
+        split_model(model, (X, y, several), num_subsets=3)
+    for chosen, num_subsets in ((permuted, 3), (several, 1)):
+        found = split_model(model, (X, y, chosen), num_subsets=num_subsets).potential(z)
+        host = PyroBackend().host_potential_and_grad(model, (X, y, chosen), {}, z)[0]
+        np.testing.assert_allclose(float(found), float(host), rtol=1e-9)
+
+
 def test_what_a_model_asks_of_parameters_is_not_proved():
     def model(y):
         b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))

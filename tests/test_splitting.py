@@ -761,6 +761,35 @@ def test_a_network_that_keeps_its_last_values_keeps_no_tensors_without_values(li
 
 
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_what_a_model_keeps_its_last_values_in_keeps_no_tensors_without_values(lib):
+    import torch
+
+    class Study:
+        def __init__(self, X):
+            self.X = X
+
+        def model(self, y):
+            self.X = self.X - self.X.mean(0)
+            table["mean"] = model.mean = self.X @ models.coefficients(lib)
+            with lib.ppl.plate("data", len(y)):
+                lib.ppl.sample("y", lib.dist.Normal(table["mean"], 1.0), obs=y)
+
+    def model(y):
+        study.model(y)
+
+    X, y = models.data(lib)
+    study, table, z = Study(X), {}, {"b": lib.np.ones(models.DIM)}
+    by_object, by_function = Study(X).model, model
+    for own in (by_object, by_function):
+        potential = lib.split.split_model(own, (y,), num_subsets=1)
+        host = lib.host_energy(own, (y,), {}, z)
+        np.testing.assert_allclose(float(potential.potential(z)), host, rtol=1e-10)
+    for kept in (by_object.__self__.X, study.X, table["mean"], model.mean):
+        assert type(kept) is torch.Tensor
+        assert np.isfinite(kept.detach().numpy()).all()
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 def test_positions_may_lie_otherwise_in_memory(lib):
     import torch
 

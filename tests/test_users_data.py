@@ -671,6 +671,49 @@ def test_a_model_that_changes_its_data_each_time_is_refused(package, kind, num_s
         split.split_model(model, (*given, True), num_subsets=num_subsets)
 
 
+def _centre(x):
+    x -= x.mean()
+
+
+def _divide_by_the_largest(x):
+    x /= x.abs().max()
+
+
+def _subtract_the_first(x):
+    x -= x[0].clone()
+
+
+@pytest.mark.parametrize("package", ["pyro_split"])
+@pytest.mark.parametrize("write", [_centre, _divide_by_the_largest, _subtract_the_first])
+def test_a_model_that_writes_to_its_data_what_depends_on_other_rows_is_not_divided(package, write):
+    """On all rows it writes the same each time, on a subset's rows something else."""
+    import torch
+
+    import pyro_split as split
+    from tests.backends import PyroBackend
+
+    lib = PyroBackend()
+
+    def model(x, y):
+        write(x)
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", len(x)):
+            lib.ppl.sample("y", lib.dist.Normal(mu * x, lib.array(1.0)), obs=y)
+
+    # whole numbers, so that a second run is exact
+    x, y = torch.arange(SUBSETS * 4) % 7 - 2.0, torch.tensor(numbers()[2][: SUBSETS * 4])
+    x = torch.cat([x[:-1], -x[:-1].sum()[None]]).double() + 16.0
+    z, given = {"mu": lib.array(0.7)}, (x.clone(), y)
+    potential = split.split_model(model, given, num_subsets=1)
+    write(x)
+    assert torch.equal(given[0], x)
+    by_hand = 0.5 * ((y - 0.7 * x) ** 2).sum() + 0.5 * 0.49 + 0.5 * (len(y) + 1) * np.log(2 * np.pi)
+    np.testing.assert_allclose(float(potential.potential(z)), by_hand, rtol=1e-10)
+    with pytest.raises(split.ModelNotSplittableError, match="what depends on other rows.*got one that changes 'x'"):
+        split.split_model(model, given, num_subsets=SUBSETS)
+    assert torch.equal(given[0], x)
+
+
 @pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
 def test_other_data_are_seen_behind_a_callback(lib):
     """Of which a model's expression shows nothing."""

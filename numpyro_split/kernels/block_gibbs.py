@@ -43,7 +43,7 @@ from numpyro_split.trajectories.termination import U_TURN
 from split_common.adaptation import AdaptationSettings
 from split_common.conjugacy import check_conjugacy
 from split_common.fixed_length import LengthSettings
-from split_common.hierarchy import check_priors_only, check_trajectory, conjugate_shapes
+from split_common.hierarchy import check_priors_only, check_shapes, check_trajectory, conjugate_shapes, shape_of
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 from split_common.termination import FixedRule
@@ -114,6 +114,15 @@ class Conjugate(NamedTuple):
 
         _, z, grad = jax.lax.while_loop(is_lost, move, (jnp.array(0), z, prior_grad))
         return z, grad
+
+    def measured_shapes(self, z: Position, prior_grad_at: Callable[[Position], Position]) -> Position:
+        """The shape of each precision in the gradient of the prior's energy, whatever :attr:`shapes` says."""
+        z, grad = self.where_rates_are_known(z, prior_grad_at(z), prior_grad_at)
+        logs = {name: jnp.log(like(self.shapes[name], x) / x) for name, x in self.products(z, grad).items()}
+        near = {**z, **{name: z[name] + self.signs[name] * x for name, x in logs.items()}}
+        beyond = {**near, **{name: near[name] + sign for name, sign in self.signs.items()}}
+        grad, grad_beyond = prior_grad_at(near), prior_grad_at(beyond)
+        return {name: sign * shape_of(grad[name], grad_beyond[name]) for name, sign in self.signs.items()}
 
     def draw(self, z: Position, prior_grad: Position, rng_key: jax.Array) -> Position:
         """``z`` with the precisions drawn given all other sites."""
@@ -194,6 +203,10 @@ class ConjugatePrecisions:
         conjugate = Conjugate(*conjugate_shapes(found.groups, found.concentrations))
         check_conjugacy(read_terms(split, setup.args, setup.kwargs, found.precisions), found.groups)
         check_priors_only(found.needs_data, found.precisions)
+        if split.few_rows is None:  # with shards, what stands outside the plate is proved to rest on no row
+            prior_grad_at = jax.jit(lambda z: setup.potential.prior_energy_and_grad(z)[1])
+            measured = conjugate.measured_shapes(split.reference_position, prior_grad_at)
+            check_shapes(conjugate.shapes, {name: np.asarray(x) for name, x in measured.items()})
         return replace(self, sites=sites, conjugate=conjugate)
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from pyro_split.trajectories.termination import U_TURN
 from split_common.adaptation import AdaptationSettings
 from split_common.conjugacy import check_conjugacy
 from split_common.fixed_length import LengthSettings
-from split_common.hierarchy import check_priors_only, check_trajectory, conjugate_shapes
+from split_common.hierarchy import check_priors_only, check_shapes, check_trajectory, conjugate_shapes, shape_of
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
 from split_common.termination import FixedRule
@@ -103,6 +103,15 @@ class Conjugate(NamedTuple):
             z = {**z, **moved}
             prior_grad = prior_grad_at(z)
         return z, prior_grad
+
+    def measured_shapes(self, z: Position, prior_grad_at: Callable[[Position], Position]) -> Position:
+        """The shape of each precision in the gradient of the prior's energy, whatever :attr:`shapes` says."""
+        z, grad = self.where_rates_are_known(z, prior_grad_at(z), prior_grad_at)
+        logs = {name: torch.log(self._shape(name, x) / x) for name, x in self.products(z, grad).items()}
+        near = {**z, **{name: z[name] + self.signs[name] * x for name, x in logs.items()}}
+        beyond = {**near, **{name: near[name] + sign for name, sign in self.signs.items()}}
+        grad, grad_beyond = prior_grad_at(near), prior_grad_at(beyond)
+        return {name: sign * shape_of(grad[name], grad_beyond[name]) for name, sign in self.signs.items()}
 
     def draw(self, z: Position, prior_grad: Position) -> Position:
         """``z`` with the precisions drawn given all other sites, by torch's generator."""
@@ -173,6 +182,9 @@ class ConjugatePrecisions:
         conjugate = Conjugate(*conjugate_shapes(found.groups, found.concentrations))
         check_conjugacy(read_terms(split, setup.args, setup.kwargs, found.precisions), found.groups)
         check_priors_only(found.needs_data, found.precisions)
+        start = split.reference_position(setup.args, setup.kwargs)
+        measured = conjugate.measured_shapes(start, lambda z: setup.potential.prior_energy_and_grad(z)[1])
+        check_shapes(conjugate.shapes, {name: x.numpy(force=True) for name, x in measured.items()})
         return replace(self, sites=sites, conjugate=conjugate)
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:

@@ -307,7 +307,7 @@ class ModelDensity:
         for block in [whole] if self.held else (subset_block(layout, m) for m in range(layout.num_subsets)):
             args, kwargs = self.rows(self._cut(data, block), block.indices)
             given = AtPosition(block.local(z, self.local_axes), self.transforms, self.local_axes)
-            check_observed(given(self.model), args, kwargs)
+            check_observed(given(self.model), args, kwargs, self.transforms)
 
     def transforms_at(self, z: Position) -> dict[str, Any]:
         """Each latent site's transform; of latents in the plate, that of their supports on the density's own rows."""

@@ -146,7 +146,8 @@ class HostDensity:
             ValueError: the distribution's own.
         """
         constrained = {name: self.transforms[name].inv(u) for name, u in z.items()}
-        check_observed(poutine.condition(self.model, constrained), *self.arguments.build(self.arguments.data))
+        args, kwargs = self.arguments.build(self.arguments.data)
+        check_observed(poutine.condition(self.model, constrained), args, kwargs, constrained)
 
     def _jacobians(self, z: Position, constrained: Position, names: Any) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)

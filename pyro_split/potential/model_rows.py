@@ -7,7 +7,7 @@ prior (outside the plate) or to the rows (inside it: observations, local latents
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import pyro
@@ -17,7 +17,16 @@ from pyro.distributions import Independent, MaskedDistribution, Unit
 from torch import Tensor
 from torch.distributions.constraints import Constraint
 
-from pyro_split.host import AnyNumberOfRows, FakeTensorMode, Subsample, plate_of, unvalidated, validated
+from pyro_split.host import (
+    AnyNumberOfRows,
+    FakeTensor,
+    FakeTensorMode,
+    Subsample,
+    is_functional,
+    plate_of,
+    unvalidated,
+    validated,
+)
 from pyro_split.potential.capture import unlogged
 from pyro_split.potential.readings import Readings
 from pyro_split.potential.running import keeping_no_shapes, tensors_for_arrays
@@ -49,7 +58,7 @@ class SelectRows(AnyNumberOfRows):
 
 
 def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
-    """Raise where a model says itself which of a plate's rows are to be taken, whatever data there are.
+    """Raise where a model says itself which of a plate's rows are to be taken, or takes some of them several times.
 
     Row numbers that are an argument are cut with the data, and then are as many as the rows that are asked for.
     """
@@ -58,6 +67,15 @@ def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
         raise ModelNotSplittableError(
             f"the data plate must take all of its rows, got plate({msg['name']!r}, {size}, subsample=...) with "
             f"{len(given)} of them: leave `subsample` out"
+        )
+    if given is None:
+        return
+    rows = torch.as_tensor(given)
+    if not (isinstance(rows, FakeTensor) or is_functional(rows)) and len(rows.unique()) < len(rows):
+        raise ModelNotSplittableError(
+            f"the data plate must take each of its rows once, got plate({msg['name']!r}, {size}, subsample=...) with "
+            "some of them several times, as in a bootstrap: leave `subsample` out, and pass the rows that it chooses, "
+            "as in X[subsample]"
         )
 
 
@@ -238,15 +256,23 @@ def site_terms(model_trace: Any, plate: str, inside: bool) -> dict[str, tuple[Te
     return {name: (model_trace.nodes[name]["log_prob"], frame and frame.dim) for name, frame in chosen.items()}
 
 
-def check_observed(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_observed(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], latents: Collection[str]
+) -> None:
     """Run a model as the host does with validation, where distributions check arguments and observations.
+
+    Args:
+        model: the model, with values for its latent sites.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        latents: names of the latent sites. Their values are not checked, as one may have an entry for each row of all.
 
     Raises:
         ValueError: the distribution's own, which names the argument or the support.
     """
     with torch.no_grad(), torch.random.fork_rng(), poutine.block(), validated():
         model_trace = poutine.trace(model).get_trace(*args, **kwargs)
-        model_trace.compute_log_prob(lambda name, site: site["is_observed"])
+        model_trace.compute_log_prob(lambda name, site: site["is_observed"] and name not in latents)
 
 
 def bounds_of(support: Any) -> list[Tensor]:

@@ -37,13 +37,12 @@ def tensors_for_arrays() -> Iterator[None]:
 
 @contextmanager
 def keeping_no_shapes(model: Any) -> Iterator[None]:
-    """Context of one run of a model, after which its networks keep no tensors without values.
+    """Context of one run of a model, after which its networks, objects and dicts keep no tensors without values.
 
-    A network that keeps a value of its last run (``self.hidden = ...``) keeps the one that it had before a run on
+    An object that keeps a value of its last run (``self.hidden = ...``) keeps the one that it had before a run on
     shapes alone, so that it can be read, saved and sent to other processes.
     """
-    networks = [x for x in _held_by(inspect.unwrap(model)) if isinstance(x, torch.nn.Module)]
-    places = [place for x in networks for module in x.modules() for place in (vars(module), module._buffers)]
+    places = [place for x in _held_by(inspect.unwrap(model)) for place in _places_in(x)]
     before = [dict(place) for place in places]
     try:
         yield
@@ -60,6 +59,14 @@ def _held_by(model: Any) -> list[Any]:
     cells = getattr(model, "__closure__", None) or ()
     filled = [cell.cell_contents for cell in cells if cell != types.CellType()]
     return [model, getattr(model, "__self__", None), *filled]
+
+
+def _places_in(holder: Any) -> list[dict[Any, Any]]:
+    """The dicts in which a network, an object, a function or a dict keeps values."""
+    if isinstance(holder, torch.nn.Module):
+        return [place for module in holder.modules() for place in (vars(module), module._buffers)]
+    place = holder if isinstance(holder, dict) else getattr(holder, "__dict__", None)
+    return [place] if isinstance(place, dict) and not isinstance(holder, types.ModuleType) else []
 
 
 def _is_tensor(data: Any) -> bool:

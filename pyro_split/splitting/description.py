@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
 import pyro
 import torch
 from pyro import poutine
+from torch import Tensor
 
 from pyro_split.host import unvalidated
 from pyro_split.potential.arguments import Arguments, Data
+from pyro_split.potential.densities import ModelDensity
 from pyro_split.potential.model_rows import ModelSites, describe_model
 from pyro_split.potential.readings import Readings, Watch, find_readings, params_of_data
 from pyro_split.potential.row_block import RowBlock
@@ -53,9 +55,9 @@ def _run_first(model: Callable[..., Any], arguments: Arguments) -> None:
     needs_all = _needs_all_rows(model, arguments) if arguments.sources or not is_little else True
     if needs_all and arguments.sources:
         check_outside(arguments.sources, ["what the model keeps of its first run"])
-    has_run = not needs_all and _run(model, arguments, _few_rows(arguments))
+    has_run = not needs_all and _run(model, *arguments.build(_few_rows(arguments)))
     if not (has_run or arguments.sources):
-        _run(model, arguments, arguments.data)
+        _run(model, *arguments.build(arguments.data))
 
 
 def _few_rows(arguments: Arguments, last: bool = False) -> Data:
@@ -69,11 +71,10 @@ def _few_rows(arguments: Arguments, last: bool = False) -> Data:
     return take(RowBlock(rows, first), arguments.data, [0 if long else None for long in is_long])
 
 
-def _run(model: Callable[..., Any], arguments: Arguments, data: Data) -> bool:
+def _run(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Run the model with values and leave Pyro's store and torch's generator as they are; whether that succeeded."""
     store = pyro.get_param_store()
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        args, kwargs = arguments.build(data)
         with contextlib.suppress(Exception), tensors_for_arrays():
             poutine.trace(model).get_trace(*args, **kwargs).compute_log_prob()
             return True
@@ -89,7 +90,7 @@ def _needs_all_rows(model: Callable[..., Any], arguments: Arguments) -> bool:
             own = model if is_open else copy_of(model)  # one that holds arrays is put together anew for each run
         except Exception:  # it holds what has no copy, such as a lock
             return not arguments.sources
-        _run(own, arguments, _few_rows(arguments, last))
+        _run(own, *arguments.build(_few_rows(arguments, last)))
         kept.add("" if is_open else code_of(own))
     innermost = getattr(model, "__wrapped__", model)
     innermost = getattr(innermost, "__self__", innermost)  # a bound method is another object each time
@@ -127,9 +128,9 @@ def _check_not_read(watch: Watch, arguments: Arguments) -> None:
         raise ReadingError(must_not_read(list(arguments.sources)))
 
 
-def _versions(arguments: Arguments) -> list[int]:
+def _versions(data: Data) -> list[int]:
     """The number of times that each tensor was written to."""
-    return [0 if is_source(x) or x.is_inference() else x._version for x in arguments.data]
+    return [0 if is_source(x) or x.is_inference() else x._version for x in data]
 
 
 def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
@@ -138,21 +139,51 @@ def _check_settled(model: Callable[..., Any], arguments: Arguments) -> None:
     Raises:
         ModelNotSplittableError: naming the arguments that change.
     """
-    before = [x.clone() for x in arguments.data]
+    before = tuple(x.clone() for x in arguments.data)
     describe_model(model, *arguments.build(arguments.data))
-    named = zip(arguments.named_arrays(), before, strict=True)
-    changed = [name for (name, x), old in named if not torch.equal(torch.nan_to_num(x), torch.nan_to_num(old))]
-    if changed:
+    if changed := _changed(arguments, before, arguments.data):
         raise ModelNotSplittableError(
             "a model must not change its data each time it runs, as x /= 2 does, got one that changes "
             f"{', '.join(map(repr, changed))}; write x = x / 2, or change the data outside the model"
         )
 
 
+def check_written_by_row(density: ModelDensity, parts: Iterable[Tensor]) -> None:
+    """Raise where a model writes to the rows of its data what depends on other rows, as in ``X -= X.mean(0)``.
+
+    What the model writes on all rows, :func:`describe` has let it write: another run leaves the data as they are. A run
+    on some rows must do so too. It is given copies, and ends the check if it writes nothing.
+
+    Args:
+        density: the model, and how its rows are selected.
+        parts: row numbers of each run.
+
+    Raises:
+        ModelNotSplittableError: naming the arguments that change.
+    """
+    for indices in parts:
+        before = density.take(density.arguments.data, RowBlock(indices))
+        copies = tuple(x.detach().clone() for x in before)
+        _run(density.model, *density.rows(copies, indices))
+        if changed := _changed(density.arguments, before, copies):
+            raise ModelNotSplittableError(
+                "a model must not write to its data what depends on other rows, as X -= X.mean(0) does, got one that "
+                f"changes {', '.join(map(repr, changed))}; write X = X - X.mean(0), or change them outside the model"
+            )
+        if not any(_versions(copies)):
+            break
+
+
+def _changed(arguments: Arguments, before: Data, after: Data) -> list[str]:
+    """Names of the tensors that a run has changed."""
+    named = zip(arguments.named_arrays(), before, after, strict=True)
+    return [name for (name, _), x, y in named if not torch.equal(torch.nan_to_num(x), torch.nan_to_num(y))]
+
+
 def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
     """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
     args, kwargs = arguments.build(arguments.data)
-    versions = _versions(arguments)
+    versions = _versions(arguments.data)
     _run_first(model, arguments)
     try:
         with Watch() as watch:
@@ -161,7 +192,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
             except Exception:
                 _check_not_read(watch, arguments)
                 raise
-        if _versions(arguments) != versions:
+        if _versions(arguments.data) != versions:
             _check_settled(model, arguments)
         _check_not_read(watch, arguments)
         if sites.fixed:

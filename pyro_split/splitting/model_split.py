@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import placeholder
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.choice import find_fitting
-from pyro_split.splitting.description import describe, observed_columns
+from pyro_split.splitting.description import check_written_by_row, describe, observed_columns
 from pyro_split.splitting.exactness import check_exact, warn_unless_same_again
 from pyro_split.splitting.implied_plate import InImpliedPlate
 from pyro_split.splitting.latent_sites import NOT_LEARNED, Initialisation, LatentSites, check_local_supports
@@ -54,7 +54,7 @@ from split_common.open_model import OpenModel
 from split_common.plates import choose_plate, latents_advice, neither_mode_splits
 from split_common.row_independence import NOT_PROVED, PROVED, REFUTED, Verdict, rows_meet
 from split_common.runs.identity import texts_of
-from split_common.selection import INDEX, NUMBERED, SLICE
+from split_common.selection import INDEX, NUMBERED, SLICE, cuts_data
 from split_common.sources.rules import (
     check_axes,
     check_local,
@@ -415,6 +415,12 @@ class ModelSplit:
             return torch.arange(self.layout.num_rows)
         return torch.as_tensor(self.layout.rows(number))
 
+    def _several_parts(self) -> Iterator[torch.Tensor]:
+        """Rows of each subset; of the only one, those of its two halves."""
+        num_rows, num_subsets = self.layout.num_rows, self.layout.num_subsets
+        layout = self.layout if num_subsets > 1 else SubsetLayout(num_rows, min(LEAST_SUBSETS, num_rows))
+        return (torch.as_tensor(layout.rows(m)) for m in range(layout.num_subsets))
+
     @property
     def _needs_all_rows(self) -> bool:
         return bool(self._local_axes or self._held or self._sized_by_rows)
@@ -477,6 +483,8 @@ class ModelSplit:
         self._local_axes = dict.fromkeys(local, 0)
         sources = Arguments(args, kwargs, self._row_axes, self._model.model).sources
         check_local(sources, list(local))
+        if cuts_data(self.mode) and not sources:
+            check_written_by_row(self._density(args, kwargs), self._several_parts())
         self._latent = self._initialize(self._density(args, kwargs))
         if differing := self._latent.differing_in_size(self.sites):
             check_outside(sources, [f"the size of the latent site {differing[0]!r}"] * bool(sources))
