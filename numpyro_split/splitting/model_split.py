@@ -56,7 +56,14 @@ from numpyro_split.splitting.over_shards import (
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, uncut_advice, unseen_advice
+from split_common.data_axes import (
+    axes_advice,
+    check_data_axes,
+    check_lengths,
+    sparse_advice,
+    uncut_advice,
+    unseen_advice,
+)
 from split_common.discrete import check_no_discrete
 from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
@@ -345,7 +352,8 @@ class ModelSplit:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
             given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
-            advice += unseen_advice(arguments.unseen) + uncut_advice(given, layout.num_rows, is_array)
+            advice += sparse_advice(arguments.sparse) + unseen_advice(arguments.unseen)
+            advice += uncut_advice(given, layout.num_rows, is_array)
             advice += latents_advice(sites.latents, sites.plate_sizes, plate)
             raise neither_mode_splits(failures, advice)
         return found
