@@ -1093,6 +1093,29 @@ def test_a_latent_for_each_row_outside_the_plate_is_no_single_value(lib):
         lib.split.split_model(model, (lib.array(y), lib.array(1 + y**2)), num_subsets=8)
 
 
+def test_rows_that_rest_on_their_neighbours_are_no_minibatches(lib):
+    """Deviations from the means of five rows each: subsets of whole fives add up, rows drawn at random do not."""
+    y = lib.array(np.sin(np.arange(20.0)))
+
+    def model(x, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        by_group = (b * x).reshape(-1, 5)
+        with lib.ppl.plate("data", y.shape[0]):
+            mean = (by_group - by_group.sum(-1)[:, None] / 5).reshape(-1)
+            lib.ppl.sample("y", lib.dist.Normal(mean, lib.array(1.0)), obs=y)
+
+    args = lib.array(np.cos(np.arange(20.0))), y
+    _, potential = lib.prepared(lib.split.SymmetricSplitHMC(model, num_subsets=4), args)
+    check_against_the_host(lib, potential, model, args, position(lib, {"b": ()}), 1e-10)
+    for kernel in (
+        lib.split.SGLD(model, step_size=1e-4, batch_size=5),
+        lib.split.SGHMC(model, num_subsets=4, step_size=1e-4, batch_size=5),
+        lib.split.PenaltyMH(model, batch_size=5, num_batches=2),
+    ):
+        with pytest.raises(ModelNotSplittableError, match="the sum over subsets must equal the model's own potential"):
+            lib.prepared(kernel, args)
+
+
 @pytest.mark.parametrize(
     "of_all",
     [lambda x: 100.0 * x / len(x), lambda x: x - float(x.mean())],

@@ -203,7 +203,7 @@ class ModelSplit:
         self.reference_position: Position = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
+        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
         self.shards: Shards | None = None
         self.few_rows: Arguments | None = None
 
@@ -553,7 +553,7 @@ class ModelSplit:
             warnings.warn(
                 "the data are traced (`run` under a transformation), so no numbers were compared", stacklevel=2
             )
-        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
+        self._takes_parts = bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -619,11 +619,15 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, self._row_axes)
         if not any(isinstance(x, Tracer) for x in arguments.data):
             density, is_proved = self._density(arguments), self.verdict.kind == PROVED
+            densities, num_subsets = [density], self.layout.num_subsets
             if self._takes_parts and not is_proved:
-                density = density.for_layout(SubsetLayout(self.layout.num_rows, LEAST_SUBSETS), arguments)
-            z, must_be_whole = self.reference_position, bool(self._sized_by_rows)
+                # rows that rest on their neighbours show only where they are parted from these
+                dealt = SubsetLayout(self.layout.num_rows, max(LEAST_SUBSETS, num_subsets), "shuffled")
+                densities = [*densities[: num_subsets - 1], density.for_layout(dealt, arguments)]
+            z, must_be_whole, compared = self.reference_position, bool(self._sized_by_rows), ""
             with jax.debug_nans(False):  # far out, where a chain may never go, a model may well be NaN
-                compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
+                for density in densities:
+                    compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
             self.verdict = self.verdict._replace(compared=compared)
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:

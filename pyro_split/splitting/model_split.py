@@ -174,7 +174,7 @@ class ModelSplit:
         self.site_shapes: dict[str, tuple[int, ...]] = {}
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
+        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
         self._reference: Position = {}
         self._has_params = False  # whether there are pyro.param sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
@@ -486,7 +486,7 @@ class ModelSplit:
         self.site_shapes = {name: tuple(u.shape) for name, u in z.items()}
         self._check_local_supports(self._density(args, kwargs), z)
         self._take_supports_of_all_rows(self._density(args, kwargs), z)
-        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
+        self._takes_parts = bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -502,12 +502,15 @@ class ModelSplit:
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
-        potential, num_rows = self.bind(args, kwargs), self.layout.num_rows
+        splits, compared, layout = [(density, self.bind(args, kwargs))], "", self.layout
         if self._takes_parts and not is_proved:
-            rows = RowBlock(torch.arange(num_rows), 0)
-            density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._reference)
+            # rows that rest on their neighbours show only where they are parted from these
+            dealt = SubsetLayout(layout.num_rows, max(LEAST_SUBSETS, layout.num_subsets), "shuffled")
+            density = density.for_rows(dealt, RowBlock(torch.arange(layout.num_rows), 0), self._reference)
             potential = SplitPotential(density, density.arguments.data, jit_compile=False)
-        compared = check_exact(density, potential, self._reference, is_proved, bool(self._sized_by_rows))
+            splits = [*splits[: layout.num_subsets - 1], (density, potential)]
+        for density, potential in splits:
+            compared = check_exact(density, potential, self._reference, is_proved, bool(self._sized_by_rows))
         self.verdict = self.verdict._replace(compared=compared)
 
     def _check_local_supports(self, density: ModelDensity, z: Position) -> None:
