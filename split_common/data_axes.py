@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from split_common.containers import Opened
-from split_common.errors import first_line
+from split_common.errors import ModelNotSplittableError, first_line
 from split_common.values import is_name, shown, whole_number
 
 
@@ -76,6 +76,39 @@ def check_row_axis(name: str, shape: tuple[int, ...], axis: int | None, num_rows
             f"data arguments must have equal length (rows): {name!r} must have {num_rows} along axis {axis}, "
             f"the size of the data plate, got shape {shape}"
         )
+
+
+def check_not_sparse(name: str, data_axes: Mapping[str, int | None] | None, sparse: Mapping[str, Any]) -> None:
+    """Raise if ``data_axes`` gives an axis of rows to an argument that is, or holds, a sparse array.
+
+    Args:
+        name: the argument's name.
+        data_axes: the user's value.
+        sparse: the sparse arrays among the arguments, by name.
+    """
+    if data_axes is not None and data_axes.get(name) is not None:
+        raise ModelNotSplittableError(f"data_axes must name dense arrays, got {name!r}{sparse_advice(sparse)}")
+
+
+def sparse_advice(sparse: Mapping[str, Any]) -> str:
+    """Advice about sparse arrays among the arguments.
+
+    Args:
+        sparse: the sparse arrays, by name.
+
+    Example:
+        >>> sparse_advice({"X": np.zeros(3)}).split(":")[0]
+        "; sparse arrays are taken whole, got 'X' (ndarray)"
+        >>> sparse_advice({})
+        ''
+    """
+    if not sparse:
+        return ""
+    listed = ", ".join(f"{name!r} ({type(x).__name__})" for name, x in sparse.items())
+    return (
+        f"; sparse arrays are taken whole, got {listed}: if the rows are in one, pass it as a dense array, or pass the "
+        "columns and values of each row's entries as two arrays of N rows"
+    )
 
 
 def unseen_advice(unseen: Mapping[str, Any]) -> str:

@@ -948,6 +948,42 @@ def test_sparse_tensors_are_taken_whole(lib, layout):
         lib.split.split_model(model, (sparse, y), num_subsets=3)
 
 
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+@pytest.mark.parametrize("layout", ["BCOO", "BCSR"])
+def test_sparse_arrays_are_taken_whole(lib, layout):
+    """As many values as rows: a BCSR array that was cut made XLA read beyond its memory, which ended the process."""
+    import jax.numpy as jnp
+    from jax.experimental import sparse
+
+    model, (X, y) = models.plate_from_shape(lib)
+    dense = jnp.where(jnp.arange(X.shape[1]) == jnp.arange(len(X))[:, None] % X.shape[1], X, 0.0)
+    X = getattr(sparse, layout).fromdense(dense)
+    assert X.nse == len(y)
+    z = position(lib, {"b": (3,), "s": ()})
+    check_against_the_host(lib, lib.split.split_model(model, (X, y), num_subsets=1), model, (dense, y), z, 1e-10)
+    with pytest.raises(ModelNotSplittableError, match=rf"sparse arrays are taken whole, got 'X' \({layout}\)"):
+        lib.split.split_model(model, (X, y), num_subsets=3)
+    with pytest.raises(ModelNotSplittableError, match=r"data_axes must name dense arrays, got 'X'; sparse arrays"):
+        lib.split.split_model(model, (X, y), num_subsets=3, data_axes={"X": 0, "y": 0})
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_sparse_arrays_beside_the_rows_are_not_cut(lib):
+    """Groups mixed by a sparse array with as many values as there are rows."""
+    import jax.numpy as jnp
+    from jax.experimental import sparse
+
+    def model(A, g, y):
+        u = lib.ppl.sample("u", lib.dist.Normal(0.0, 1.0).expand([5]).to_event(1))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((A @ u)[g], 1.0), obs=y)
+
+    g, y = jnp.arange(25) % 5, jnp.sin(jnp.arange(25.0))
+    dense = jnp.sin(jnp.arange(1.0, 26.0)).reshape(5, 5)
+    potential = lib.split.split_model(model, (sparse.BCOO.fromdense(dense), g, y), num_subsets=3)
+    check_against_the_host(lib, potential, model, (dense, g, y), position(lib, {"u": (5,)}), 1e-10)
+
+
 def test_what_is_said_where_no_argument_has_a_row_for_each_row(lib):
     data = lib.array(np.linspace(0.0, 1.0, 21))
 
@@ -1084,6 +1120,29 @@ def test_a_latent_for_each_row_outside_the_plate_is_no_single_value(lib):
     y = np.linspace(-3.0, 5.0, 8)
     with pytest.raises(ModelNotSplittableError):
         lib.split.split_model(model, (lib.array(y), lib.array(1 + y**2)), num_subsets=8)
+
+
+def test_rows_that_rest_on_their_neighbours_are_no_minibatches(lib):
+    """Deviations from the means of five rows each: subsets of whole fives add up, rows drawn at random do not."""
+    y = lib.array(np.sin(np.arange(20.0)))
+
+    def model(x, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        by_group = (b * x).reshape(-1, 5)
+        with lib.ppl.plate("data", y.shape[0]):
+            mean = (by_group - by_group.sum(-1)[:, None] / 5).reshape(-1)
+            lib.ppl.sample("y", lib.dist.Normal(mean, lib.array(1.0)), obs=y)
+
+    args = lib.array(np.cos(np.arange(20.0))), y
+    _, potential = lib.prepared(lib.split.SymmetricSplitHMC(model, num_subsets=4), args)
+    check_against_the_host(lib, potential, model, args, position(lib, {"b": ()}), 1e-10)
+    for kernel in (
+        lib.split.SGLD(model, step_size=1e-4, batch_size=5),
+        lib.split.SGHMC(model, num_subsets=4, step_size=1e-4, batch_size=5),
+        lib.split.PenaltyMH(model, batch_size=5, num_batches=2),
+    ):
+        with pytest.raises(ModelNotSplittableError, match="the sum over subsets must equal the model's own potential"):
+            lib.prepared(kernel, args)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import JAXSparse
 
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_automatic_mesh
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given, Opened, Own
-from split_common.data_axes import argument_names, check_row_axis, hides_arrays
+from split_common.data_axes import argument_names, check_not_sparse, check_row_axis, hides_arrays
 from split_common.open_model import HELD
 from split_common.runs.identity import texts_of
 from split_common.sources.rows import Source
@@ -45,6 +46,7 @@ class Arguments:
         filled_sizes: rows of each shard, where shards are filled up to one length; else None.
         argument_names: names of the model's arguments, and of the arrays that it holds.
         unseen: by the argument's name, objects that hold arrays which are not taken out of them.
+        sparse: by the argument's name and the path inside it, sparse arrays, which are taken whole.
     """
 
     def __init__(
@@ -66,6 +68,12 @@ class Arguments:
         names = argument_names(model, len(args), {name: x for name, x in kwargs.items() if name != HELD})
         self.argument_names = [*names, *(self._argument_of(path) for path in self._paths if _is_held(path))]
         self.unseen = {self._argument_of(path): x for path, x in paths if not is_array(x) and hides_arrays(x, is_array)}
+        whole, _ = jax.tree_util.tree_flatten_with_path(
+            (tuple(args), dict(kwargs)), is_leaf=lambda x: is_rows(x) or isinstance(x, JAXSparse)
+        )
+        sparse = [(path, x) for path, x in whole if isinstance(x, JAXSparse)]
+        self.sparse = {self._argument_of(path) + jax.tree_util.keystr(path[2:]): x for path, x in sparse}
+        self._in_sparse = [any(path[: len(start)] == start for start, _ in sparse) for path in self._paths]
 
     @property
     def others(self) -> list[Any]:
@@ -186,12 +194,18 @@ class Arguments:
     def find_row_axes(self, num_rows: int, data_axes: Mapping[str, int | None] | None) -> dict[str, int]:
         """Which arrays hold data rows: those named in ``data_axes``, or all whose axis 0 has N entries.
 
+        The indices and values of a sparse array hold none, however many there are.
+
         Raises:
             ValueError: when a named argument does not have N rows along its axis.
+            ModelNotSplittableError: when a named argument is a sparse array.
         """
         found = {}
-        for path, (name, x) in zip(self._paths, self.named_arrays(), strict=True):
-            if data_axes is None:
+        for path, (name, x), in_sparse in zip(self._paths, self.named_arrays(), self._in_sparse, strict=True):
+            if in_sparse:
+                check_not_sparse(self._argument_of(path), data_axes, self.sparse)
+                axis = None
+            elif data_axes is None:
                 axis = 0 if x.ndim and x.shape[0] == num_rows else None
             else:
                 axis = data_axes.get(self._argument_of(path))

@@ -71,7 +71,8 @@ def check_exact(density: ModelDensity, data: Data, z: Position, is_proved: bool,
     elif _takes_size_from_arguments(density, data, sources):
         done = f"a sample of {ROW_BUDGET} of {num_rows} rows: energy and gradient"
         rows = _rows_to_look_at(density, data)
-        block, layout = RowBlock(jnp.asarray(rows)), SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS)
+        block = RowBlock(jnp.asarray(rows))
+        layout = SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS, density.layout.subset_order)
         taken = density.arguments.take(block, data)
         sample = density.for_layout(layout, density.arguments.replace(taken))
         points, far = _compare(sample, taken, density.local(z, block), is_proved, with_grad=True)

@@ -63,7 +63,14 @@ from numpyro_split.splitting.over_shards import (
 from numpyro_split.splitting.row_independence import prove
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, uncut_advice, unseen_advice
+from split_common.data_axes import (
+    axes_advice,
+    check_data_axes,
+    check_lengths,
+    sparse_advice,
+    uncut_advice,
+    unseen_advice,
+)
 from split_common.discrete import check_no_discrete
 from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
@@ -196,7 +203,7 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
+        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
         self.shards: Shards | None = None
         self.few_rows: Arguments | None = None
 
@@ -345,7 +352,8 @@ class ModelSplit:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
             given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
-            advice += unseen_advice(arguments.unseen) + uncut_advice(given, layout.num_rows, is_array)
+            advice += sparse_advice(arguments.sparse) + unseen_advice(arguments.unseen)
+            advice += uncut_advice(given, layout.num_rows, is_array)
             advice += latents_advice(sites.latents, sites.plate_sizes, plate)
             raise neither_mode_splits(failures, advice)
         return found
@@ -557,7 +565,7 @@ class ModelSplit:
             warnings.warn(
                 "the data are traced (`run` under a transformation), so no numbers were compared", stacklevel=2
             )
-        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
+        self._takes_parts = bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(arguments), arguments.data, z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -613,11 +621,16 @@ class ModelSplit:
         arguments = Arguments(args, kwargs, self._row_axes)
         if not any(isinstance(x, Tracer) for x in arguments.data):
             density, is_proved = self._density(arguments), self.verdict.kind == PROVED
+            densities, num_subsets = [density], self.layout.num_subsets
             if self._takes_parts and not is_proved:
-                density = density.for_layout(SubsetLayout(self.layout.num_rows, LEAST_SUBSETS), arguments)
-            z, must_be_whole = self.reference_position, bool(self._sized_by_rows)
+                # rows that rest on their neighbours show only where they are parted from these
+                dealt = SubsetLayout(self.layout.num_rows, max(LEAST_SUBSETS, num_subsets), "shuffled")
+                of_dealt = density.for_layout(dealt, arguments)
+                densities = [density, of_dealt] if num_subsets > 1 else [of_dealt]
+            z, must_be_whole, compared = self.reference_position, bool(self._sized_by_rows), ""
             with jax.debug_nans(False):  # far out, where a chain may never go, a model may well be NaN
-                compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
+                for density in densities:
+                    compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
             self.verdict = self.verdict._replace(compared=compared)
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:

@@ -101,7 +101,8 @@ def _sample_rows(density: ModelDensity, z: Position) -> tuple[ModelDensity, Posi
     rows = extreme_rows(arrays, ROW_BUDGET, density.layout.num_rows, of_sources)
     block = RowBlock(torch.as_tensor(rows))
     cut = block.local(z, density.local_axes)
-    return density.for_rows(SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS), block, cut), cut
+    layout = SubsetLayout(ROW_BUDGET, SAMPLE_SUBSETS, density.layout.subset_order)
+    return density.for_rows(layout, block, cut), cut
 
 
 def _takes_size_from_arguments(density: ModelDensity, sources: Mapping[str, Source]) -> bool:

@@ -170,7 +170,7 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether parts of the only subset are evaluated, so that rows must be independent
+        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
         self._has_params = False  # whether there are pyro.param sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
 
@@ -498,7 +498,7 @@ class ModelSplit:
         }
         check_local_supports(self._density(args, kwargs), z, self._local_axes)
         self._latent = self._latent.on_supports_of_all_rows(self._density(args, kwargs), len(self.part(0)))
-        self._takes_parts = self.layout.num_subsets == 1 and bool(batch_sizes)
+        self._takes_parts = bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
         logger.info("split by %s %s", self.mode, self.verdict)
         if self.verdict.kind == REFUTED:
@@ -508,12 +508,15 @@ class ModelSplit:
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare numbers: the sum over subsets with the model's own potential."""
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
-        potential, num_rows = self.bind(args, kwargs), self.layout.num_rows
+        splits, compared, layout = [(density, self.bind(args, kwargs))], "", self.layout
         if self._takes_parts and not is_proved:
-            rows = RowBlock(torch.arange(num_rows), 0)
-            density = density.for_rows(SubsetLayout(num_rows, LEAST_SUBSETS), rows, self._latent.position)
-            potential = SplitPotential(density, density.arguments.data, jit_compile=False)
-        compared = check_exact(density, potential, self._latent.position, is_proved, bool(self._sized_by_rows))
+            # rows that rest on their neighbours show only where they are parted from these
+            dealt = SubsetLayout(layout.num_rows, max(LEAST_SUBSETS, layout.num_subsets), "shuffled")
+            density = density.for_rows(dealt, RowBlock(torch.arange(layout.num_rows), 0), self._latent.position)
+            of_dealt = density, SplitPotential(density, density.arguments.data, jit_compile=False)
+            splits = [*splits, of_dealt] if layout.num_subsets > 1 else [of_dealt]
+        for density, potential in splits:
+            compared = check_exact(density, potential, self._latent.position, is_proved, bool(self._sized_by_rows))
         self.verdict = self.verdict._replace(compared=compared)
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
