@@ -87,7 +87,7 @@ def hamiltorch(num_steps: int) -> Arm:
 
 
 ARMS: dict[str, Arm] = {
-    "SplitHMC": split(SplitHMC, 400, forward=""),  # by its defaults; the naive schedule keeps the energies of a step's end
+    "SplitHMC": split(SplitHMC, 400, forward=""),  # by its defaults; a naive step keeps the energies of its end
     "single visits, centred, metric auto": split(
         SplitHMC, 200, schedule="single_visit", center="auto", metric="auto", drift=None
     ),
