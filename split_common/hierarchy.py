@@ -225,30 +225,48 @@ def precision_masses(
         concentrations: α of each precision with a gamma prior (see :func:`find_concentrations`).
 
     Raises:
-        ValueError: when an element of a precision scales nothing, or its mass is not above 0.
+        ValueError: when an element of a precision scales nothing.
     """
     masses = {}
     for name in dict.fromkeys(group.precision for group in groups):
-        size = int(np.prod(shapes[name]))
-        mine = [group for group in groups if group.precision == name]
-        counts = sum((group.counts for group in mine), np.zeros(size))
+        counts = _weights_of(name, groups, shapes)
         if not np.all(counts):
             raise ValueError(
                 f"every element of a precision must scale a weight, got none for element {int(np.argmin(counts))} "
                 f"of {name!r}"
             )
-        mass = sum((2 * group.exponent**2 * group.counts for group in mine), np.zeros(size))
+        mine = [group for group in groups if group.precision == name]
+        mass = sum((2 * group.exponent**2 * group.counts for group in mine), np.zeros(counts.size))
         if name in concentrations:
-            alpha = concentrations[name].ravel()
-            mass = mass + alpha - 1
-            worst = int(np.argmin(mass))
-            if mass[worst] <= 0:
-                raise ValueError(
-                    f"Q/2 + alpha - 1 must be above 0 for precision site {name!r}, got {mass[worst]:.4g} "
-                    f"(Q = {counts[worst]:g} weights, alpha = {alpha[worst]:.4g})"
-                )
+            mass = mass + concentrations[name].ravel() - 1
         masses[name] = mass.reshape(shapes[name])
     return masses
+
+
+def check_masses(
+    masses: Mapping[str, np.ndarray], groups: Sequence[Group], concentrations: Mapping[str, np.ndarray]
+) -> None:
+    """Raise unless the masses of precisions that move are above 0; those that are drawn need none.
+
+    Args:
+        masses: mass of each precision (see :func:`precision_masses`).
+        groups: what the precisions scale.
+        concentrations: α of each precision with a gamma prior.
+    """
+    for name, mass in masses.items():
+        worst = int(np.argmin(mass))
+        if name in concentrations and mass.ravel()[worst] <= 0:
+            counts = _weights_of(name, groups, {name: mass.shape})
+            raise ValueError(
+                f"Q/2 + alpha - 1 must be above 0 for precision site {name!r}, got {mass.ravel()[worst]:.4g} "
+                f"(Q = {counts[worst]:g} weights, alpha = {concentrations[name].ravel()[worst]:.4g})"
+            )
+
+
+def _weights_of(name: str, groups: Sequence[Group], shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray:
+    """Q, the number of weights that each element of a precision scales."""
+    size = int(np.prod(shapes[name]))
+    return sum((group.counts for group in groups if group.precision == name), np.zeros(size))
 
 
 def conjugate_shapes(
@@ -312,7 +330,7 @@ def describe_groups(groups: Sequence[Group], masses: Mapping[str, np.ndarray]) -
     parts = []
     for name, mass in masses.items():
         mine = [group for group in groups if group.precision == name]
-        counts = sum((group.counts for group in mine), np.zeros(mass.size))
+        counts = _weights_of(name, groups, {name: mass.shape})
         kind = {-0.5: "precision", 0.5: "variance", 1.0: "scale"}.get(round(mine[0].exponent, 3), "log-scale factor")
         spread = [f"{x.min():g}" if x.min() == x.max() else f"{x.min():g} to {x.max():g}" for x in (counts, mass)]
         scaled = ", ".join(group.weights for group in mine)

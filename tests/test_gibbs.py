@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from tests import models
 from tests.backends import NumPyroBackend, PyroBackend
@@ -128,6 +128,39 @@ def test_moments_are_those_of_quadrature(lib, form, num_subsets, trajectory, see
     """
     options = {"trajectory": trajectory, **OPTIONS}
     assert_agree(run(lib, form, num_subsets, seed, LENGTHS[lib.name], **options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_precision_of_one_weight_and_a_small_concentration_is_drawn(lib, seed):
+    """Automatic relevance determination: α + Q/2 = 0.9, below the 1 that a mass in S3HMC needs.
+
+    Four comparisons a run, 24 together: 0.07 %.
+    """
+    alpha, beta, y = 0.4, 1.0, np.random.default_rng(4).normal(0.8, 1.0, NUM_ROWS)
+
+    def model(y):
+        tau = lib.ppl.sample("tau", lib.dist.Gamma(alpha * lib.np.ones(()), beta))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(()), tau**-0.5))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(w, 1.0), obs=y)
+
+    w = np.linspace(-2, 3, 2001)
+    log_p = stats.norm.logpdf(y[:, None], w).sum(axis=0) - (alpha + 0.5) * np.log(beta + w**2 / 2)
+    p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
+    log_tau = special.digamma(alpha + 0.5) - np.log(beta + w**2 / 2)
+    moments = {name: (p @ x, p @ (x - p @ x) ** 2) for name, x in {"w": w, "log tau": log_tau}.items()}
+    moments["log tau"] = moments["log tau"][0], moments["log tau"][1] + special.polygamma(1, alpha + 0.5)
+    mcmc = lib.run(lib.split.BlockGibbsHMC(model, 4, **OPTIONS), lib.array(y), seed=seed, **LENGTHS[lib.name])
+    draws = {name: lib.to_numpy(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+    draws = {"w": draws["w"], "log tau": np.log(draws["tau"])}
+    assert_agree(
+        [
+            c
+            for name, x in draws.items()
+            for c in compare_moments(name, x[..., None], *map(np.atleast_1d, moments[name]))
+        ]
+    )
 
 
 def draw_without_weights(lib, patch):

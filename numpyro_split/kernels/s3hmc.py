@@ -35,7 +35,7 @@ from numpyro_split.trajectories.fixed_length import FixedLength
 from split_common.adaptation import AdaptationSettings
 from split_common.checks import MAX_COUNT, check_positive_int
 from split_common.fixed_length import LengthSettings
-from split_common.hierarchy import BLOCK_STATISTICS
+from split_common.hierarchy import BLOCK_STATISTICS, check_masses
 from split_common.mass import mass_blocks
 from split_common.options import with_options
 from split_common.schedule import ChosenSchedule, Schedule, ScheduleChoice
@@ -85,8 +85,14 @@ class SemiSeparable:
             )
 
     def find(self, setup: Setup) -> SemiSeparable:
-        """The system with the groups of the model."""
-        return replace(self, sites=self.sites.find(setup))
+        """The system with the groups of the model.
+
+        Raises:
+            ValueError: for a precision whose mass is not above 0.
+        """
+        sites = self.sites.find(setup)
+        check_masses(sites.found.masses, sites.found.groups, sites.found.concentrations)
+        return replace(self, sites=sites)
 
     def coordinates(self, z: Mapping[str, Any]) -> dict[str, Any]:
         """All entries but those of the precisions."""
