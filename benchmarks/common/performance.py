@@ -121,6 +121,7 @@ def asked(
     metric: dict[str, Any],
     verdicts: dict[str, Any],
     memory: list[dict[str, Any]],
+    small_network: dict[str, dict[str, float]],
 ) -> str:
     """What was asked for, and what was seen."""
     lines = []
@@ -142,6 +143,11 @@ def asked(
         rival = best(results, "mnist_pooled", pattern, "ess_per_second")
         found = interval(ratios(results, "mnist_pooled", OURS, rival, "ess_per_second"))
         lines.append([f"`mnist_pooled`, over {rival.rstrip('*')}, a second", goal, found])
+    for framework, goal in (("numpyro", "≥ 20"), ("pyro", "≥ 5")):
+        name = "NumPyro" if framework == "numpyro" else "Pyro"
+        found = small_network.get(f"{framework}: hamiltorch over ours")
+        cell = "{median:.3g} ({quartile_1:.3g} to {quartile_3:.3g})".format(**found) if found else NOT_RUN
+        lines.append([f"1-D network, M = 4, hamiltorch's symmetric splitting over {name}'s, in seconds", goal, cell])
     lines.append(
         [
             "three networks: warm-up turns centring and harmonic drifts off, draws are those without them, and it "
@@ -183,7 +189,14 @@ def tables() -> dict[str, str]:
     results, metric = read(RESULTS / "efficiency.json"), _results("gradient_metric_numpyro.json", {})
     verdicts, memory = _results("network_verdict.json", {}), _results("compile_and_memory_numpyro.json", [])
     return {
-        "asked": asked(results, read(RESULTS / "efficiency_one_core.json"), metric, verdicts, memory),
+        "asked": asked(
+            results,
+            read(RESULTS / "efficiency_one_core.json"),
+            metric,
+            verdicts,
+            memory,
+            _results("small_network.json", {}).get("ratios", {}),
+        ),
         **{target: of_target(results, target) for target in TARGETS},
         "gradient_metric": of_metric(metric),
         "network_verdict": of_verdict(verdicts),
