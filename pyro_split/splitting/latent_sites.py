@@ -52,13 +52,13 @@ class LatentSites(NamedTuple):
             density: the model's.
             num_rows: number of rows that these sites were learned from.
         """
-        data, sources, total = density.arguments.data, density.arguments.sources, density.layout.num_rows
-        data, z = tuple(map(placeholder, data)), self.position
-        if num_rows == total or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
+        sources, z, num_all = density.arguments.sources, self.position, density.layout.num_rows
+        data = tuple(map(placeholder, density.arguments.data))
+        if num_rows == num_all or prove_free(density.bounds, density, data, z, num_rows).kind == PROVED:
             return self
         check_outside(sources, ["the support of a latent site"] * bool(sources))
         with torch.no_grad():
-            sites = density.sites_at(z, torch.arange(total))
+            sites = density.sites_at(z, torch.arange(num_all))
         return self._replace(transforms={name: biject_to(sites[name]["fn"].support).inv for name in z})
 
 
