@@ -116,7 +116,7 @@ class Conjugate(NamedTuple):
         return z, grad
 
     def measured_shapes(self, z: Position, prior_grad_at: Callable[[Position], Position]) -> Position:
-        """The shape of each precision in the gradient of the prior's energy, whatever :attr:`shapes` says."""
+        """α + Q/2 of each precision, measured from the gradient of the prior's energy at two positions."""
         z, grad = self.where_rates_are_known(z, prior_grad_at(z), prior_grad_at)
         logs = {name: jnp.log(like(self.shapes[name], x) / x) for name, x in self.products(z, grad).items()}
         near = {**z, **{name: z[name] + self.signs[name] * x for name, x in logs.items()}}

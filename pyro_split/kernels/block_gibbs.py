@@ -105,7 +105,7 @@ class Conjugate(NamedTuple):
         return z, prior_grad
 
     def measured_shapes(self, z: Position, prior_grad_at: Callable[[Position], Position]) -> Position:
-        """The shape of each precision in the gradient of the prior's energy, whatever :attr:`shapes` says."""
+        """α + Q/2 of each precision, measured from the gradient of the prior's energy at two positions."""
         z, grad = self.where_rates_are_known(z, prior_grad_at(z), prior_grad_at)
         logs = {name: torch.log(self._shape(name, x) / x) for name, x in self.products(z, grad).items()}
         near = {**z, **{name: z[name] + self.signs[name] * x for name, x in logs.items()}}
