@@ -602,6 +602,17 @@ def test_a_parquet_file_in_the_place_of_another(tmp_path):
         X.open()
 
 
+def test_columns_of_one_name_are_an_error_that_names_them(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table([np.arange(4.0), np.ones(4), np.zeros(4)], names=["a", "a", "y"])
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    for rows in (table, tmp_path / "rows.parquet"):
+        with pytest.raises(SourceError, match=r"columns must be of one name each in .*, got \['a'\]"):
+            table_rows(rows, ["a"], label="y")
+
+
 class Split:
     """What is used of a split of ``datasets``."""
 

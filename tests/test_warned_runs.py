@@ -1,7 +1,7 @@
 """Runs that must be told of: ten causes of trouble, each made for real in both packages.
 
 That nothing is told of where nothing is wrong is asked by ``test_report.py``, of short runs, and by
-``benchmarks/arrival.py``, of long ones.
+``benchmarks/arrival``, of long ones.
 """
 
 import warnings

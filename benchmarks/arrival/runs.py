@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 import arviz as az
 import numpy as np
 
-from split_common.report import LEAST_ESS, MOST_RHAT
+from split_common.report import LEAST_ESS, MOST_RHAT, Report
 
 NUM_WARMUP, NUM_DRAWS, NUM_CHAINS, NUM_SUBSETS = 300, 500, 4, 4
 MOMENTS: dict[str, Callable[..., Any]] = {"mean": np.mean, "sd": np.std}
+REPORTED = ("num_steps", "diverging", "energy", "accept_prob", "adapt_state.step_size")  # fields of the host's NUTS
+MOST_STEPS = 2**10 - 1  # of the host's trees
 
 
 class Run(NamedTuple):
-    """Draws by site, shape (chains, draws, ...), gradients in data passes, and what is in trouble."""
+    """Draws by site, shape (chains, draws, ...), gradients in data passes, and the checks of a report that failed.
+
+    Of the host's NUTS these are checks that need no more than its statistics and draws; of Pyro's, whose energies and
+    step sizes its ``MCMC`` does not keep, divergences, R-hat and effective draws.
+    """
 
     draws: dict[str, np.ndarray]
     passes: float
@@ -61,17 +67,26 @@ def _run_numpyro(
     sizes = {"num_warmup": NUM_WARMUP, "num_samples": NUM_DRAWS, "num_chains": NUM_CHAINS}
     mcmc = MCMC(kernel, **sizes, chain_method="vectorized", progress_bar=False)
     field = "num_steps" if num_subsets is None else "num_grads"
+    fields = REPORTED if num_subsets is None else (field,)
     runs = []
     for seed in seeds:
         mcmc.warmup(jax.random.key(seed), *args, collect_warmup=True, extra_fields=(field,))
         spent = np.asarray(mcmc.get_extra_fields()[field]).sum()
-        mcmc.run(jax.random.key(seed + 100), *args, extra_fields=(field,))
+        mcmc.run(jax.random.key(seed + 100), *args, extra_fields=fields)
         spent = spent + np.asarray(mcmc.get_extra_fields()[field]).sum()
         draws = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
-        trouble = [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+        report = _report_of_host(mcmc) if num_subsets is None else kernel.report(mcmc)
+        trouble = [check.name for check in report.trouble]
         runs.append(Run(draws, float(spent) / (num_subsets or 1), trouble))
         mcmc.post_warmup_state = None
     return runs
+
+
+def _report_of_host(mcmc: Any) -> Report:
+    """The report on a run of NumPyro's NUTS."""
+    run = az.from_numpyro(mcmc, log_likelihood=False)
+    run["sample_stats"]["reached_max_treedepth"] = run["sample_stats"]["n_steps"] >= MOST_STEPS
+    return Report.of(run, "NUTS")
 
 
 def _run_pyro(
@@ -105,10 +120,13 @@ def _run_pyro(
             mcmc = MCMC(kernel, NUM_DRAWS, NUM_WARMUP, disable_progbar=True, hook_fn=hook)
             mcmc.run(*args)
             draws.append(mcmc.get_samples())
-            trouble += [] if num_subsets is None else [c.name for c in kernel.report(mcmc).trouble]
+            if num_subsets is not None:
+                trouble += [check.name for check in kernel.report(mcmc).trouble]
+            elif any(mcmc.diagnostics()["divergences"].values()):
+                trouble += ["divergences"]
         joined = {name: np.stack([d[name].numpy() for d in draws]) for name in draws[0]}
         of_chains = {name for name in trouble if name != "effective draws"}  # which are few in one chain alone
-        told = [] if num_subsets is None else sorted({*of_chains, *_trouble_of_draws(joined)})
+        told = sorted({*of_chains, *_trouble_of_draws(joined)})
         runs.append(Run(joined, spent[0] / (num_subsets or 1), told))
     return runs
 

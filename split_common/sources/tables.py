@@ -76,6 +76,9 @@ def _check_columns(columns: Sequence[str], names: Sequence[str], where: str) -> 
     missing = [name for name in columns if name not in names]
     if missing:
         raise SourceError(f"columns must be of {list(names)} in {where}, got {missing}")
+    repeated = [name for name in columns if list(names).count(name) > 1]
+    if repeated:
+        raise SourceError(f"columns must be of one name each in {where}, got {repeated}, which it has more than once")
 
 
 class ArrowTable:
