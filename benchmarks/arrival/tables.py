@@ -13,14 +13,14 @@ FRAMEWORKS = ("numpyro", "pyro")
 
 
 def runs(framework: str) -> str:
-    """Of every target: the host's R-hat, and of each kernel R-hat, |z|, gradients over the host's and trouble."""
+    """Of every target: R-hat and trouble of the host, and of each kernel those, |z|, and gradients over the host's."""
     header = ["target", "seeds", "R-hat of NUTS", *(f"{kernel}: R-hat; \\|z\\|; gradients" for kernel in KERNELS)]
     return table(header, (_row(name, found) for name, found in results_of(f"arrival_{framework}").items()))
 
 
 def _row(target: str, found: dict[str, dict[str, Any]]) -> list[str]:
     host = found[HOST]
-    worst = f"{_largest(host, host, 'rhat'):.3f}"
+    worst = f"{_largest(host, host, 'rhat'):.3f}{_told(host)}"
     return [f"`{target}`", str(len(host)), worst, *(_cell(found.get(kernel, {}), host) for kernel in KERNELS)]
 
 
@@ -31,9 +31,13 @@ def _cell(by_seed: dict[str, Any], host: dict[str, Any]) -> str:
         return NO_FIGURE
     passes = sorted(row["passes"] for row in runs.values())
     price = f"{passes[0]:.2f}" if len(passes) == 1 else f"{passes[0]:.2f} to {passes[-1]:.2f}"
+    return f"{_largest(runs, host, 'rhat'):.3f}; {_largest(runs, host, 'z'):.1f}; {price}{_told(runs)}"
+
+
+def _told(runs: dict[str, Any]) -> str:
+    """In how many runs the report finds trouble; empty where it is in none."""
     troubled = sum(bool(row["trouble"]) for row in runs.values())
-    told = f"; trouble in {troubled}" if troubled else ""
-    return f"{_largest(runs, host, 'rhat'):.3f}; {_largest(runs, host, 'z'):.1f}; {price}{told}"
+    return f"; trouble in {troubled}" if troubled else ""
 
 
 def _largest(runs: dict[str, Any], host: Iterable[str], figure: str) -> float:

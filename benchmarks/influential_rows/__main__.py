@@ -72,6 +72,22 @@ def model_of(lib: Any) -> Callable[..., None]:
     return model
 
 
+def host_draws(lib: Any, model: Callable[..., None], args: tuple[Any, ...], seed: int) -> dict[str, np.ndarray]:
+    """Draws of the host's NUTS by site, of one chain."""
+    if lib.name == "numpyro":
+        from numpyro.infer import NUTS
+
+        run = lib.run(NUTS(model), *args, num_warmup=300, num_samples=2000, seed=seed)
+    else:
+        import pyro
+        from pyro.infer import MCMC, NUTS
+
+        pyro.set_rng_seed(seed)
+        run = MCMC(NUTS(model, jit_compile=True, ignore_jit_warnings=True), 2000, 300, disable_progbar=True)
+        run.run(*args)
+    return {site: lib.to_numpy(x) for site, x in run.get_samples(group_by_chain=True).items()}
+
+
 def compare(lib: Any, kernel: Any, args: tuple[Any, ...], host: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
     """A run's moments beside the host's, and what it says of itself."""
     mcmc = lib.run(kernel, *args, seed=seed, **LENGTHS[lib.name])
@@ -109,15 +125,10 @@ def run_targets(framework: str, options: argparse.Namespace) -> dict[str, Any]:
     """Figures of each target with and without rows that are always read, printed as they come."""
     lib = NumPyroBackend() if framework == "numpyro" else PyroBackend()
     lib.set_precision(64)
-    if framework == "numpyro":
-        from numpyro.infer import NUTS
-    else:
-        from pyro.infer import NUTS
     found = {}
     for name in options.only:
         model, args = model_of(lib), tuple(lib.array(x) for x in TARGETS[name]())
-        run = lib.run(NUTS(model), *args, num_warmup=300, num_samples=2000, seed=options.seed)
-        host = {site: lib.to_numpy(x) for site, x in run.get_samples(group_by_chain=True).items()}
+        host = host_draws(lib, model, args, options.seed)
         make = functools.partial(lib.split.PenaltyMH, model)
         found[name] = {"PenaltyMH": compare(lib, make(), args, host, options.seed)}
         with mock.patch(f"{lib.split.__name__}.kernels.penalty.find_certainty_rows", return_value=None):
