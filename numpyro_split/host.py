@@ -18,6 +18,17 @@ kinetic_grad = euclidean_kinetic_energy._kinetic_grad
 GIBBS_SITES = "_gibbs_sites"
 
 
+def names_of_jacobian(latent: str) -> list[str]:
+    """Names that the factor of a latent site's Jacobian may have: ``scope`` puts its prefix before the factor's too.
+
+    Example:
+        >>> names_of_jacobian("a/tau")
+        ['_a/tau_log_det', 'a/_a/tau_log_det']
+    """
+    ends = [0, *(i + 1 for i, letter in enumerate(latent) if letter == "/")]
+    return [f"{latent[:end]}_{latent}_log_det" for end in ends]
+
+
 def arguments_of_run(mcmc: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of a run's model."""
     return mcmc._args, mcmc._kwargs
@@ -72,6 +83,7 @@ __all__ = [
     "fill_run",
     "has_draws",
     "kinetic_grad",
+    "names_of_jacobian",
     "traces_arguments",
     "unconstrain_reparam",
     "with_arguments",

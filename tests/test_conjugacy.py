@@ -612,6 +612,18 @@ def test_a_prior_that_cannot_be_traced():
         kernel_for(lib, lambda lib: beside(lib, branch))
 
 
+@pytest.mark.parametrize(("name", "num_subsets"), [("power", 2), ("no plate", 1)])
+def test_numpyro_handlers(name, num_subsets):
+    """A prefix before all names, also of the factor of a precision's Jacobian; random keys among the constants."""
+    from numpyro.handlers import scope, seed
+
+    def build(lib):
+        return seed(scope(scope(DRAWN[name](lib), prefix="b"), prefix="a"), 0)
+
+    method, _ = kernel_for(NumPyroBackend(), build, num_subsets=num_subsets)
+    assert list(method.system.conjugate.signs) == ["a/b/tau"]
+
+
 def without_gradient(lib, tau):
     with lib.np.no_grad():
         return tau**-0.5

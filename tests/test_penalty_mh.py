@@ -359,6 +359,30 @@ class TestNumPyro:
         grad, prior = fresh.potential_and_grad(reference)[1]["w"], -reference["w"]
         np.testing.assert_allclose(mcmc.last_state.taylor.grad, -(grad + prior), rtol=1e-6)
 
+    def test_a_start_of_two_types(self, lib):
+        """Beside an expansion, which is in double precision."""
+        model, args = sites_of_every_shape(lib)
+        start = {"s": 0.0, "v": np.zeros(2, np.float32), "m": np.zeros((2, 2)), "p": np.zeros(2, np.float32)}
+        kernel = lib.split.PenaltyMH(model, batch_size=4, num_batches=2)
+        mcmc, _ = draws_of(lib, kernel, args, 1, 2, name="s", init_params=start)
+        found = {name: u.dtype for name, u in mcmc.last_state.z.items()}
+        assert found == {name: np.asarray(u).dtype for name, u in start.items()}
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_resuming_on_fewer_rows_reads_none_of_those_that_are_gone(self, lib):
+        """Without an expansion or a metric from one, nothing of the state depends on data but the rows always read."""
+        import jax
+
+        model, (X, y), _ = linear(lib)
+        X = X.at[-5:].set(30.0)
+        metric = {"control_variate": None, "inverse_mass_matrix": lib.np.full(2, 1e-3), "proposal": "random_walk"}
+        kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=5, **metric)
+        mcmc, _ = draws_of(lib, kernel, (X, y), 2, 10)
+        assert mcmc.last_state.certainty_rows.max() >= 200
+        mcmc.post_warmup_state = mcmc.last_state
+        mcmc.run(jax.random.key(1), X[:200], y[:200])
+        assert mcmc.last_state.certainty_rows.max() < 200
+
     @pytest.mark.slow
     @slow
     @pytest.mark.parametrize("chain_method", ["sequential", "vectorized", "parallel"])

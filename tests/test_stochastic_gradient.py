@@ -427,6 +427,15 @@ class TestNumPyro:
         rest = mcmc.get_samples()["z"]
         np.testing.assert_allclose(np.concatenate([first[0], rest]), whole, rtol=1e-10)
 
+    def test_resuming_on_more_rows_counts_these(self, lib):
+        import jax
+
+        model, args, _, _ = regression(lib)
+        mcmc = lib.run(lib.split.SGLD(model, step_size=1e-4, num_subsets=2), *args, num_warmup=0, num_samples=1)
+        mcmc.post_warmup_state = mcmc.last_state
+        mcmc.run(jax.random.key(1), *(lib.np.concatenate([x, x]) for x in args))
+        assert mcmc.last_state.rows_touched == 2 * len(args[1])
+
     @pytest.mark.parametrize(("name", "batch_size"), [("SGLD", 400), pytest.param("SGHMC", 50, marks=slow)])
     def test_an_iteration_reads_only_its_rows(self, lib, name, batch_size):
         import jax

@@ -113,6 +113,7 @@ class Penalty:
     knows_data: bool = True
     statistics = (*STATISTICS, *PENALTY_STATISTICS)
     plan = ""
+    depends_on_data = True  # also without an expansion: rows of great influence have numbers among the data's rows
     free_fields = ("certainty_rows",)  # other data may have fewer or more rows of great influence
 
     @property
@@ -125,11 +126,6 @@ class Penalty:
         """The settings, and a digest of the given reference, as texts."""
         given = digest_of_arrays(np.asarray(x) for x in (self.given_start or {}).values()).key
         return str(self.settings), given
-
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether there is an expansion, or a metric from one."""
-        return self._has_laplace_metric or self.settings.control_variate is not None
 
     @property
     def shared_fields(self) -> Mapping[str, Any]:

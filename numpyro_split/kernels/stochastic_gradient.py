@@ -280,7 +280,13 @@ class StochasticGradient:
         """The state after one iteration."""
         step_size, in_warmup = self._step_size_at(state.i), state.i < self.num_warmup
         moved = noisy_steps(state, potential, self.dynamics, self.preconditioner, step_size, in_warmup)
-        return moved._replace(i=state.i + 1, step_size=step_size)
+        num_grads, rows_touched = self.dynamics.cost(potential.plate_size, potential.num_subsets, potential.num_shards)
+        return moved._replace(
+            i=state.i + 1,
+            step_size=step_size,
+            num_grads=jnp.full_like(state.num_grads, num_grads),
+            rows_touched=jnp.full_like(state.rows_touched, rows_touched),
+        )
 
     def refresh(self, potential: SplitPotential, state: ChainState) -> ChainState:
         """The state as it is: it caches nothing that depends on the data."""

@@ -74,7 +74,7 @@ class Taylor(NamedTuple):
     def rows(self, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
         """T_i(z) of some rows, shape (n,), from the function of their log-likelihoods."""
         offset = self._offset(z)
-        unravel = ravel_pytree(z)[1]
+        unravel = ravel_pytree(self.reference)[1]  # into the types of the reference, which may not be those of z
         if self.hessian is None:
             value, slope = jax.jvp(row_terms, (self.reference,), (unravel(offset),))
             return value + slope

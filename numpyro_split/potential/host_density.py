@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from numpyro.handlers import seed, substitute, trace
 from numpyro.primitives import Messenger
 
-from numpyro_split.host import unconstrain_reparam
+from numpyro_split.host import names_of_jacobian, unconstrain_reparam
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import RowSelectableModel, Site, Trace, log_prob_of, samples_of
 from numpyro_split.potential.position import Position
@@ -84,7 +84,7 @@ class Parts(NamedTuple):
             if site.discrete:
                 break
             if not site.observed and not (is_enumerated and site.in_loop):
-                names += [site.name, f"_{site.name}_log_det"]  # the host's name of the Jacobian's factor
+                names += [site.name, *names_of_jacobian(site.name)]
         return cls(frozenset(names), potential_fn if is_enumerated else None)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
+from numpyro_split.host import names_of_jacobian
 from numpyro_split.potential.arguments import Data
 from numpyro_split.potential.flat_program import FlatProgram
 from numpyro_split.potential.model_rows import log_prob_of
@@ -63,7 +64,7 @@ def _in_words(site: dict[str, Any], z: Position) -> dict[str, str]:
         fn, under = fn.base_dist, "a mask" if type(fn) is dist.MaskedDistribution else under
     family = FAMILIES.get(type(fn), type(fn).__name__)
     name, is_factor = site["name"], type(fn) is dist.Unit
-    of_support = {f"_{latent}_log_det": latent for latent in z}  # the host's names of the Jacobians' factors
+    of_support = {jacobian: latent for latent in z for jacobian in names_of_jacobian(latent)}
     if is_factor and name in of_support:
         return {"site": of_support[name], "kind": SUPPORT, "family": family, "under": under}
     kind = "factor" if is_factor else "observed site" if site["is_observed"] else "site"
@@ -101,6 +102,8 @@ def _operation(name: str, params: dict[str, Any], operands: list[Value]) -> Valu
 
 def _constant(x: Any) -> Free:
     """Knowledge of a literal number or array in an expression."""
-    if np.size(x) != 1 or getattr(x, "dtype", np.dtype(float)).kind not in "iuf":
+    dtype = getattr(x, "dtype", np.dtype(float))
+    is_key = jnp.issubdtype(dtype, jax.dtypes.prng_key)  # of a model that is seeded
+    if is_key or np.size(x) != 1 or dtype.kind not in "iuf":
         return Free()
     return Free(number=float(np.asarray(x).item()))
