@@ -165,6 +165,41 @@ whole numbers, as by np.unique(g, return_inverse=True)[1], or make it a NumPy ar
     )
 
 
+def count_advice(arguments: Iterable[tuple[str, Any]], num_rows: int, axes: Mapping[str, int]) -> str:
+    """Advice about whole numbers among the arguments that are the number of all rows, also where fewer are given.
+
+    Args:
+        arguments: names and values of the model's arguments.
+        num_rows: N.
+        axes: the axis of the rows in each array that holds any, by name.
+
+    Example:
+        >>> count_advice([("data", {"N": 100, "K": 3})], 100, {"y": 0})
+        "; data['N'] is the number of all rows (100), also where the model is given some of them: where it makes \
+arrays of that length, as in zeros(N), write y.shape[0] in its place"
+        >>> count_advice([("K", 3)], 100, {"y": 0})
+        ''
+    """
+    counts = [count for name, value in arguments for count in _counts(name, value, num_rows)]
+    if not (counts and axes):
+        return ""
+    name, axis = next(iter(axes.items()))
+    return (
+        f"; {', '.join(counts)} {'is' if len(counts) == 1 else 'are'} the number of all rows ({num_rows}), also where "
+        "the model is given some of them: where it makes arrays of that length, as in zeros(N), write "
+        f"{name}.shape[{axis}] in its place"
+    )
+
+
+def _counts(name: str, value: Any, num_rows: int) -> Iterator[str]:
+    """Where in an argument a whole number is N, as Python writes the place."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _counts(f"{name}[{key!r}]", part, num_rows)
+    elif isinstance(value, int) and not isinstance(value, bool) and value == num_rows:
+        yield name
+
+
 def _uncut(value: Any, num_rows: int, is_array: Callable[[Any], bool]) -> Iterator[Any]:
     """Values in an argument that have an entry for each row, but are no arrays of numbers and hold none."""
     if is_array(value) or callable(value) or isinstance(value, str | bytes | Opened):
