@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,15 @@ def argument_names(function: Callable[..., Any] | None, num_positional: int, kwa
     return positional + list(kwargs)
 
 
-def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None) -> dict[str, int | None] | None:
-    """Return ``data_axes``, or raise unless it is None or maps argument names to an axis or None.
+def check_data_axes(
+    data_axes: Any, argument_names: Sequence[str] | None = None, array_names: Collection[str] = ()
+) -> dict[str, int | None] | None:
+    """Return ``data_axes``, or raise unless it is None or maps names of arguments or arrays to an axis or None.
 
     Args:
         data_axes: the user's value.
         argument_names: names of the model's arguments; None where they are not known yet.
+        array_names: names of the arrays among them, each with its place inside the argument, such as ``data['y']``.
     """
     if data_axes is None:
         return None
@@ -39,7 +42,7 @@ def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None)
     for name, axis in data_axes.items():
         if not is_name(name):
             raise ValueError(f"data_axes must name arguments by text, got {shown(name)} in {shown(data_axes)}")
-        if argument_names is not None and name not in argument_names:
+        if argument_names is not None and name not in (*argument_names, *array_names):
             raise ValueError(f"data_axes must name model arguments {list(argument_names)}, got {name!r}")
         found[name] = whole_number(axis)
         if axis is not None and (found[name] is None or found[name] < 0):
@@ -47,6 +50,23 @@ def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None)
                 f"data_axes[{name!r}] must be None or an axis of at least 0, got {shown(axis)} in {shown(data_axes)}"
             )
     return found
+
+
+def axis_of_rows(data_axes: Mapping[str, int | None], name: str, argument: str) -> int | None:
+    """The axis of the rows in an array: that of the array itself where it is named, else that of its argument.
+
+    Args:
+        data_axes: the user's value.
+        name: the array's name, with its place inside the argument.
+        argument: name of the argument.
+
+    Example:
+        >>> [axis_of_rows({"data['y']": 1}, name, "data") for name in ("data['y']", "data['x']")]
+        [1, None]
+        >>> axis_of_rows({"data": 0}, "data['y']", "data")
+        0
+    """
+    return data_axes[name] if name in data_axes else data_axes.get(argument)
 
 
 def check_lengths(lengths: Mapping[str, int]) -> None:
@@ -238,7 +258,7 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
     """Advice for rows that may lie along other axes than was assumed.
 
     Args:
-        names: the arguments that were taken to hold rows.
+        names: the arrays that were taken to hold rows.
         shapes: shapes of all array arguments, by name.
         num_rows: N.
     """

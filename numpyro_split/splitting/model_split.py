@@ -317,7 +317,7 @@ class ModelSplit:
     ) -> ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
-        check_data_axes(data_axes, arguments.argument_names)
+        check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
@@ -352,7 +352,7 @@ class ModelSplit:
             advice = row_model.readings.advice + _forwards(failures)
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
-                advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
+                advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
             given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
             advice += sparse_advice(arguments.sparse) + unseen_advice(arguments.unseen)
             advice += uncut_advice(given, layout.num_rows, is_array)

@@ -233,7 +233,7 @@ class ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         arguments.check_dense()
-        check_data_axes(data_axes, arguments.argument_names)
+        check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
@@ -261,7 +261,7 @@ class ModelSplit:
         advice = readings.advice
         if data_axes is None:
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
-            advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
+            advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
         given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
         advice += uncut_advice(given, layout.num_rows, is_tensor) + autocast_advice()
         if not isinstance(failures.get(SLICE), RowsMeetError):
