@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,15 @@ def argument_names(function: Callable[..., Any] | None, num_positional: int, kwa
     return positional + list(kwargs)
 
 
-def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None) -> dict[str, int | None] | None:
-    """Return ``data_axes``, or raise unless it is None or maps argument names to an axis or None.
+def check_data_axes(
+    data_axes: Any, argument_names: Sequence[str] | None = None, array_names: Collection[str] = ()
+) -> dict[str, int | None] | None:
+    """Return ``data_axes``, or raise unless it is None or maps names of arguments or arrays to an axis or None.
 
     Args:
         data_axes: the user's value.
         argument_names: names of the model's arguments; None where they are not known yet.
+        array_names: names of the arrays among them, each with its place inside the argument, such as ``data['y']``.
     """
     if data_axes is None:
         return None
@@ -39,7 +42,7 @@ def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None)
     for name, axis in data_axes.items():
         if not is_name(name):
             raise ValueError(f"data_axes must name arguments by text, got {shown(name)} in {shown(data_axes)}")
-        if argument_names is not None and name not in argument_names:
+        if argument_names is not None and name not in (*argument_names, *array_names):
             raise ValueError(f"data_axes must name model arguments {list(argument_names)}, got {name!r}")
         found[name] = whole_number(axis)
         if axis is not None and (found[name] is None or found[name] < 0):
@@ -47,6 +50,23 @@ def check_data_axes(data_axes: Any, argument_names: Sequence[str] | None = None)
                 f"data_axes[{name!r}] must be None or an axis of at least 0, got {shown(axis)} in {shown(data_axes)}"
             )
     return found
+
+
+def axis_of_rows(data_axes: Mapping[str, int | None], name: str, argument: str) -> int | None:
+    """The axis of the rows in an array: that of the array itself where it is named, else that of its argument.
+
+    Args:
+        data_axes: the user's value.
+        name: the array's name, with its place inside the argument.
+        argument: name of the argument.
+
+    Example:
+        >>> [axis_of_rows({"data['y']": 1}, name, "data") for name in ("data['y']", "data['x']")]
+        [1, None]
+        >>> axis_of_rows({"data": 0}, "data['y']", "data")
+        0
+    """
+    return data_axes[name] if name in data_axes else data_axes.get(argument)
 
 
 def check_lengths(lengths: Mapping[str, int]) -> None:
@@ -165,6 +185,41 @@ whole numbers, as by np.unique(g, return_inverse=True)[1], or make it a NumPy ar
     )
 
 
+def count_advice(arguments: Iterable[tuple[str, Any]], num_rows: int, axes: Mapping[str, int]) -> str:
+    """Advice about whole numbers among the arguments that are the number of all rows, also where fewer are given.
+
+    Args:
+        arguments: names and values of the model's arguments.
+        num_rows: N.
+        axes: the axis of the rows in each array that holds any, by name.
+
+    Example:
+        >>> count_advice([("data", {"N": 100, "K": 3})], 100, {"y": 0})
+        "; data['N'] is the number of all rows (100), also where the model is given some of them: where it makes \
+arrays of that length, as in zeros(N), write y.shape[0] in its place"
+        >>> count_advice([("K", 3)], 100, {"y": 0})
+        ''
+    """
+    counts = [count for name, value in arguments for count in _counts(name, value, num_rows)]
+    if not (counts and axes):
+        return ""
+    name, axis = next(iter(axes.items()))
+    return (
+        f"; {', '.join(counts)} {'is' if len(counts) == 1 else 'are'} the number of all rows ({num_rows}), also where "
+        "the model is given some of them: where it makes arrays of that length, as in zeros(N), write "
+        f"{name}.shape[{axis}] in its place"
+    )
+
+
+def _counts(name: str, value: Any, num_rows: int) -> Iterator[str]:
+    """Where in an argument a whole number is N, as Python writes the place."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _counts(f"{name}[{key!r}]", part, num_rows)
+    elif isinstance(value, int) and not isinstance(value, bool) and value == num_rows:
+        yield name
+
+
 def _uncut(value: Any, num_rows: int, is_array: Callable[[Any], bool]) -> Iterator[Any]:
     """Values in an argument that have an entry for each row, but are no arrays of numbers and hold none."""
     if is_array(value) or callable(value) or isinstance(value, str | bytes | Opened):
@@ -203,7 +258,7 @@ def axes_advice(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], num
     """Advice for rows that may lie along other axes than was assumed.
 
     Args:
-        names: the arguments that were taken to hold rows.
+        names: the arrays that were taken to hold rows.
         shapes: shapes of all array arguments, by name.
         num_rows: N.
     """

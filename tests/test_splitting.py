@@ -545,6 +545,31 @@ def test_data_axes_name_what_holds_rows(lib):
     np.testing.assert_allclose(float(potential.potential(z)), float(whole), rtol=1e-10)
 
 
+def test_data_axes_name_arrays_inside_an_argument(lib):
+    """As the refusal without them does; other arrays of the argument stay whole, and so does what is named None."""
+    rng = np.random.default_rng(0)
+    data = {"Xt": lib.array(rng.normal(size=(3, 15))), "loc": lib.array(np.zeros(3)), "few": lib.array(np.ones(15))}
+    args = (data, lib.array(rng.normal(size=(1, 15))))
+
+    def model(data, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(data["loc"], lib.array(1.0)).to_event(1))
+        with lib.ppl.plate("data", y.shape[1]):
+            lib.ppl.sample("y", lib.dist.Normal(b @ data["Xt"] * data["few"].mean(), lib.array(1.0)), obs=y[0])
+
+    with pytest.raises(
+        ModelNotSplittableError, match=r"hold rows: \"data\['few'\]\"; .* data_axes=.\"data\['few'\]\": 0"
+    ):
+        lib.split.split_model(model, args, num_subsets=4)
+    axes = {"data['Xt']": 1, "y": 1}
+    z = {"b": lib.array(rng.normal(size=3))}
+    whole, _ = lib.host_potential_and_grad(model, args, {}, z)
+    for more in ({}, {"data": None}, {"data['few']": None}):
+        potential = lib.split.split_model(model, args, num_subsets=4, data_axes=axes | more)
+        np.testing.assert_allclose(float(potential.potential(z)), float(whole), rtol=1e-10)
+    with pytest.raises(ValueError, match=r"data_axes must name model arguments \['data', 'y'\], got \"data\['no'\]\""):
+        lib.split.split_model(model, args, num_subsets=4, data_axes={"data['no']": 1})
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 271, 272, 4097, 100_003])
 def test_compensated_sums_of_any_length(size):
     """Every entry counts, also those that do not fit the parts of the sum; large ones cancel."""

@@ -1,5 +1,6 @@
 """Data as users have them: whatever holds the rows, a model divides as it does on plain arrays."""
 
+import contextlib
 import dataclasses
 import functools
 import types
@@ -983,6 +984,27 @@ def test_arguments_that_cannot_be_cut_are_named(lib, name):
     with pytest.raises(lib.split.ModelNotSplittableError, match=message) as caught:
         lib.split.split_model(model, args, num_subsets=SUBSETS)
     assert "'labels'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("in_plate", [True, False])
+def test_a_number_of_rows_among_the_arguments_is_named(lib, in_plate):
+    """It stays the number of all rows where the model is given a part; it is no reason where rows meet."""
+    X, _, y = numbers()
+    args = {"x": lib.array(X[:, 0]), "size": len(y), "known": True}, lib.array(y)
+
+    def model(data, y, meet=False):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        mean = w * data["x"] + (lib.array(0.0) if meet else lib.array(np.zeros(data["size"])))
+        mean = mean - mean.mean() if meet else mean
+        with lib.ppl.plate("data", data["size"]) if in_plate else contextlib.nullcontext():
+            lib.ppl.sample("y", lib.dist.Normal(mean, lib.array(1.0)), obs=y)
+
+    message = rf"; data\['size'\] is the number of all rows \({len(y)}\).*, write data\['x'\]\.shape\[0\] in its place"
+    with pytest.raises(lib.split.ModelNotSplittableError, match=message):
+        lib.split.split_model(model, args, num_subsets=SUBSETS)
+    with pytest.raises(lib.split.ModelNotSplittableError) as caught:
+        lib.split.split_model(model, args, {"meet": True}, num_subsets=SUBSETS)
+    assert "number of all rows" not in str(caught.value)
 
 
 @pytest.mark.parametrize("package", ["numpyro_split"])

@@ -17,7 +17,7 @@ from numpyro_split.potential.sharded_rows import ShardedRows, is_filled, on_auto
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import is_source, placeholder
 from split_common.containers import Given, Opened, Own
-from split_common.data_axes import argument_names, check_not_sparse, check_row_axis, hides_arrays
+from split_common.data_axes import argument_names, axis_of_rows, check_not_sparse, check_row_axis, hides_arrays
 from split_common.open_model import HELD
 from split_common.runs.identity import texts_of
 from split_common.sources.rows import Source
@@ -122,7 +122,11 @@ class Arguments:
         """
         axes = self.axes
         if all(axis is None for axis in axes):  # which hold rows is not known yet
-            axes = [0 if data_axes is None else data_axes.get(self._argument_of(path)) for path in self._paths]
+            named = zip(self._paths, self.named_arrays(), strict=True)
+            axes = [
+                0 if data_axes is None else axis_of_rows(data_axes, name, self._argument_of(path))
+                for path, (name, _) in named
+            ]
         return Shards.of(self.named_arrays(), axes, self.filled_sizes)
 
     def few_rows(self, shards: Shards, size: int) -> Arguments:
@@ -208,7 +212,7 @@ class Arguments:
             elif data_axes is None:
                 axis = 0 if x.ndim and x.shape[0] == num_rows else None
             else:
-                axis = data_axes.get(self._argument_of(path))
+                axis = axis_of_rows(data_axes, name, self._argument_of(path))
                 check_row_axis(name, tuple(x.shape), axis, num_rows)
             if axis is not None:
                 found[jax.tree_util.keystr(path)] = axis

@@ -284,7 +284,7 @@ class Predictor:
             ModelNotSplittableError: where rows are not independent of one another.
         """
         arguments = Arguments(args, kwargs, model=model)
-        axes = check_data_axes(data_axes, arguments.argument_names)
+        axes = check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         first = {name: jnp.asarray(x) for name, x in options.posterior.first().items()}
         sites, plate_sizes = _describe(OpenModel(model), first, arguments)
         lengths = lengths_of_rows([(name, x.shape) for name, x in arguments.named_arrays()], axes)

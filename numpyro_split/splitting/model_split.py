@@ -67,6 +67,7 @@ from split_common.data_axes import (
     axes_advice,
     check_data_axes,
     check_lengths,
+    count_advice,
     sparse_advice,
     uncut_advice,
     unseen_advice,
@@ -77,6 +78,7 @@ from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
+    RowsMeetError,
     first_line,
 )
 from split_common.held import reasons
@@ -315,7 +317,7 @@ class ModelSplit:
     ) -> ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
-        check_data_axes(data_axes, arguments.argument_names)
+        check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
@@ -350,10 +352,12 @@ class ModelSplit:
             advice = row_model.readings.advice + _forwards(failures)
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
-                advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
-            given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
+                advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
+            given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
             advice += sparse_advice(arguments.sparse) + unseen_advice(arguments.unseen)
             advice += uncut_advice(given, layout.num_rows, is_array)
+            if not isinstance(failures.get(SLICE), RowsMeetError):
+                advice += count_advice(given, layout.num_rows, arguments.axes_by_name(row_axes))
             advice += latents_advice(sites.latents, sites.plate_sizes, plate)
             raise neither_mode_splits(failures, advice)
         return found

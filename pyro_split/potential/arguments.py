@@ -12,7 +12,7 @@ from pyro_split.host import pytree
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.sources import is_source, is_sparse, placeholder, take
 from split_common.containers import Given, Own
-from split_common.data_axes import argument_names, check_row_axis
+from split_common.data_axes import argument_names, axis_of_rows, check_row_axis
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import HELD
 from split_common.sources.rows import Source
@@ -102,7 +102,7 @@ class Arguments:
             if data_axes is None:
                 axis = 0 if x.ndim and x.shape[0] == num_rows else None
             else:
-                axis = data_axes.get(self._argument_of(path))
+                axis = axis_of_rows(data_axes, name, self._argument_of(path))
                 check_row_axis(name, tuple(x.shape), axis, num_rows)
             if axis is not None:
                 found[pytree.keystr(path)] = axis
@@ -116,11 +116,6 @@ class Arguments:
                     f"{name} must be a dense tensor to be divided, got one of layout {x.layout}; pass "
                     f"{name}.to_dense(), or the columns and values of each row's entries as two tensors of N rows"
                 )
-
-    def names_of(self, row_axes: Mapping[str, int]) -> list[str]:
-        """Names of the arguments that hold rows."""
-        names = [self._argument_of(path) for path in self._paths if pytree.keystr(path) in row_axes]
-        return list(dict.fromkeys(names))
 
     def _argument_of(self, path: Any) -> str:
         if _is_held(path):

@@ -279,7 +279,7 @@ class Predictor:
             ModelNotSplittableError: where rows are not independent of one another.
         """
         arguments = Arguments(args, kwargs, model=model)
-        axes = check_data_axes(data_axes, arguments.argument_names)
+        axes = check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         first = tensors(options.posterior.first(), arguments.data)
         found = _sites_at(OpenModel(model), first, arguments)
         lengths = lengths_of_rows([(name, tuple(x.shape)) for name, x in arguments.named_arrays()], axes)

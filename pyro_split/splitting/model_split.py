@@ -38,13 +38,14 @@ from pyro_split.splitting.latent_sites import NOT_LEARNED, Initialisation, Laten
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
-from split_common.data_axes import axes_advice, check_data_axes, check_lengths, uncut_advice
+from split_common.data_axes import axes_advice, check_data_axes, check_lengths, count_advice, uncut_advice
 from split_common.discrete import check_no_discrete
 from split_common.division import NOT_DIVIDED, divided_without_plate, first_that_divides, proved_in_all
 from split_common.errors import (
     WHOLE_RUNS,
     ModelNotSplittableError,
     NoDataPlateError,
+    RowsMeetError,
     first_line,
 )
 from split_common.held import HeldValue, reasons
@@ -232,7 +233,7 @@ class ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         arguments.check_dense()
-        check_data_axes(data_axes, arguments.argument_names)
+        check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
@@ -260,9 +261,11 @@ class ModelSplit:
         advice = readings.advice
         if data_axes is None:
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
-            advice += axes_advice(arguments.names_of(row_axes), shapes, layout.num_rows)
-        given = zip(arguments.argument_names, [*args, *kwargs.values()], strict=False)  # then what the model holds
+            advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
+        given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
         advice += uncut_advice(given, layout.num_rows, is_tensor) + autocast_advice()
+        if not isinstance(failures.get(SLICE), RowsMeetError):
+            advice += count_advice(given, layout.num_rows, arguments.axes_by_name(row_axes))
         raise neither_mode_splits(failures, advice + latents_advice(sites.latents, sites.plate_sizes, plate))
 
     @classmethod

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.checks import check_positive_int
+from split_common.data_axes import axis_of_rows
 from split_common.errors import WHOLE_RUNS, ModelNotSplittableError, first_line
 from split_common.metrics import expected_entropy, predictive_entropy, predictive_probabilities
 from split_common.runs.pointwise import Batch, Grid, Piece, Posterior, Rows, check_free, collected
@@ -156,7 +157,7 @@ def lengths_of_rows(
     """
     found = set()
     for name, shape in shapes:
-        axis = 0 if data_axes is None else data_axes.get(name.split("[")[0].split(".")[0])
+        axis = 0 if data_axes is None else axis_of_rows(data_axes, name, name.split("[")[0].split(".")[0])
         if axis is not None and axis < len(shape):
             found.add(shape[axis])
     return found
