@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from split_common.errors import ModelNotSplittableError, NumberMeetsError, RowsMeetError, SourceError, first_line
-from split_common.plates import Observation, divisible_without_plate, no_data_plate
+from split_common.plates import Latents, Observation, divisible_without_plate, no_data_plate
 from split_common.row_independence import NOT_PROVED, PROVED, Verdict
 from split_common.selection import NUMBERED, SLICE
 from split_common.sources.rules import SourceRuleError
@@ -79,6 +79,7 @@ def _with_verdict(error: Exception, verdict: Verdict) -> Exception:
 
 def divided_without_plate(
     observed: Sequence[Observation],
+    latents: Latents,
     package: str,
     has_rows: Callable[[int], bool],
     divide: Callable[[str], Way],
@@ -87,6 +88,7 @@ def divided_without_plate(
 
     Args:
         observed: the observed sites.
+        latents: the plates around each latent site, and the shape of its value, by the site's name.
         package: name of the host, for messages.
         has_rows: whether an argument holds so many rows.
         divide: divides the model as if the site of a name stood in a plate.
@@ -96,18 +98,22 @@ def divided_without_plate(
     """
     site = divisible_without_plate(observed)
     if site is None:
-        raise no_data_plate(observed, package)
+        raise no_data_plate(observed, latents, package)
     [num_rows] = site.batch_shape
     if not has_rows(num_rows):
-        raise no_data_plate(observed, package, f", and give the rows as arguments, none of which has {num_rows}")
+        raise no_data_plate(
+            observed, latents, package, f", and give the rows as arguments, none of which has {num_rows}"
+        )
     try:
         found = divide(site.name)
     except RowsMeetError:
         raise
     except ModelNotSplittableError as error:
-        raise no_data_plate(observed, package, f" (without one, {first_line(error)})") from error
+        raise no_data_plate(observed, latents, package, f" (without one, {first_line(error)})") from error
     if found.verdict.kind != PROVED:
-        raise no_data_plate(observed, package, f" (without one, that its rows are independent is {found.verdict})")
+        raise no_data_plate(
+            observed, latents, package, f" (without one, that its rows are independent is {found.verdict})"
+        )
     return found
 
 

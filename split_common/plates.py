@@ -9,6 +9,7 @@ from split_common.errors import WHOLE_RUNS, ModelNotSplittableError, NoDataPlate
 from split_common.selection import INDEX, NUMBERED, SLICE
 from split_common.values import is_name, shown
 
+Latents = Mapping[str, tuple[Sequence[str], Sequence[int]]]  # plates around each latent site, shape of its value
 MOST_NAMED = 3  # sites that a message names
 
 
@@ -49,26 +50,27 @@ def divisible_without_plate(observed: Sequence[Observation]) -> Observation | No
     return site if is_column and not site.plates and not site.in_loop else None
 
 
-def no_data_plate(observed: Sequence[Observation], package: str, why: str = "") -> NoDataPlateError:
+def no_data_plate(observed: Sequence[Observation], latents: Latents, package: str, why: str = "") -> NoDataPlateError:
     """The error for a model without a plate over its rows: the exact edit, or why there is none.
 
     Args:
         observed: the observed sites, factors left out.
+        latents: the plates around each latent site, and the shape of its value, by the site's name.
         package: name of the host's package: "numpyro" or "pyro".
         why: further text, with the comma or bracket it begins with.
 
     Example:
-        >>> error = no_data_plate([Observation("y", (100,), (), "Normal", False, False, ())], "pyro")
+        >>> error = no_data_plate([Observation("y", (100,), (), "Normal", False, False, ())], {}, "pyro")
         >>> "got none: write `with pyro.plate('data', 100):` round the site 'y'" in str(error)
         True
     """
     return NoDataPlateError(
         "the model must hold its likelihood in a plate over the data rows, got none: "
-        f"{_advice(observed, package)}{why}; {WHOLE_RUNS}"
+        f"{_advice(observed, latents, package)}{why}; {WHOLE_RUNS}"
     )
 
 
-def _advice(observed: Sequence[Observation], package: str) -> str:
+def _advice(observed: Sequence[Observation], latents: Latents, package: str) -> str:
     if not observed:
         return (
             "no site is observed; pass the observations to run (was an argument such as y=None left out?), or, if the "
@@ -88,7 +90,9 @@ def _advice(observed: Sequence[Observation], package: str) -> str:
     if first.batch_shape:
         rows, depth = first.batch_shape[0], max(len(site.batch_shape) for site in observed)
         dim = f", dim=-{depth}" if depth > 1 else ""
-        return f"write `with {package}.plate('data', {rows}{dim}):` round {sites}"
+        local = [name for name, (plates, shape) in latents.items() if not plates and tuple(shape[:1]) == (rows,)]
+        too = f", and round the latent {local[0]!r} too, if its entries belong to the rows" if local else ""
+        return f"write `with {package}.plate('data', {rows}{dim}):` round {sites}{too}"
     if first.joined:
         rows = first.event_shape[0]
         return (
@@ -147,9 +151,7 @@ def choose_plate(
     return candidates[0]
 
 
-def latents_advice(
-    latents: Mapping[str, tuple[Sequence[str], Sequence[int]]], sizes: Mapping[str, int], plate: str
-) -> str:
+def latents_advice(latents: Latents, sizes: Mapping[str, int], plate: str) -> str:
     """Advice for a latent site with as many entries as there are rows that lies outside their plate.
 
     Args:

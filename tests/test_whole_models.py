@@ -6,6 +6,7 @@ rows that are proved independent. Their potentials are compared with the host's 
 exact kernel with those of the host's NUTS.
 """
 
+import contextlib
 import functools
 import pickle
 
@@ -251,7 +252,7 @@ def test_a_time_series_is_refused(lib):
 
 
 def test_the_exact_edit_is_named(lib):
-    """Where rows are not proved independent, rest on one another, or are made by the model."""
+    """Where rows are not proved independent, rest on one another, are made by the model, or have a latent each."""
     X, y = rows(lib)
     edit = rf"write `with {lib.name}.plate\('data', 20\):` round the site 'y'"
 
@@ -268,7 +269,16 @@ def test_the_exact_edit_is_named(lib):
         m = lib.ppl.sample("m", lib.dist.Normal(lib.array(0.0), 1.0))
         lib.ppl.sample("y", lib.dist.Normal(m + 0.0 * X, 1.0), obs=X)
 
+    def noisy(X, y, in_plate):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), 1.0))
+        with lib.ppl.plate("data", 20) if in_plate else contextlib.nullcontext():
+            t = lib.ppl.sample("t", lib.dist.Normal(w * X[:, 0], 1.0))
+            lib.ppl.sample("y", lib.dist.Normal(t, 1.0), obs=y)
+
     split = functools.partial(lib.split.split_model, num_subsets=4)
+    with pytest.raises(ModelNotSplittableError, match=edit + ", and round the latent 't' too"):
+        split(noisy, (X, y, False))
+    split(noisy, (X, y, True))
     with pytest.raises(ModelNotSplittableError, match=edit + ", and give the rows as arguments, none of which has 20"):
         split(made, ())
     with pytest.raises(ModelNotSplittableError, match=r"test_whole_models.py:\d+: .*(mean|sum|product|contract)"):

@@ -383,8 +383,10 @@ class ModelSplit:
             implied = InImpliedPlate(model, site)
             return cls._divide(implied, args, kwargs, plate=implied.plate, **options)
 
+        sites, _ = describe(model, arguments)
         return divided_without_plate(
-            describe(model, arguments)[0].observations,
+            sites.observations,
+            sites.latents,
             "numpyro",
             lambda num_rows: bool(arguments.find_row_axes(num_rows, options["data_axes"])),
             divide,
