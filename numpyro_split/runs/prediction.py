@@ -143,8 +143,8 @@ def predict(
             a store as it is needed.
         *args: the model's positional arguments, without observations, as in ``model(X, y=None)``.
         rng_key: random key of the draws of the predictive distribution.
-        data_axes: for each argument that holds rows, by name, the axis they lie along. None takes every array whose
-            axis 0 has as many entries as there are rows.
+        data_axes: for each argument that holds rows, by name, the axis they lie along; one array inside an argument
+            by its place, as "data['X']". None takes every array whose axis 0 has as many entries as there are rows.
         into: None for draws in memory; a path, to write them to group ``posterior_predictive`` of a zarr store; or
             "summaries" of each row's predictive distribution, without sampling it.
         draws_per_batch: draws that are evaluated together.
@@ -284,7 +284,7 @@ class Predictor:
             ModelNotSplittableError: where rows are not independent of one another.
         """
         arguments = Arguments(args, kwargs, model=model)
-        axes = check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
+        axes = check_data_axes(data_axes, arguments.argument_names, [name for name, _ in arguments.named_arrays()])
         first = {name: jnp.asarray(x) for name, x in options.posterior.first().items()}
         sites, plate_sizes = _describe(OpenModel(model), first, arguments)
         lengths = lengths_of_rows([(name, x.shape) for name, x in arguments.named_arrays()], axes)

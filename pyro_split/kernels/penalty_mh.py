@@ -77,8 +77,8 @@ class PenaltyMH(SplitKernel):
         memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
             "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
-            tensor whose axis 0 has length N.
+        data_axes: dict from the name of each argument that holds rows (or of one tensor in it, as "data['X']") to the
+            axis they lie along; None takes every tensor whose axis 0 has length N.
         jit_compile: whether to trace the model once and keep its tensor operations.
         process_group: processes that each hold some of the rows and together run one chain: "world" for all processes,
             or a group of ``torch.distributed``; None where this process holds all rows

@@ -80,8 +80,8 @@ class WindowedHMC(SplitKernel):
         memory: with ``num_subsets="auto"``, the memory that one gradient may take: bytes, or text such as "2GiB" or
             "500MB" ("Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: dict from the name of each argument that holds rows to the axis they lie along; None takes every
-            tensor whose axis 0 has length N.
+        data_axes: dict from the name of each argument that holds rows (or of one tensor in it, as "data['X']") to the
+            axis they lie along; None takes every tensor whose axis 0 has length N.
         subset_order: "sequential" divides the rows into subsets in their order; "shuffled" deals them out at random by
             a fixed seed, for sorted data.
 

@@ -93,8 +93,8 @@ def split_model(
         memory: with ``num_subsets="auto"``, what one gradient may take, in bytes or as "2GiB", "500MB" or "1.5 GB"
             (see "Choosing M" in docs/scale.md). None otherwise.
         plate: name of the data plate; None takes the only plate with observations.
-        data_axes: for each argument that holds data rows, by name, the axis they lie along. None takes every
-            tensor whose axis 0 has length N.
+        data_axes: for each argument that holds data rows, by name, the axis they lie along; one tensor inside an
+            argument by its place, as "data['X']". None takes every tensor whose axis 0 has length N.
         subset_order: "sequential" cuts the rows as they stand, "shuffled" deals them by a fixed seed.
         init_strategy: the host's strategy for the point near which the sum is checked.
         jit_compile: trace the model once and keep its tensor operations; False replays it at every gradient.
@@ -233,7 +233,7 @@ class ModelSplit:
         """The split of a model by a plate of its own; the arguments are those of :meth:`find`."""
         arguments = Arguments(args, kwargs, model=model)
         arguments.check_dense()
-        check_data_axes(data_axes, arguments.argument_names, dict(arguments.named_arrays()))
+        check_data_axes(data_axes, arguments.argument_names, [name for name, _ in arguments.named_arrays()])
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
         sites, readings = describe(model, arguments)
