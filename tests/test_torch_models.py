@@ -163,6 +163,81 @@ def test_latents_in_a_sequential_plate_are_refused_by_name():
         split_model(model, (torch.randn(12),), num_subsets=3)
 
 
+def latents_in_turn(X, y):
+    """A latent for each turn of a sequential plate."""
+    w = [pyro.sample(f"w_{i}", dist.Normal(torch.tensor(0.0), 1.0)) for i in pyro.plate("features", 3)]
+    with pyro.plate("data", len(y)):
+        pyro.sample("y", dist.Normal(X @ torch.stack(w), 1.0), obs=y)
+
+
+def responses_in_turn(X, y):
+    """An observed site for each turn, each with all rows."""
+    w = [pyro.sample(f"w_{i}", dist.Normal(torch.zeros(3), 1.0).to_event(1)) for i in range(2)]
+    data = pyro.plate("data", len(y))
+    for i in pyro.plate("responses", 2):
+        with data:
+            pyro.sample(f"y_{i}", dist.Normal(X @ w[i], 1.0), obs=(i + 1) * y)
+
+
+def no_rows(X, y):
+    """A latent for each turn, in a model that does not divide and reads its data with Python."""
+    w = [pyro.sample(f"w_{i}", dist.Normal(torch.tensor(0.0), 1.0)) for i in pyro.plate("features", 3)]
+    pyro.factor("y", -(X @ torch.stack(w) / y.abs().max().item() - y).norm())
+
+
+@pytest.mark.filterwarnings("error:the model could not be traced")
+@pytest.mark.parametrize(
+    ("model", "size", "num_subsets"),
+    [
+        (latents_in_turn, (), 1),
+        (latents_in_turn, (), 3),
+        (responses_in_turn, (3,), 1),
+        (responses_in_turn, (3,), 3),
+        (no_rows, (), 1),
+    ],
+    ids=["latents 1", "latents 3", "responses 1", "responses 3", "no rows"],
+)
+def test_sequential_plates_are_traced(model, size, num_subsets):
+    """The numbers that they yield are the same in every run, so that names of sites can be made of them."""
+    torch.manual_seed(0)
+    args = torch.randn(N, 3), torch.randn(N)
+    z = {f"w_{i}": torch.full(size, 0.5 * i - 0.3) for i in range(2 if size else 3)}
+    check_against_the_host(model, args, z, num_subsets=num_subsets, plate=None if model is no_rows else "data")
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_row_numbers_of_a_sequential_data_plate_are_those_of_the_subset(num_subsets):
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        for i in pyro.plate("data", len(y)):
+            pyro.sample(f"y_{i}", dist.Normal(X[i] @ w, 1.0), obs=y[i])
+
+    torch.manual_seed(0)
+    args = torch.randn(N, 3), torch.randn(N)
+    check_against_the_host(
+        model, args, {"w": torch.tensor([0.5, -1.0, 2.0])}, num_subsets=num_subsets, jit_compile=False
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the model could not be traced")
+def test_what_is_read_where_a_parameter_says_is_read_anew_in_one_subset():
+    def model(y):
+        w = pyro.sample("w", dist.Normal(torch.tensor(0.0), 1.0))
+        pyro.factor("y", -(w - (y.max() if w > 0 else y.min()).item()).abs())
+
+    for w in (0.7, -0.4):
+        check_against_the_host(model, (torch.arange(4.0),), {"w": torch.tensor(w)}, num_subsets=1)
+
+
+def test_random_numbers_that_are_read_are_warned_of_in_one_subset():
+    def model(y):
+        w = pyro.sample("w", dist.Normal(torch.tensor(0.0), 1.0))
+        pyro.factor("y", -(w - torch.rand(()).item() - y.sum()).abs())
+
+    with pytest.warns(UserWarning, match="draws will be of no posterior"):
+        split_model(model, (torch.arange(4.0),), num_subsets=1)
+
+
 def test_what_has_no_derivative_has_none_beside_held_values():
     def model(X, y, g):
         w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))

@@ -9,7 +9,7 @@ made anew in each run, as on the host. They are found by following values throug
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 
-from pyro_split.host import NUMBER_OF, TorchDispatchMode, pytree, unvalidated
+from pyro_split.host import NUMBER_OF, Subsample, TorchDispatchMode, plate_of, pytree, unvalidated
 from split_common.errors import ReadingError
 from split_common.readings import reading_advice
 
@@ -72,6 +72,11 @@ class Readings:
         """The values that do not depend on parameters, by line and number, as ``model.py:12 0``."""
         read = [r for r in self.found.values() if not r.depends_on_parameters]
         return {f"{r.line} {i}": r.value for i, r in enumerate(read)}
+
+    @property
+    def depend_on_parameters(self) -> bool:
+        """Whether any value does, so that another run may read elsewhere."""
+        return any(r.depends_on_parameters for r in self.found.values())
 
     @property
     def advice(self) -> str:
@@ -283,29 +288,42 @@ class _Answers(_Reader):
 
 
 class _Parameters(Messenger):
-    """Notes the values of latent sites as parameters."""
+    """Notes as parameters the values of latent sites, and the numbers that plates yield where these are not constants.
 
-    def __init__(self, tainted: _Tainted):
+    Args:
+        tainted: keeps the notes.
+        row_plates: plates of which one may yield the row numbers of a subset.
+    """
+
+    def __init__(self, tainted: _Tainted, row_plates: Collection[str]):
         super().__init__()
-        self._tainted = tainted
+        self._tainted, self._row_plates = tainted, row_plates
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if not msg["is_observed"]:
+        if not (msg["is_observed"] or self._yields_constants(msg)):
             self._tainted.taint(msg["value"])
 
+    def _yields_constants(self, msg: Any) -> bool:
+        """Whether a site is a plate that yields 0, 1, 2 ... in every run."""
+        is_whole = isinstance(msg["fn"], Subsample) and len(msg["value"]) == msg["fn"].size
+        return is_whole and plate_of(msg) not in self._row_plates
 
-def find_readings(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Readings:
+
+def find_readings(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], row_plates: Collection[str] = ()
+) -> Readings:
     """Find the values that a model reads from its data with Python, in a run on all rows.
 
     Args:
         model: the user's model, which is run on all rows.
         args: its positional arguments.
         kwargs: its keyword arguments.
+        row_plates: names of the plates of which one may yield the row numbers of a subset.
     """
     readings, tainted, store = Readings(), _Tainted(), pyro.get_param_store()
     recorder = _Recorder(tainted)
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with recorder, _ToPyTorch(recorder.number), tainted, _Parameters(tainted):
+        with recorder, _ToPyTorch(recorder.number), tainted, _Parameters(tainted, row_plates):
             model(*args, **kwargs)
     readings.found = recorder.found
     return readings

@@ -180,8 +180,14 @@ def _changed(arguments: Arguments, before: Data, after: Data) -> list[str]:
     return [name for (name, _), x, y in named if not torch.equal(torch.nan_to_num(x), torch.nan_to_num(y))]
 
 
-def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSites, Readings]:
-    """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so."""
+def describe(model: Callable[..., Any], arguments: Arguments, plate: str | None = None) -> tuple[ModelSites, Readings]:
+    """Trace the model for its sites and readings; where it fails on data of unequal length, the error says so.
+
+    Args:
+        model: the model.
+        arguments: what it is called with.
+        plate: name of the data plate, which yields other numbers on other rows; None for any that holds observations.
+    """
     args, kwargs = arguments.build(arguments.data)
     versions = _versions(arguments.data)
     _run_first(model, arguments)
@@ -200,7 +206,7 @@ def describe(model: Callable[..., Any], arguments: Arguments) -> tuple[ModelSite
         if not watch.has_seen:
             return sites, Readings()
         with tensors_for_arrays():
-            return sites, find_readings(model, args, kwargs)
+            return sites, find_readings(model, args, kwargs, sites.holders if plate is None else [plate])
     except (TypeError, ValueError, RuntimeError) as error:
         raise_if_unequal({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim}, error)
         raise

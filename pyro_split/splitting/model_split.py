@@ -67,6 +67,7 @@ from split_common.start import NoFiniteStartError, check_has_latents
 from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
+NO_PLATE = ""  # in place of a data plate's name, which no plate has
 
 
 def split_model(
@@ -236,7 +237,7 @@ class ModelSplit:
         check_data_axes(data_axes, arguments.argument_names, [name for name, _ in arguments.named_arrays()])
         check_lengths({name: x.shape[0] for name, x in arguments.named_arrays() if x.ndim and not x.shape[0]})
         check_lengths({name: source.shape[0] for name, source in arguments.sources.items()})
-        sites, readings = describe(model, arguments)
+        sites, readings = describe(model, arguments, plate)
         plate = choose_plate(plate, sites.plate_sizes, sites.candidates, sites.holders)
         check_has_latents(sites.latents)
         check_no_discrete([site.name for site in sites.sites if site.discrete])
@@ -304,15 +305,17 @@ class ModelSplit:
     ) -> ModelSplit:
         """The one subset of a model that does not divide: the host's own potential."""
         arguments = Arguments(args, kwargs, model=model)
-        sites, _ = describe(model, arguments)
+        sites, readings = describe(model, arguments, NO_PLATE)
         check_has_latents(sites.latents)
-        whole = RowSelectableModel(model, "")  # a name that no plate has; on all rows readings need no answer
+        whole = RowSelectableModel(model, NO_PLATE)
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
         split.sites = sites.sites
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         split._latent = split._initialize(split._density(args, kwargs))
         is_pure = warn_unless_same_again(split._density(args, kwargs), split._latent.position)
         split._jit_compile = jit_compile and is_pure  # a trace would keep the random numbers of one run
+        if is_pure and not readings.depend_on_parameters:
+            whole.readings = readings  # so that the model can be traced, on shapes alone
         split.verdict = NOT_DIVIDED
         return split
 
