@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -216,7 +217,7 @@ def _counts(name: str, value: Any, num_rows: int) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _counts(f"{name}[{key!r}]", part, num_rows)
-    elif isinstance(value, int) and not isinstance(value, bool) and value == num_rows:
+    elif isinstance(value, Integral) and not isinstance(value, bool) and value == num_rows:
         yield name
 
 

@@ -349,14 +349,14 @@ def test_energies_are_the_terms_of_the_potential(lib):
 
 @pytest.mark.parametrize("subset_order", ["sequential", "shuffled"])
 @pytest.mark.parametrize("num_subsets", [2, 3])
-def test_blocks_of_a_subset_add_up(monkeypatch, num_subsets, subset_order):
+@pytest.mark.parametrize("lib", [NumPyroBackend], indirect=True, ids=["numpyro"])
+def test_blocks_of_a_subset_add_up(lib, monkeypatch, num_subsets, subset_order):
     """A subset too large for the cache is evaluated in blocks, here of two or three rows, the last perhaps shorter.
 
     All the data at once are not: nothing is copied, so there is nothing to keep in the cache.
     """
     from numpyro_split.potential import arguments
 
-    lib = NumPyroBackend()
     model, args = models.plate_from_shape(lib)
     z = position(lib, unconstrained_shapes(lib, model, args))
     whole = lib.split.split_model(model, args, num_subsets=num_subsets, subset_order=subset_order)

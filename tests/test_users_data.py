@@ -986,11 +986,12 @@ def test_arguments_that_cannot_be_cut_are_named(lib, name):
     assert "'labels'" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [int, np.int64])
 @pytest.mark.parametrize("in_plate", [True, False])
-def test_a_number_of_rows_among_the_arguments_is_named(lib, in_plate):
+def test_a_number_of_rows_among_the_arguments_is_named(lib, in_plate, kind):
     """It stays the number of all rows where the model is given a part; it is no reason where rows meet."""
     X, _, y = numbers()
-    args = {"x": lib.array(X[:, 0]), "size": len(y), "known": True}, lib.array(y)
+    args = {"x": lib.array(X[:, 0]), "size": kind(len(y)), "known": True}, lib.array(y)
 
     def model(data, y, meet=False):
         w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
