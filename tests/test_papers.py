@@ -159,7 +159,21 @@ SCRIPTS = {
 }
 
 
+@pytest.fixture
+def _single_precision(_float64):
+    """The frameworks' own precision, in which the scripts are run."""
+    import jax
+    import torch
+
+    jax.config.update("jax_enable_x64", False)
+    torch.set_default_dtype(torch.float32)
+
+
+in_single_precision = pytest.mark.usefixtures("_single_precision")
+
+
 @pytest.mark.slow
+@in_single_precision
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_longer_script_runs(name, tmp_path):
     import importlib
@@ -173,6 +187,7 @@ def test_a_longer_script_runs(name, tmp_path):
 
 
 @pytest.mark.slow
+@in_single_precision
 @pytest.mark.parametrize(
     "name", ["output_priors", "scaled_priors", "layers", "waic", "precision", "covariance", "sghmc_grid"]
 )
