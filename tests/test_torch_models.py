@@ -229,6 +229,32 @@ def test_what_is_read_where_a_parameter_says_is_read_anew_in_one_subset():
         check_against_the_host(model, (torch.arange(4.0),), {"w": torch.tensor(w)}, num_subsets=1)
 
 
+class HalfNormalByRejection(dist.HalfNormal):
+    """Drawn again until it is positive, which Python looks at, as often as it takes."""
+
+    def sample(self, sample_shape=()):
+        x = torch.randn(self.shape(sample_shape))
+        while (x < 0).any():
+            missing = int((x < 0).sum())
+            x[x < 0] = torch.randn(missing)
+        return self.scale * x
+
+
+@pytest.mark.parametrize("num_subsets", [1, 3])
+def test_what_a_sampler_reads_is_its_own(num_subsets):
+    """The number of its turns is another one in each run, in which no latent begins at a value of an earlier run."""
+
+    def model(X, y):
+        s = pyro.sample("s", HalfNormalByRejection(torch.ones(3)).to_event(1))
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(X @ s / y.abs().max().item(), 1.0), obs=y)
+
+    torch.manual_seed(0)
+    args = torch.randn(N, 3), torch.randn(N)
+    for _ in range(5):
+        check_against_the_host(model, args, {"s": torch.tensor([0.5, -1.0, 2.0])}, num_subsets=num_subsets)
+
+
 def test_random_numbers_that_are_read_are_warned_of_in_one_subset():
     def model(y):
         w = pyro.sample("w", dist.Normal(torch.tensor(0.0), 1.0))

@@ -92,7 +92,8 @@ class Readings:
             yield
             return
         answers, reads = _Answers(self.found), any(operation is NUMBER_OF for _, _, operation, _ in self.found)
-        with answers, _ToPyTorch(answers.number) if reads else nullcontext():  # every operation would pass through it
+        every = _ToPyTorch(answers.number) if reads else nullcontext()  # every operation passes through it
+        with answers, every, _Draws(answers):
             yield
 
     @contextmanager
@@ -198,11 +199,20 @@ def _memory(x: Tensor) -> int:
 
 
 class _Reader(TorchFunctionMode):
-    """Knows whether a tensor's method is reading, during which PyTorch makes no reading of its own."""
+    """Knows whether a tensor's method is reading, during which PyTorch makes no reading of its own.
+
+    Attributes:
+        is_drawing: whether a site draws its value. What is read meanwhile, as by a rejection sampler, belongs to that
+            draw: it is neither noted nor answered.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_reading = False
+        self._is_reading = self.is_drawing = False
+
+    def _place(self, func: Any, args: Any, kwargs: Any) -> tuple[Line, Line] | None:
+        """Where an operation reads; None where it does not, outside the model, and in a draw."""
+        return _where() if not self.is_drawing and _reads(func, args, kwargs) else None
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -227,7 +237,7 @@ class _Recorder(_Reader):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and note what is read."""
-        here = _where() if _reads(func, args, kwargs) else None
+        here = self._place(func, args, kwargs)
         if here is None:
             return func(*args, **(kwargs or {}))
         with self._reading():
@@ -239,7 +249,7 @@ class _Recorder(_Reader):
     def number(self, x: Tensor) -> Any:
         """The number in a scalar tensor, and note that PyTorch read it, unless a method of the tensor's did."""
         result = NUMBER_OF(x)
-        if not self._is_reading and (here := _where()) is not None:
+        if not (self._is_reading or self.is_drawing) and (here := _where()) is not None:
             self._note((here[0], here[0]), NUMBER_OF, x, result)
         return result
 
@@ -259,7 +269,7 @@ class _Answers(_Reader):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answer a reading; run any other operation."""
-        here = _where() if _reads(func, args, kwargs) else None
+        here = self._place(func, args, kwargs)
         if here is None:
             return func(*args, **(kwargs or {}))
         if (reading := self._answer(here, func)) is None:
@@ -272,8 +282,8 @@ class _Answers(_Reader):
 
     def number(self, x: Tensor) -> Any:
         """The answer to a reading that PyTorch makes itself."""
-        here = _where()
-        reading = None if here is None or self._is_reading else self._answer((here[0], here[0]), NUMBER_OF)
+        here = None if self._is_reading or self.is_drawing else _where()
+        reading = None if here is None else self._answer((here[0], here[0]), NUMBER_OF)
         return NUMBER_OF(x) if reading is None else reading.value
 
     def _answer(self, here: tuple[Line, Line], func: Any) -> Reading | None:
@@ -285,6 +295,20 @@ class _Answers(_Reader):
                 f"{_shown(here[0])}: what Python reads on some rows must be read on all rows too, got another reading"
             )
         return None if reading is None or reading.depends_on_parameters else reading
+
+
+class _Draws(Messenger):
+    """Tells a reader while a site draws its value."""
+
+    def __init__(self, reader: _Reader):
+        super().__init__()
+        self._reader = reader
+
+    def _pyro_sample(self, msg: Any) -> None:
+        self._reader.is_drawing = not isinstance(msg["fn"], Subsample)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        self._reader.is_drawing = False
 
 
 class _Parameters(Messenger):
@@ -323,7 +347,7 @@ def find_readings(
     readings, tainted, store = Readings(), _Tainted(), pyro.get_param_store()
     recorder = _Recorder(tainted)
     with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
-        with recorder, _ToPyTorch(recorder.number), tainted, _Parameters(tainted, row_plates):
+        with recorder, _ToPyTorch(recorder.number), tainted, _Parameters(tainted, row_plates), _Draws(recorder):
             model(*args, **kwargs)
     readings.found = recorder.found
     return readings
