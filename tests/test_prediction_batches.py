@@ -437,6 +437,13 @@ class TestRows:
         expected = flat(draws["b"]) @ lib.to_numpy(features(lib)).T
         np.testing.assert_allclose(found["mean"], expected.mean(0), rtol=1e-9)
 
+    def test_of_certain_classes(self, lib):
+        """Every prediction then has a log-likelihood of exactly 0."""
+        draws = posterior(b=(2,)) * 1e7
+        found = predict(lib, logistic(lib), draws, features(lib), rows_per_batch=4)["y"].values
+        logits = np.einsum("cdk,nk->cdn", draws["b"].values, lib.to_numpy(features(lib)))
+        np.testing.assert_array_equal(found, logits > 0)
+
 
 class TestErrors:
     def refuse(self, lib, error, message, model=None, draws=None, args=None, **options):
