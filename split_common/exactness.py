@@ -35,6 +35,19 @@ LARGEST_DIFFERENCE = 1e-3  # nats by which two changes of energy may differ
 ROUNDINGS = 32  # roundings of the sum of a potential's terms that may add up
 
 
+def check_factors(energies: np.ndarray) -> None:
+    """Raise where a plate that holds factors alone has no likelihood, which then lies elsewhere.
+
+    Args:
+        energies: the prior's energy and those of the subsets, shape (M + 1,).
+    """
+    if not np.any(energies[1:]):
+        raise ModelNotSplittableError(
+            f"the data plate must hold the likelihood, got a log-likelihood of 0 for all {len(energies) - 1} subsets "
+            f"(the whole potential is {energies.sum():.10g}): nothing in the plate depends on the data"
+        )
+
+
 def compare_split(
     whole: float,
     energies: np.ndarray,

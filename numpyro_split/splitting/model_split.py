@@ -81,6 +81,7 @@ from split_common.errors import (
     RowsMeetError,
     first_line,
 )
+from split_common.exactness import check_factors
 from split_common.held import reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.minibatches import LEAST_SUBSETS, sizes_of_parts
@@ -634,10 +635,17 @@ class ModelSplit:
                 of_dealt = density.for_layout(dealt, arguments)
                 densities = [density, of_dealt] if num_subsets > 1 else [of_dealt]
             z, must_be_whole, compared = self.reference_position, bool(self._sized_by_rows), ""
+            if not self._observes:
+                check_factors(np.asarray(self.bind(args, kwargs).energies(z).value))
             with jax.debug_nans(False):  # far out, where a chain may never go, a model may well be NaN
                 for density in densities:
                     compared = check_exact(density, arguments.data, z, is_proved, must_be_whole)
             self.verdict = self.verdict._replace(compared=compared)
+
+    @property
+    def _observes(self) -> bool:
+        """Whether the data plate holds an observed site, besides factors."""
+        return any(site.observed and not site.is_factor and self._model.plate in site.plates for site in self.sites)
 
     def _depending_on(self, arguments: Arguments, elsewhere: list[bool]) -> list[str]:
         """Descriptions of values, the likelihood apart, that depend on rows which lie elsewhere."""

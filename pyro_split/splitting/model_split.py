@@ -48,6 +48,7 @@ from split_common.errors import (
     RowsMeetError,
     first_line,
 )
+from split_common.exactness import check_factors
 from split_common.held import HeldValue, reasons
 from split_common.memory import AutoSubsets, check_subsets
 from split_common.minibatches import LEAST_SUBSETS, sizes_of_parts
@@ -517,6 +518,8 @@ class ModelSplit:
         """Compare numbers: the sum over subsets with the model's own potential."""
         density, is_proved = self._density(args, kwargs), self.verdict.kind == PROVED
         splits, compared, layout = [(density, self.bind(args, kwargs))], "", self.layout
+        if not self._observes:
+            check_factors(splits[0][1].energies(self._latent.position).numpy(force=True))
         if self._takes_parts and not is_proved:
             # rows that rest on their neighbours show only where they are parted from these
             dealt = SubsetLayout(layout.num_rows, max(LEAST_SUBSETS, layout.num_subsets), "shuffled")
@@ -526,6 +529,11 @@ class ModelSplit:
         for density, potential in splits:
             compared = check_exact(density, potential, self._latent.position, is_proved, bool(self._sized_by_rows))
         self.verdict = self.verdict._replace(compared=compared)
+
+    @property
+    def _observes(self) -> bool:
+        """Whether the data plate holds an observed site, besides factors."""
+        return any(site.observed and not site.is_factor and self._model.plate in site.plates for site in self.sites)
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
         """Whether rows are independent of one another, by the model's operations: the first verdict that is no proof.
