@@ -864,8 +864,11 @@ print(peak[0] - before)
 @pytest.mark.parametrize("kernel", ["SplitHMC", "PenaltyMH"])
 @pytest.mark.parametrize("lib", ["numpyro", "pyro"])
 def test_memory_is_that_of_a_few_subsets(lib, kernel, tmp_path):
-    """Of 400 MB in 20 subsets, where a run on few rows has been: less than 8 subsets of 20 MB, and not 400 MB."""
-    rows, rng = 2_000_000, np.random.default_rng(0)
+    """Of 800 MB in 20 subsets, where a run on few rows has been: less than 8 subsets of 40 MB, and not 800 MB.
+
+    Arrays of less than 32 MB would be kept, once freed, by the memory allocator of glibc: by each thread its own.
+    """
+    rows, rng = 4_000_000, np.random.default_rng(0)
     path = str(tmp_path / "X")
     with open(path, "wb") as X, open(f"{path}.y", "wb") as y:
         for _ in range(20):
@@ -876,7 +879,7 @@ def test_memory_is_that_of_a_few_subsets(lib, kernel, tmp_path):
         [sys.executable, "-c", MEMORY, lib, path, str(rows), kernel], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split()[-1]) < 160
+    assert float(done.stdout.split()[-1]) < 320
 
 
 @pytest.mark.parametrize("kind", ["file", "zarr"])
