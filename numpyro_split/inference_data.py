@@ -23,7 +23,7 @@ from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import Watched, put_watched
-from split_common.report import Report, check_has_draws
+from split_common.report import TARGET, Report, check_has_draws, warn_of_target
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
 
@@ -71,8 +71,9 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     except ImportError:
         from arviz_base import from_numpyro
     check_has_draws(has_draws(mcmc))
-    is_ours = hasattr(mcmc.sampler, "report")  # the kernel is one of this package
-    split = _split_of(mcmc) if is_ours and mcmc.sampler.model is not None else None
+    kernel: Any = mcmc.sampler
+    is_ours = hasattr(kernel, "report")  # the kernel is one of this package
+    split = _split_of(mcmc) if is_ours and kernel.model is not None else None
     few = None if split is None else _few_rows(mcmc, split)
     run = mcmc if few is None else with_arguments(mcmc, *few.build(few.data))
     run = run if split is None else with_draws(run, _draws_by_array(run))
@@ -84,6 +85,10 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
     if few is not None:
         del found["observed_data"]
     if is_ours:
+        if target := kernel._method.target:
+            found["posterior"].attrs[TARGET] = target
+            if log_likelihood:
+                warn_of_target(target)
         if split is not None:
             found["posterior"].attrs["split"] = str(split.verdict)
         settled = getattr(mcmc.last_state, "settled", None)
@@ -92,7 +97,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
         health = getattr(mcmc.last_state, "health", None)
         if health is not None and mcmc.thinning > 1:
             put_watched(found["sample_stats"], Watched(health.num_diverging, health.bfmi))
-        Report.of(found, type(mcmc.sampler).__name__).warn()
+        Report.of(found, type(kernel).__name__).warn()
     if log_likelihood:
         _add_log_likelihood(found, _log_likelihoods(mcmc))
     return found

@@ -21,7 +21,7 @@ from pyro_split.potential.row_block import RowBlock
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
-from split_common.report import Report, check_has_draws
+from split_common.report import TARGET, Report, check_has_draws, warn_of_target
 from split_common.row_independence import Verdict
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
 from split_common.runs.statistics import arviz_statistics
@@ -98,6 +98,10 @@ def to_inference_data(
         found["posterior"].attrs["split"] = str(verdict)
     if "settled" in by_chain[0]:  # the kernel adapts
         put_settled(found["sample_stats"], Settled(*zip(*(chain["settled"] for chain in by_chain), strict=True)))
+    if target := mcmc.kernel._method.target:
+        found["posterior"].attrs[TARGET] = target
+        if log_likelihood:
+            warn_of_target(target)
     Report.of(found, type(mcmc.kernel).__name__).warn()
     return found
 

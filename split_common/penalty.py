@@ -240,6 +240,12 @@ class PenaltySettings(NamedTuple):
     target_accept_prob: float
     target_noise: float | None
 
+    @property
+    def described_target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        tempered = f"the posterior with its likelihood to the power of n/N, n = {self.batch_size}"
+        return "" if self.target == "posterior" else tempered
+
     def batches(self, num_rows: int) -> Batches:
         """The batches of N rows.
 

@@ -34,6 +34,7 @@ APPROXIMATE = (
     "approximate draws: there is no accept step, and no statistic shows the error that step_size and batch_size make; "
     "compare with an exact kernel, or with half the step_size"
 )
+TARGET = "target"  # attribute of the draws that names the distribution sampled, where it is not the posterior
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
 MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
 
@@ -86,6 +87,8 @@ class Report(NamedTuple):
         num_chains, num_draws = int(draws.sizes["chain"]), int(draws.sizes["draw"])
         title = f"{kernel}: {num_chains} chain{'s' * (num_chains > 1)} of {num_draws} draw{'s' * (num_draws > 1)}"
         statistics = run["sample_stats"]
+        if target := draws.attrs.get(TARGET):
+            title += f"\n  draws of {target}, not of the posterior"
         if not _accepts(statistics):
             title += f"\n  {APPROXIMATE}"
         settled = get_settled(statistics)
@@ -125,6 +128,14 @@ def check_reported(sampler: Any, kernel: type) -> None:
     """Raise unless the sampler of a run is a kernel of this package."""
     if not isinstance(sampler, kernel):
         raise TypeError(f"mcmc must have been run with a kernel of this package, got one of {type(sampler).__name__}")
+
+
+def warn_of_target(target: str) -> None:
+    """Warn that log-likelihoods are of draws of another distribution than the posterior, named by ``target``."""
+    warnings.warn(
+        f"the log-likelihoods are of draws of {target}: az.loo and az.waic take them for draws of the posterior",
+        stacklevel=3,
+    )
 
 
 def check_has_draws(has_draws: bool) -> None:

@@ -137,6 +137,11 @@ class Dynamics(NamedTuple):
         )
 
     @property
+    def described_target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        return "" if self.temperature == 1 else f"the posterior to the power of 1/T, T = {self.temperature:g}"
+
+    @property
     def kicks(self) -> list[Kick]:
         """Kicks of one iteration, L of them.
 

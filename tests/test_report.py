@@ -1,11 +1,13 @@
 """Reports of finished runs: what is in trouble is said, with what to do, and nothing else is."""
 
 import importlib
+import re
 
 import numpy as np
 import pytest
 
 from split_common.report import Report
+from split_common.runs.elpd import waic
 from tests.backends import NumPyroBackend
 from tests.kernels import TABLE, small
 
@@ -172,6 +174,7 @@ def test_a_run_is_reported(lib, name):
     assert ("cut trajectories" in report.table.index) == (name in ("SymmetricSplitHMC", "S3HMC"))
     assert ("noise" in report.table.index) == (name == "PenaltyMH")
     assert ("approximate draws: there is no accept step" in str(report)) == (name == "SGLD")
+    assert "not of the posterior" not in str(report)
     with pytest.warns(UserWarning, match="effective draws"):
         lib.split.to_inference_data(mcmc)
 
@@ -219,6 +222,38 @@ def test_a_thinned_run_is_judged_by_all_its_iterations(lib, stored, tmp_path):
     assert thinned["seen"]["divergences"].endswith("of all iterations since warm-up diverged")
     assert thinned["value"]["E-BFMI"] == pytest.approx(whole["value"]["E-BFMI"], rel=0.02)
     assert not thinned["is_fine"]["divergences"]
+
+
+TEMPERED = {
+    "PenaltyMH": ({"target": "expected"}, "the posterior with its likelihood to the power of n/N, n = 6"),
+    "SGLD": ({"temperature": 0.5}, "the posterior to the power of 1/T, T = 0.5"),
+}
+
+
+@pytest.mark.parametrize("name", TEMPERED)
+@pytest.mark.parametrize("stored", [False, True])
+def test_another_target_than_the_posterior_is_named(lib, name, stored, tmp_path):
+    """Means over such draws are not of the posterior, nor is an expected log predictive density."""
+    options, target = TEMPERED[name]
+    problem, path = small(lib), str(tmp_path / "run.zarr")
+    kernel = TABLE[name].make(lib, problem.model, **options)
+    mcmc = lib.mcmc(kernel, 20, 20)
+    if stored:
+        lib.sample(mcmc, *problem.args, store=path)
+        log_likelihood = importlib.import_module(f"{lib.split.__name__}.runs.prediction").log_likelihood
+        with pytest.warns(UserWarning, match="az.loo and az.waic take them for draws of the posterior"):
+            found = log_likelihood(mcmc, lib.split.open_store(path), into=path)
+        assert found.attrs["target"] == target
+        for data in (path, found):
+            with pytest.warns(UserWarning, match="this is no expected log predictive density of the posterior"):
+                waic(data)
+    else:
+        lib.host_draws(mcmc, *problem.args)
+        with pytest.warns(UserWarning, match=f"are of draws of {re.escape(target)}: az.loo and az.waic take"):
+            lib.split.to_inference_data(mcmc, log_likelihood=True)
+    run = lib.split.open_store(path) if stored else lib.split.to_inference_data(mcmc)
+    assert run.posterior.attrs["target"] == target
+    assert f"\n  draws of {target}, not of the posterior\n" in str(kernel.report(path if stored else mcmc))
 
 
 def test_one_draw_has_no_change_of_energy():

@@ -89,6 +89,11 @@ class Hamiltonian:
         return [*self.schedule.details, *self.system.details]
 
     @property
+    def target(self) -> str:
+        """No text: the target is the posterior."""
+        return ""
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """Texts of the schedule, the system and the centring."""
         return self.schedule.layout, *self.system.layout, *self.adaptation.center.layout

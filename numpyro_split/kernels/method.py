@@ -51,6 +51,11 @@ class Method(Protocol):
         ...
 
     @property
+    def target(self) -> str:
+        """The distribution that chains sample, in words, where it is not the posterior; else ""."""
+        ...
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """Settings on which cached energies and gradients depend, as texts; part of the data digest."""
         ...

@@ -122,6 +122,11 @@ class Penalty:
         return []
 
     @property
+    def target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        return self.settings.described_target
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """The settings, and a digest of the given reference, as texts."""
         given = digest_of_arrays(np.asarray(x) for x in (self.given_start or {}).values()).key

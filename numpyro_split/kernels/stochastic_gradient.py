@@ -209,6 +209,11 @@ class StochasticGradient:
         return []
 
     @property
+    def target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        return self.dynamics.described_target
+
+    @property
     def shared_fields(self) -> Mapping[str, Any]:
         """No field is shared between chains."""
         return {}

@@ -263,10 +263,14 @@ class NumPyroStart:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Package, kernel, and the verdict on how the model divides."""
-        split = self._known[0].split
-        verdict = None if split is None else str(split.verdict)
-        return {"package": "numpyro_split", "kernel": type(self._kernel).__name__, "split": verdict}
+        """Package, kernel, the verdict on how the model divides, and the target."""
+        split, kernel = self._known[0].split, self._kernel
+        return {
+            "package": "numpyro_split",
+            "kernel": type(kernel).__name__,
+            "split": None if split is None else str(split.verdict),
+            "target": kernel._method.target,
+        }
 
     @property
     def state(self) -> Any:

@@ -81,6 +81,11 @@ class Hamiltonian:
         """Texts of the schedule and the system."""
         return [*self.schedule.details, *self.system.details]
 
+    @property
+    def target(self) -> str:
+        """No text: the target is the posterior."""
+        return ""
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """No batches besides the subsets."""
         return ()

@@ -48,6 +48,11 @@ class Method(Protocol):
         """Texts that this method adds to the kernel's repr."""
         ...
 
+    @property
+    def target(self) -> str:
+        """The distribution that chains sample, in words, where it is not the posterior; else ""."""
+        ...
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Numbers of rows that are evaluated together besides those of a subset; the model is checked for each."""
         ...

@@ -101,6 +101,11 @@ class Penalty:
         """No text besides the kernel's own."""
         return []
 
+    @property
+    def target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        return self.settings.described_target
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Numbers of rows of an estimate, and of the gradient that moves a proposal."""
         batches = self.settings.batches(num_rows)

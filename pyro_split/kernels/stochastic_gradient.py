@@ -172,6 +172,11 @@ class StochasticGradient:
         """No text besides the kernel's own."""
         return []
 
+    @property
+    def target(self) -> str:
+        """The target in words, where it is not the posterior; else ""."""
+        return self.dynamics.described_target
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Number of rows of a gradient, unless all rows are read."""
         size = check_batch_size(self.dynamics.batch_size, num_rows)

@@ -29,7 +29,7 @@ from split_common.containers import Form
 from split_common.data_axes import check_data_axes
 from split_common.errors import ModelNotSplittableError
 from split_common.open_model import OpenModel
-from split_common.report import check_reported
+from split_common.report import TARGET, check_reported, warn_of_target
 from split_common.runs.pointwise import (
     DRAWS_PER_BATCH,
     LOG_LIKELIHOOD,
@@ -113,6 +113,9 @@ def log_likelihood(
         observations.pieces(posterior, grid), posterior, grid, observations.row_axes, LOG_LIKELIHOOD, into
     )
     found.attrs["split"] = str(observations.verdict)
+    if target := mcmc.kernel._method.target:
+        found.attrs[TARGET] = target
+        warn_of_target(target)
     return found
 
 

@@ -263,7 +263,7 @@ class PyroStart:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Package, kernel, how model and rows divide, and the state of the random number generators at the start."""
+        """Package, kernel, how model and rows divide, the target, and the random number generators at the start."""
         kernel = self._task.kernel
         assert kernel._prepared is not None
         split, potential = kernel._prepared.split, kernel._prepared.potential
@@ -271,6 +271,7 @@ class PyroStart:
             "package": "pyro_split",
             "kernel": type(kernel).__name__,
             "split": None if split is None else str(split.verdict),
+            "target": kernel._method.target,
             "shards": list(potential.ranks.num_rows),
             "num_subsets": potential.num_subsets,
             "start": self._start,

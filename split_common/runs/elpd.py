@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from split_common.report import TARGET
 from split_common.runs.reading import LOG_LIKELIHOOD, as_inference_data, open_store
 from split_common.values import finite_number, shown
 
@@ -78,6 +79,9 @@ def loo(data: Any, *, var_name: str | None = None, reff: float | None = None) ->
             other draws than the posterior's, numbers that are not finite, and a ``reff`` that is not above 0.
         StoreError: for a path of no store.
 
+    Warns:
+        UserWarning: where Pareto shapes are too large, and for draws of another distribution than the posterior.
+
     Example:
         >>> import numpy as np, xarray
         >>> values = np.random.default_rng(0).normal(-1.0, 0.1, size=(2, 200, 5))
@@ -119,6 +123,9 @@ def waic(data: Any, *, var_name: str | None = None) -> Any:
         TypeError: as :func:`loo`.
         ValueError: as :func:`loo`.
         StoreError: for a path of no store.
+
+    Warns:
+        UserWarning: where variances are too large, and for draws of another distribution than the posterior.
 
     Example:
         >>> import numpy as np, xarray
@@ -167,6 +174,10 @@ def _groups(data: Any, var_name: str | None) -> tuple[Any, Any]:
     posterior = held.get("posterior")
     if posterior is not None:
         _check_same_draws(array, posterior)
+    if target := next((group.attrs[TARGET] for group in held.values() if TARGET in group.attrs), ""):
+        warnings.warn(
+            f"the draws are of {target}: this is no expected log predictive density of the posterior", stacklevel=3
+        )
     return array, posterior
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from split_common.errors import StoreError, first_line
 from split_common.health import Watched, put_watched
-from split_common.report import Report
+from split_common.report import TARGET, Report
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
 from split_common.runs.store import (
@@ -42,7 +42,8 @@ class Progress(NamedTuple):
     Attributes:
         plan: planned length of the run.
         started: time when it began, in ISO 8601.
-        about: properties of the run: ``kernel``, and ``split``, how the model divides.
+        about: properties of the run: ``kernel``; ``split``, how the model divides; and ``target``, the distribution
+            sampled, where it is not the posterior.
         chains: progress of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
             written last; ``seconds`` of sampling so far; ``settled``, the values that warm-up settled on; ``watched``,
             the divergences and E-BFMI of all iterations of a thinned run.
@@ -106,7 +107,7 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
             f"where the run now has {counted(posterior)}. They can be written again",
             stacklevel=2,
         )
-    posterior.attrs.update({"split": found.about["split"]} if found.about.get("split") else {})
+    posterior.attrs.update({name: found.about[name] for name in ("split", TARGET) if found.about.get(name)})
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
     chains = [found.chains[i] for i in posterior["chain"].values]
     if columns := _columns(chains, "settled"):

@@ -96,7 +96,7 @@ class RunStore:
             path: path at which there is no store yet.
             plan: how long the run is.
             identity: texts that identify the run (:mod:`split_common.runs.identity`).
-            about: further properties of the run: its kernel, how the model divides.
+            about: further properties of the run: its kernel, how the model divides, what it samples.
             start_energies: potential energies where the chains start.
         """
         attributes = {
