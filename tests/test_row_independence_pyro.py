@@ -388,6 +388,33 @@ def test_numbers_of_rows_that_were_changed_are_other_numbers(chosen):
         split_model(regression(row), data()[:2], num_subsets=3)
 
 
+@pytest.mark.parametrize(
+    "placed",
+    [
+        lambda y, order: y[order],
+        lambda y, order: torch.zeros_like(y).scatter(0, order, y),
+        lambda y, order: torch.zeros_like(y).scatter_add_(0, order, y),
+        lambda y, order: torch.zeros_like(y).index_add(0, order, y),
+        lambda y, order: y.gather(0, order),
+    ],
+    ids=["looked up", "scattered", "added", "added by index", "gathered"],
+)
+def test_an_order_of_all_rows_is_held(placed):
+    """On a subset's rows there is no row of many of its numbers, so that the start is found on all rows."""
+    y = torch.as_tensor(np.random.default_rng(0).normal(size=20))
+
+    def model(y, order):
+        b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))
+        with pyro.plate("data", y.shape[0]):
+            pyro.sample("y", dist.Normal(b * placed(y, order), 1.0), obs=y)
+
+    args = y, torch.arange(20).flip(0)
+    assert verdict(model, args, num_subsets=3).held
+    host, _ = PyroBackend().host_potential_and_grad(model, args, {}, {"b": torch.tensor(0.7)})
+    energy, _ = split_model(model, args, num_subsets=3).potential_and_grad({"b": torch.tensor(0.7)})
+    np.testing.assert_allclose(float(energy), float(host), rtol=1e-6)
+
+
 @pytest.mark.parametrize("num_subsets", [1, 3])
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ WITHIN = {
     "decomposed": lambda y, X, g, i, u: torch.linalg.cholesky(own_matrix(X)),
     "inverted": lambda y, X, g, i, u: torch.linalg.inv(own_matrix(X)) + torch.linalg.matrix_exp(own_matrix(X)),
     "solved": lambda y, X, g, i, u: torch.linalg.solve(own_matrix(X), X[:, :3, None]),
+    "solved by a full matrix": lambda y, X, g, i, u: torch.linalg.solve(torch.outer(u, u) + torch.eye(20), X.T).T,
     "solved by one matrix": lambda y, X, g, i, u: torch.linalg.solve_triangular(torch.eye(20), X.T, upper=False).T,
     "determinant": lambda y, X, g, i, u: torch.logdet(own_matrix(X)) + torch.linalg.det(own_matrix(X)),
     "eigenvalues": lambda y, X, g, i, u: torch.linalg.eigvalsh(own_matrix(X)) + torch.linalg.svdvals(own_matrix(X)),

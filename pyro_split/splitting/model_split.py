@@ -69,6 +69,7 @@ from split_common.subsets import SubsetLayout, warn_if_sorted
 
 logger = logging.getLogger(__name__)
 NO_PLATE = ""  # in place of a data plate's name, which no plate has
+OUT_OF_BOUNDS = "out of bounds for dimension"  # in the RuntimeError of torch's scatter and gather
 
 
 def split_model(
@@ -561,15 +562,18 @@ class ModelSplit:
     def _initialize(self, density: ModelDensity | HostDensity) -> LatentSites:
         """The latent sites, learned on the rows of one subset where no latent has an entry per row.
 
-        Statistics of few rows, as a column's deviation, may be degenerate, and latents of as many entries as there are
-        rows too short to be looked up; all rows are then tried too.
+        Statistics of few rows, as a column's deviation, may be degenerate, and arrays of as many entries as there are
+        rows, latents among them, too short to be looked up; all rows are then tried too.
         """
         try:
             return self._initialisation.on(self.part(0), density)
-        except (NoFiniteStartError, IndexError) as error:
-            if density.arguments.sources or len(self.part(0)) == self.layout.num_rows:
+        except (NoFiniteStartError, IndexError, RuntimeError) as error:
+            is_short = isinstance(error, IndexError) or OUT_OF_BOUNDS in str(error)
+            is_degenerate = isinstance(error, NoFiniteStartError)
+            has_more = not density.arguments.sources and len(self.part(0)) < self.layout.num_rows
+            if not (has_more and (is_short or is_degenerate)):
                 raise
-            if isinstance(error, IndexError):
+            if is_short:
                 self._sized_by_rows = [site.name for site in self.sites if not site.observed]  # any of these
             return self._initialisation.on(torch.arange(self.layout.num_rows), density)
 

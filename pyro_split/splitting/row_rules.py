@@ -439,7 +439,8 @@ def solve(op: Operation) -> list[Value]:
     columns = rank - (1 if op.whole.arguments.get("left", True) else 2)
     is_one_matrix = all(other == FREE for other in op.others(name)) and op.same()
     if isinstance(sides, Aligned) and sides.axis == columns and is_one_matrix:
-        return [Aligned(columns + most - rank)] * op.results
+        factors = [FREE] * (op.results - 1)  # of the matrix
+        return [Aligned(columns + most - rank), *factors]
     return batched(op)
 
 
