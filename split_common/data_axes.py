@@ -11,6 +11,7 @@ import numpy as np
 
 from split_common.containers import Opened
 from split_common.errors import ModelNotSplittableError, first_line
+from split_common.tables import NUMBERS
 from split_common.values import is_name, shown, whole_number
 
 
@@ -176,14 +177,29 @@ def uncut_advice(arguments: Iterable[tuple[str, Any]], num_rows: int, is_array: 
 whole numbers, as by np.unique(g, return_inverse=True)[1], or make it a NumPy array of numbers"
         >>> uncut_advice([("g", ["a", "b", "a"])], 4, lambda x: False)
         ''
+        >>> uncut_advice([("x", [0.5, 1.2])], 2, lambda x: False)
+        "; 'x' (list) has an entry for each row but is no array of numbers, so that it cannot be cut: make it a NumPy \
+array of numbers"
     """
     found = [(name, x) for name, value in arguments for x in _uncut(value, num_rows, is_array)]
     return "".join(
         f"; {name!r} ({_kind(x)}) has an entry for each row but is no array of numbers, so that it cannot be cut: "
-        f"encode it as whole numbers, as by np.unique({name}, return_inverse=True)[1], or make it a NumPy array of "
-        "numbers"
+        + (
+            ""
+            if _holds_numbers(x)
+            else f"encode it as whole numbers, as by np.unique({name}, return_inverse=True)[1], or "
+        )
+        + "make it a NumPy array of numbers"
         for name, x in dict(found).items()
     )
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether NumPy makes an array of numbers of a value."""
+    try:
+        return np.asarray(value).dtype.kind in NUMBERS
+    except (TypeError, ValueError):  # no array, or lists of several lengths
+        return False
 
 
 def count_advice(arguments: Iterable[tuple[str, Any]], num_rows: int, axes: Mapping[str, int]) -> str:
