@@ -198,7 +198,7 @@ def _holds_numbers(value: Any) -> bool:
     """Whether NumPy makes an array of numbers of a value."""
     try:
         return np.asarray(value).dtype.kind in NUMBERS
-    except (TypeError, ValueError):  # no array, or lists of several lengths
+    except Exception:  # whatever an object raises that is no array, as a sparse one
         return False
 
 
