@@ -128,6 +128,8 @@ def network(origin):
 HYPERS = {"alpha1": 3.0, "beta1": 1.0, "alpha2": 3.0, "beta2": 1.0, "alpha3": 1.0, "c": 1.0}
 ANNOTATION = ["dawid_skene", "mace", "hierarchical_dawid_skene", "logistic_random_effects"]
 
+HALF_CAUCHY = ("lambdas", "tau")  # of the horseshoes
+
 EXAMPLES = [
     *whole(example, "annotation", "multinomial", lambda m: call(m.get_data()[1])),
     *(c for name in ANNOTATION for c in whole(example, "annotation", name, lambda m: call(*m.get_data()))),
@@ -168,11 +170,17 @@ EXAMPLES = [
     ),
     *(c for k in (1, 2, 3, 4, 6) for c in whole(example, "hmm_enum", f"model_{k}", chorales)),
     *whole(example, "holt_winters", "holt_winters", lambda m: call(y=jnp.asarray(rng().normal(size=12)), n_seasons=4)),
-    example("horseshoe_regression", "model_normal_likelihood", lambda m: call(*m.get_data(N=40, D_X=4))),
+    example(
+        "horseshoe_regression",
+        "model_normal_likelihood",
+        lambda m: call(*m.get_data(N=40, D_X=4)),
+        by_logarithm=HALF_CAUCHY,
+    ),
     example(
         "horseshoe_regression",
         "model_bernoulli_likelihood",
         lambda m: call(*m.get_data(N=40, D_X=4, response="binary")),
+        by_logarithm=HALF_CAUCHY,
     ),
     example("hsgp", "birthdays_model", birthdays),
     example("minipyro", "model", lambda m: call(jnp.asarray(3.0 + rng().normal(size=100)))),
@@ -334,8 +342,6 @@ CREDIT = {
     "y": jnp.asarray(regression(30, 4, "binary")[1])[None],
     "num_features": 4,
 }
-
-HALF_CAUCHY = ("lambdas", "tau")  # of the horseshoes
 
 TUTORIALS = [
     *(
