@@ -52,6 +52,10 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
             :class:`~numpyro_split.SplitPotential`, which has no model, and for a model whose discrete latent sites were
             summed out.
 
+    Warns:
+        UserWarning: of what the report calls trouble; and, with ``log_likelihood=True``, for draws of another
+            distribution than the posterior.
+
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
         >>> from numpyro.infer import MCMC

@@ -61,8 +61,9 @@ def to_inference_data(
             summed out among them).
 
     Warns:
-        UserWarning: when the model can no longer be run on the arguments of the run; the observed data are then
-            left out.
+        UserWarning: of what the report calls trouble; with ``log_likelihood=True``, for draws of another distribution
+            than the posterior; and when the model can no longer be run on the arguments of the run, whose observed data
+            are then left out.
 
     Example:
         >>> import torch, pyro, pyro.distributions as dist

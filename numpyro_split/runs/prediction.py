@@ -87,6 +87,9 @@ def log_likelihood(
             a number out of range; as :class:`~split_common.errors.StoreError` for a store that holds log-likelihoods
             of its run's draws already, and for some draws only in the store of their run.
 
+    Warns:
+        UserWarning: for draws of another distribution than the posterior.
+
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
         >>> from numpyro.infer import MCMC
