@@ -175,6 +175,7 @@ EXAMPLES = [
         "model_normal_likelihood",
         lambda m: call(*m.get_data(N=40, D_X=4)),
         by_logarithm=HALF_CAUCHY,
+        target_accept_prob=0.95,
     ),
     example(
         "horseshoe_regression",

@@ -57,8 +57,9 @@ def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str,
     The split kernel starts where the host's chains ended, so that both are in the same mode of several.
     """
     model, args, kwargs = case.build()
-    theirs = _run(NUTS(model), None, args, kwargs, num_samples, num_chains)
-    split = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
+    target = {"target_accept_prob": case.target_accept_prob}
+    theirs = _run(NUTS(model, **target), None, args, kwargs, num_samples, num_chains)
+    split = SplitNUTS(model, num_subsets=case.num_subsets, **target, **_options(case))
     ours = _run(split, theirs.last_state.z, args, kwargs, num_samples, num_chains)
     found, expected = (
         {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()} for mcmc in (ours, theirs)
