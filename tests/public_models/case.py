@@ -32,8 +32,8 @@ class Case:
         by_logarithm: sites without a variance, such as of a half-Cauchy prior, whose logarithms are compared with the
             host's: a mean of such values has no standard error.
         num_samples: draws that a chain starts with, where posteriors are compared.
-        target_accept_prob: of both kernels, where posteriors are compared; nearer to 1 for a funnel, in whose stiff part
-            a chain with steps that suit the rest stays for hundreds of draws, and reports divergences.
+        target_accept_prob: of both kernels, where posteriors are compared; nearer to 1 for a funnel, in whose stiff
+            part a chain with steps that suit the rest stays for hundreds of draws, and reports divergences.
         bits: of numbers; 64 where 32 leave the host's own potential too coarse to compare.
     """
 
