@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.same_draws COMMIT`` checks the commit out into a temporary worktree, runs every kernel of both
 packages on one model with the same keys there and here, and prints for each kernel whether all draws are equal, or else
-the largest difference and the first draw that differs; of a kernel that could not be made there, that it could not.
+the largest difference and the first draw that differs; and which kernels are there
+or here only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 RUN = """
-import sys, warnings
+import inspect, sys, warnings
 import numpy as np
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
@@ -30,6 +31,9 @@ OPTIONS = {
     "SGLD": {"batch_size": 20, "step_size": 1e-4}, "SGHMC": {"batch_size": 20, "step_size": 1e-5},
 }
 draws = {}
+def kernels_of(split):
+    found = {name: (getattr(split, name, None), options) for name, options in OPTIONS.items()}
+    return {name: (k, options) for name, (k, options) in found.items() if k and not inspect.isabstract(k)}
 if sys.argv[1] == "numpyro":
     import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist, numpyro_split as split
     from numpyro.infer import MCMC
@@ -38,12 +42,8 @@ if sys.argv[1] == "numpyro":
         w = numpyro.sample("w", dist.Normal(jnp.zeros(2), tau**-0.5).to_event(1))
         with numpyro.plate("data", X.shape[0]):
             numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
-    for name, options in OPTIONS.items():
-        try:
-            kernel = getattr(split, name)(model, num_subsets=3, **options)
-        except TypeError:  # of an abstract class, as SplitHMC was
-            continue
-        mcmc = MCMC(kernel, num_warmup=60, num_samples=60, progress_bar=False)
+    for name, (kernel, options) in kernels_of(split).items():
+        mcmc = MCMC(kernel(model, num_subsets=3, **options), num_warmup=60, num_samples=60, progress_bar=False)
         mcmc.run(jax.random.key(1), jnp.asarray(X), jnp.asarray(y))
         draws[name] = np.concatenate([np.asarray(x).reshape(60, -1) for x in mcmc.get_samples().values()], 1)
 else:
@@ -56,13 +56,9 @@ else:
         with pyro.plate("data", X.shape[0]):
             pyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
     data = torch.tensor(X).float(), torch.tensor(y).float()
-    for name, options in OPTIONS.items():
+    for name, (kernel, options) in kernels_of(split).items():
         pyro.set_rng_seed(1)
-        try:
-            kernel = getattr(split, name)(model, num_subsets=3, **options)
-        except TypeError:
-            continue
-        mcmc = MCMC(kernel, 60, 60, disable_progbar=True)
+        mcmc = MCMC(kernel(model, num_subsets=3, **options), 60, 60, disable_progbar=True)
         mcmc.run(*data)
         draws[name] = np.concatenate([x.numpy().reshape(60, -1) for x in mcmc.get_samples().values()], 1)
 np.savez(sys.argv[2], **draws)
@@ -87,9 +83,9 @@ def main() -> None:
             for package in ("numpyro", "pyro"):
                 then = draws_in(place / "then", package, place / "then.npz")
                 now = draws_in(ROOT, package, place / "now.npz")
-                for name in now:
-                    if name not in then:
-                        print(f"{package:8}{name:20}was no kernel then", flush=True)
+                for name in [*now, *(name for name in then if name not in now)]:
+                    if name not in now or name not in then:
+                        print(f"{package:8}{name:20}is a kernel {'now' if name in now else 'then'} only", flush=True)
                         continue
                     differ = np.any(then[name] != now[name], 1)
                     told = "equal bit for bit"
