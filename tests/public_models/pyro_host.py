@@ -69,8 +69,7 @@ def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str,
             except ValueError as error:  # a value of a validated distribution underflows to the edge of its support
                 raise Unavailable(f"the host's own NUTS fails: {error}") from error
             start = {name: host.transforms[name](x[-1]) for name, x in expected[-1].items()}
-            target = {"target_accept_prob": case.target_accept_prob}
-            split = SplitNUTS(model, num_subsets=case.num_subsets, **target, **_options(case))
+            split = SplitNUTS(model, num_subsets=case.num_subsets, **_options(case))
             found.append(_draws(split, start, args, kwargs, num_samples))
     ours, theirs = (
         {name: torch.stack([d[name] for d in x]).numpy() for name in expected[0]} for x in (found, expected)
@@ -81,7 +80,7 @@ def posteriors(case: Case, num_samples: int, num_chains: int) -> tuple[dict[str,
 def _host_nuts(case: Case) -> NUTS:
     """The host's NUTS, by its compiler where that can trace the model: a gradient then takes a third to a half."""
     model, args, kwargs = case.build()
-    options = {"init_strategy": case.init_strategy, "target_accept_prob": case.target_accept_prob}
+    options = {"init_strategy": case.init_strategy}
     try:
         NUTS(model, jit_compile=True, ignore_jit_warnings=True, **options).setup(1, *args, **kwargs)
     except RuntimeError:
