@@ -14,7 +14,9 @@ from pyro.infer.mcmc.api import StreamingMCMC
 
 from pyro_split import (
     NaiveSplitHMC,
+    PenaltyMH,
     RandomisedSplitHMC,
+    SplitNUTS,
     SplitPotential,
     SymmetricSplitHMC,
     sample,
@@ -447,22 +449,40 @@ def test_transforms_of_a_run_are_those_of_its_store(tmp_path):
         stored(tmp_path / "run.zarr", 8)
 
 
+def bounded_mean(y, high):
+    """Mean of ``y`` between 0 and ``high``, which is an argument."""
+    mu = pyro.sample("mu", dist.Uniform(torch.tensor(0.0), high))
+    with pyro.plate("data", len(y)):
+        pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+# Data and bounds of two runs: transforms of the first would squeeze the second's draws into an interval of length 1.
+TENTH, WHOLE = (
+    (scale * (6.0 + torch.randn(200, generator=torch.Generator().manual_seed(0))), torch.tensor(10.0 * scale))
+    for scale in (0.1, 1.0)
+)
+
+
 @pytest.mark.parametrize("load", [True, False])
 def test_a_run_that_is_stored_again_maps_draws_by_its_own_transforms(tmp_path, load):
-    """Transforms of the first run's data would squeeze the second's draws into an interval of length 1."""
-
-    def bounded(y, high):
-        mu = pyro.sample("mu", dist.Uniform(torch.tensor(0.0), high))
-        with pyro.plate("data", len(y)):
-            pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-
-    torch.manual_seed(0)
-    y = 6.0 + torch.randn(200)
-    kernel = NaiveSplitHMC(bounded, num_subsets=2, num_steps=3)
+    kernel = NaiveSplitHMC(bounded_mean, num_subsets=2, num_steps=3)
     mcmc = MCMC(kernel, warmup_steps=30, num_samples=20, disable_progbar=True)
-    sample(mcmc, y / 10, torch.tensor(1.0), store=tmp_path / "a.zarr", load=load)
-    opened = sample(mcmc, y, torch.tensor(10.0), store=tmp_path / "b.zarr", load=load)
+    sample(mcmc, *TENTH, store=tmp_path / "a.zarr", load=load)
+    opened = sample(mcmc, *WHOLE, store=tmp_path / "b.zarr", load=load)
     assert abs(float(opened.posterior["mu"].mean()) - 6.0) < 0.5
+
+
+@pytest.mark.parametrize("start", [None, {"mu": torch.tensor(0.0)}], ids=["drawn start", "given start"])
+@pytest.mark.parametrize("kernel_class", [NaiveSplitHMC, SplitNUTS, PenaltyMH])
+def test_a_later_run_maps_draws_by_its_own_transforms(kernel_class, start):
+    """Of its first run each MCMC keeps the kernel's dict of transforms, and maps the draws of later ones by it."""
+    torch.manual_seed(1)
+    kernel = kernel_class(bounded_mean, **({} if kernel_class is PenaltyMH else {"num_subsets": 2}))
+    options = {"warmup_steps": 40, "num_samples": 40, "initial_params": start, "disable_progbar": True}
+    one, other = MCMC(kernel, **options), MCMC(kernel, **options)
+    for mcmc, args in ((one, TENTH), (one, WHOLE), (other, TENTH), (one, WHOLE)):
+        mcmc.run(*args)
+        assert abs(float(mcmc.get_samples()["mu"].mean() / args[1]) - 0.6) < 0.05
 
 
 def test_the_same_call_goes_on_with_the_same_mcmc(tmp_path):

@@ -112,6 +112,7 @@ class SplitKernel(MCMCKernel):
         self._potential = model if isinstance(model, SplitPotential) else None
         self._splitting, self._method, self._pid = splitting, method, os.getpid()
         self.transforms: dict[str, Any] | None = {} if self._potential is not None else None
+        self._kept_by_host: dict[str, Any] = {}
         self._form: Form | None = None
         self._prepared: Prepared | None = None
         self._chain, self._starts = Chain(), GivenStarts()
@@ -157,7 +158,7 @@ class SplitKernel(MCMCKernel):
         check_only_run()
         if self._potential is None:  # a potential takes its own gradients, whatever is around it
             check_gradients_are_enabled()
-        number, earlier = number_of_chain(), self.transforms
+        number, earlier = number_of_chain(), None if self.transforms is None else dict(self.transforms)
         self._chain, self._starts = Chain(self._starts.of_chain(number)), GivenStarts()
         args, kwargs, prepared = self._begin(warmup_steps, args, kwargs)
         split, potential, method = prepared
@@ -314,8 +315,18 @@ class SplitKernel(MCMCKernel):
         bound = self._over_ranks(warmup_steps, model_args, model_kwargs, divide)
         self._prepared = prepared = self._learn(warmup_steps, bound, self._chain.initial_params)
         if prepared.split is not None:
-            self.transforms = prepared.split.transforms
+            self._map_draws_by(prepared.split.transforms)
         return bound.args, bound.kwargs, prepared
+
+    def _map_draws_by(self, transforms: dict[str, Any]) -> None:
+        """Have the host map draws by these transforms, in a later run too.
+
+        The host keeps the dict that it finds here after its first run, and maps the draws of later runs by it, whose
+        data may change the supports of latent sites.
+        """
+        self._kept_by_host.clear()
+        self._kept_by_host.update(transforms)
+        self.transforms = self._kept_by_host
 
     def _open(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any]
