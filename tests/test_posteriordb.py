@@ -36,6 +36,10 @@ LENGTHS = {
 }
 # windows of six steps carry a chain less far here: 3,000 draws had an effective size of 261
 LONGER = {("pyro", "ar_k", "WindowedHMC"): {"num_warmup": 300, "num_samples": 7000}}
+# Far from the posterior, XHMC's long trajectories may lead to modes where one part of the mixture holds a row or two:
+# of 24 chains from uniform starts 4 ended there (of SplitNUTS and of NumPyro's NUTS 1), which the report tells. The
+# reference draws are of the mode that holds the posterior's mass, so chains start in it.
+STARTS = {"low_dim_gauss_mix": {"first": -2.7, "gap": 5.6, "sigma": [1.0, 1.0], "theta": 0.6}}
 FAST = {
     "numpyro": ["kidscore_interaction", "ar_k", "logmesquite_logvash", "eight_schools_noncentered"],
     "pyro": ["logmesquite_logvash", "eight_schools_noncentered"],
@@ -58,10 +62,21 @@ DYNAMIC_CASES = [
 ]
 
 
+def start_at(lib, values):
+    """The host's strategy by which every chain starts at these values."""
+    if lib.name == "numpyro":
+        from numpyro.infer import init_to_value
+    else:
+        from pyro.infer.autoguide.initialization import init_to_value
+    return init_to_value(values={site: lib.array(value) for site, value in values.items()})
+
+
 def compare(lib, name, seed=0, kernel="SymmetricSplitHMC", **options):
     """Run a kernel and compare every parameter with the reference."""
     posterior = getattr(posteriordb_models, name)()
     options = {**OPTIONS, **options}
+    if name in STARTS:
+        options["init_strategy"] = start_at(lib, STARTS[name])
     lengths = LONGER.get((lib.name, name, kernel), LENGTHS[lib.name])
     kernel = getattr(lib.split, kernel)(posterior.model(lib), num_subsets=NUMS_SUBSETS[name], **options)
     mcmc = lib.run(kernel, *[lib.array(x) for x in posterior.data], seed=seed, **lengths)
