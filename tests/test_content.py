@@ -189,13 +189,24 @@ def from_outside(y):
         numpyro.sample("y", dist.Normal(mu + jnp.asarray(TABLE).sum(), 1.0), obs=y)
 
 
+class Settings:
+    """Holds an array, as users' own objects do."""
+
+    def __init__(self, table):
+        self.table = table
+
+
 @pytest.mark.parametrize("package", ["numpyro_split"])
-@pytest.mark.parametrize("kind", ["global", "closure", "function of a function"])
+@pytest.mark.parametrize(
+    "kind",
+    ["global", "closure", "default", "function of a function", "object in a closure", "object among the arguments"],
+)
 def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
     """In float32 JAX keeps its copy of a float64 array; NumPyro alone would go on with the old values."""
     lib = NumPyroBackend()
     lib.set_precision(32)
     dist, table = lib.dist, np.arange(3.0)
+    settings = Settings(table)
 
     def total():
         return lib.np.asarray(table).sum()
@@ -210,16 +221,35 @@ def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
         with lib.ppl.plate("data", y.shape[0]):
             lib.ppl.sample("y", dist.Normal(mu + total(), 1.0), obs=y)
 
-    model = {"global": from_outside, "closure": of_closure, "function of a function": of_function}[kind]
+    def of_default(y, table=table):
+        of_object(y, Settings(table))
+
+    def of_object(y, settings):
+        mu = lib.ppl.sample("mu", dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", dist.Normal(mu + lib.np.asarray(settings.table).sum(), 1.0), obs=y)
+
+    def of_object_outside(y):
+        of_object(y, settings)
+
+    models = {
+        "global": from_outside,
+        "closure": of_closure,
+        "default": of_default,
+        "function of a function": of_function,
+        "object in a closure": of_object_outside,
+        "object among the arguments": of_object,
+    }
+    model, rest = models[kind], [settings] if kind == "object among the arguments" else []
     session = lib.session(lib.split.SymmetricSplitHMC(model, num_subsets=2, num_steps=2), num_warmup=1, num_samples=1)
     y = lib.array(np.linspace(-1.0, 1.0, 9)[[3, 1, 4, 0, 5, 2, 6, 8, 7]])
-    session.fresh(y)
+    session.fresh(y, *rest)
     changed = TABLE if kind == "global" else table
     changed += 1.0
     with pytest.raises(ValueError, match=r"(?i)'table'.*changed in place"):
-        session.fresh(y)
+        session.fresh(y, *rest)
     changed -= 1.0
-    session.fresh(y)
+    session.fresh(y, *rest)
 
 
 @pytest.mark.parametrize("package", ["numpyro_split"])

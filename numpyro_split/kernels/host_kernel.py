@@ -287,7 +287,7 @@ class SplitKernel(MCMCKernel):
         with eagerly():
             arguments = self._arguments(args, kwargs)
             if self._model is not None:
-                check_captured(self._model)
+                check_captured(self._model, arguments.others)
                 program = self._program(arguments, args, kwargs)
             else:
                 assert self._potential is not None

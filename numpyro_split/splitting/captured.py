@@ -8,48 +8,50 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.dtypes import canonicalize_dtype
 
-DEPTH = 4  # levels of nested functions and containers that are searched
+DEPTH = 4  # levels of nested functions, containers and objects that are searched
 
 
-def check_captured(model: Callable[..., Any]) -> None:
+def check_captured(model: Callable[..., Any], arguments: Iterable[Any] = ()) -> None:
     """Raise where the model reads an array that was changed in place and of which JAX keeps the old values.
 
     Args:
-        model: a model; its closures, the globals that it names, its object's attributes, and those of the functions of
-            its own module that it calls, are searched.
+        model: a model; its closures, defaults, the globals that it names, its object's attributes, and those of the
+            functions of its own module that it calls, are searched, and the attributes of objects among them.
+        arguments: arguments that are no arrays, which are searched too.
 
     Raises:
         ValueError: naming the array.
     """
-    for name, x in captured_arrays(model, getattr(model, "__module__", None)):
+    for name, x in captured_arrays([model, *arguments], getattr(model, "__module__", None)):
         kept = canonicalize_dtype(x.dtype) if x.dtype.kind in "biufc" else x.dtype
         if kept != x.dtype and not np.array_equal(np.asarray(jnp.asarray(x)), x.astype(kept), equal_nan=True):
             raise ValueError(
-                f"the array {name!r}, which the model reads from outside its arguments, must not be changed in place, "
-                f"got other values than those that JAX keeps of it (as {kept}); give it as an argument, or replace it "
-                "by a copy"
+                f"the array {name!r}, which the model reads from outside its arguments or from an object among them, "
+                f"must not be changed in place, got other values than those that JAX keeps of it (as {kept}); give it "
+                "as an argument, or replace it by a copy"
             )
 
 
-def captured_arrays(
-    value: Any, module: str | None, name: str = "", depth: int = DEPTH
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The NumPy arrays that can be reached from a value, each with the name that leads to it."""
-    if isinstance(value, np.ndarray):
-        yield name, value
-    elif depth:
-        for inner, found in _parts(value, module):
-            yield from captured_arrays(found, module, inner, depth - 1)
+def captured_arrays(values: Iterable[Any], module: str | None) -> Iterator[tuple[str, np.ndarray]]:
+    """The NumPy arrays that can be reached from some values, each with the name that leads to it."""
+    seen: dict[int, Any] = {}  # with the values, since another may have the id of one that was deleted
+    level = [("", value) for value in values]
+    for _ in range(DEPTH + 1):
+        new = [(name, value) for name, value in level if id(value) not in seen]
+        seen |= {id(value): value for _, value in new}
+        yield from ((name, value) for name, value in new if isinstance(value, np.ndarray))
+        level = [part for _, value in new for part in _parts(value, module)]
 
 
 def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
+    """What a function reads, a container holds and an object has as attributes, with the names that lead to it."""
     if isinstance(value, functools.partial):
         yield from (
             ("", value.func),
@@ -57,7 +59,7 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
             *value.keywords.items(),
         )
     elif isinstance(value, types.MethodType):
-        yield from (("", value.__func__), *getattr(value.__self__, "__dict__", {}).items())
+        yield from (("", value.__func__), *_attributes(value.__self__))
     elif isinstance(value, types.FunctionType):
         if value.__module__ == module:
             yield from _read_by(value)
@@ -65,18 +67,27 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
         yield from ((str(key), x) for key, x in value.items())
     elif isinstance(value, list | tuple):
         yield from ((f"[{i}]", x) for i, x in enumerate(value))
-    elif callable(value) and not isinstance(value, type):
-        yield from (("", type(value).__call__), *getattr(value, "__dict__", {}).items())
+    elif not isinstance(value, np.ndarray | type | types.ModuleType):
+        if callable(value):
+            yield "", type(value).__call__
+        yield from _attributes(value)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(value, "__dict__", {}).items()
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Values that a function reads by name from its closure and its globals."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+    """Values that a function has by name: of its closure, its globals and its arguments' defaults."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    yield from zip(code.co_varnames[: code.co_argcount][-len(defaults) :], defaults, strict=False)
+    yield from (function.__kwdefaults__ or {}).items()
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    codes = [function.__code__]
+    codes = [code]
     while codes:
         code = codes.pop()
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
