@@ -40,13 +40,14 @@ def check_captured(model: Callable[..., Any], arguments: Iterable[Any] = ()) -> 
 
 
 def captured_arrays(values: Iterable[Any], module: str | None) -> Iterator[tuple[str, np.ndarray]]:
-    """The NumPy arrays that can be reached from some values, each with the name that leads to it."""
+    """The NumPy arrays that can be reached from some values, each with its name; none of the rows of memory maps."""
     seen: dict[int, Any] = {}  # with the values, since another may have the id of one that was deleted
     level = [("", value) for value in values]
     for _ in range(DEPTH + 1):
         new = [(name, value) for name, value in level if id(value) not in seen]
         seen |= {id(value): value for _, value in new}
-        yield from ((name, value) for name, value in new if isinstance(value, np.ndarray))
+        arrays = [(name, value) for name, value in new if isinstance(value, np.ndarray)]
+        yield from ((name, x) for name, x in arrays if not isinstance(x, np.memmap))
         level = [part for _, value in new for part in _parts(value, module)]
 
 
@@ -73,8 +74,8 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
         yield from _attributes(value)
 
 
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    yield from getattr(value, "__dict__", {}).items()
+def _attributes(value: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple(getattr(value, "__dict__", {}).items())
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
