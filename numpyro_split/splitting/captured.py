@@ -75,13 +75,15 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes(value: Any) -> tuple[tuple[str, Any], ...]:
+    """The attributes that an object holds itself; a copy, since a property may add to them."""
     return tuple(getattr(value, "__dict__", {}).items())
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Values that a function has by name: of its closure, its globals and its arguments' defaults."""
     code, defaults = function.__code__, function.__defaults__ or ()
-    yield from zip(code.co_varnames[: code.co_argcount][-len(defaults) :], defaults, strict=False)
+    first = code.co_argcount - len(defaults)
+    yield from zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
     yield from (function.__kwdefaults__ or {}).items()
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
