@@ -3,12 +3,15 @@
 import importlib
 import itertools
 import math
+from collections import Counter
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from split_common.schedule import Reversal, Schedule, naive
+from split_common.schedule import Reversal, Schedule, naive, symmetric
 from split_common.termination import Rule
 from tests.backends import NumPyroBackend, PyroBackend
 from tests.statistics import assert_agree
@@ -113,6 +116,99 @@ def test_windows_hold_as_many_states_as_they_should(lib, num_steps, window_size)
         weights, counts = zip(*((choice.log_weight, visits.num_states) for choice, visits in found), strict=True)
     np.testing.assert_allclose(weights, math.log(2 * window_size))
     np.testing.assert_array_equal(counts, min(2 * window_size, num_steps + 1) - 1)
+
+
+def of_doublings(weight, depth):
+    """Probability of each state (by its number of steps from the start) of a trajectory of ``depth`` doublings."""
+    found = Counter()
+    for directions in itertools.product([True, False], repeat=depth):
+        states, chosen = range(1), {0: 1.0}
+        for forwards in directions:
+            size = len(states)
+            new = range(states.stop, states.stop + size) if forwards else range(states.start - size, states.start)
+            old_weight, new_weight = (sum(map(weight, half)) for half in (states, new))
+            moves = min(1.0, new_weight / old_weight)
+            chosen = {i: prob * (1 - moves) for i, prob in chosen.items()}
+            chosen |= {i: moves * weight(i) / new_weight for i in new}
+            states = range(min(states.start, new.start), max(states.stop, new.stop))
+        found.update({i: prob / 2**depth for i, prob in chosen.items()})
+    return found
+
+
+def of_windows(weight, num_steps, window_size):
+    """Probability of each state of a trajectory of ``num_steps`` steps that is accepted by windows."""
+    found = Counter()
+    for place in range(window_size):
+        states = range(-place, num_steps + 1 - place)
+        first, last = (sum(map(weight, window)) for window in (states[:window_size], states[-window_size:]))
+        moves = min(1.0, last / first)
+        for window, prob in ((states[:window_size], (1 - moves) / first), (states[-window_size:], moves / last)):
+            found.update({i: prob * weight(i) / window_size for i in window})
+    return found
+
+
+class Nothing(NamedTuple):
+    """Summary of states for a rule that looks at none."""
+
+    @classmethod
+    def of(cls, path, state, log_weight, grad):
+        return cls()
+
+    def joined(self, second):
+        return self
+
+    def reversed(self):
+        return self
+
+
+@pytest.mark.parametrize("kind", ["doublings", "windows"])
+def test_each_state_is_chosen_with_its_probability(lib, kind):
+    """Of one trajectory whose energies differ by more than one: frequencies by chi-square (false alarm 1e-4).
+
+    Seeds 0 to 4 pass. Choices of halves, of states or of windows with their probabilities exchanged do not.
+    """
+    doubling, selection, windows = (
+        importlib.import_module(f"{lib.split.__name__}.trajectories.{name}")
+        for name in ("doubling", "selection", "windows")
+    )
+    z, p, order = {"x": lib.array([0.5, -0.3])}, {"x": lib.array([1.5, 0.7])}, lib.np.arange(3)
+    integrator = lib.potential_integrator(symmetric(3), harmonic(lib), z)
+    start = integrator.start(z, p, order)
+    path = selection.Path(integrator, None, 4.0, order, start, integrator.energies(start))
+    never = Rule(Nothing, lambda *_: lib.array(False))
+
+    states = {0: start}
+    for direction, i in itertools.product((-1, 1), range(3)):
+        states[direction * (i + 1)] = path.step(states[direction * i], direction)
+    weights = {i: math.exp(-float(path.energy_change(s, integrator.energies(s)))) for i, s in states.items()}
+    assert max(weights.values()) > 3 * min(weights.values())
+    if lib.name == "numpyro":
+
+        def choose(key):
+            if kind == "doublings":
+                return doubling.doubling(path, never, 2, key).choice.z["x"]
+            return windows.windowed(path, 3, 2, key)[0].z["x"]
+
+        chosen = lib._jax.jit(lib._jax.vmap(choose))(lib._jax.random.split(lib._jax.random.key(0), 20_000))
+    else:
+        lib.np.manual_seed(0)
+        chosen = lib.np.stack(
+            [
+                doubling.doubling(path, never, 2).choice.z["x"]
+                if kind == "doublings"
+                else windows.windowed(path, 3, 2)[0].z["x"]
+                for _ in range(800)
+            ]
+        )
+    places, points = zip(*((i, lib.to_numpy(s.z["x"])) for i, s in states.items()), strict=True)
+    distances = np.linalg.norm(lib.to_numpy(chosen)[:, None] - np.array(points), axis=-1)
+    assert distances.min(axis=1).max() < 1e-9
+    counts = Counter(np.array(places)[distances.argmin(axis=1)].tolist())
+    probabilities = of_doublings(weights.get, 2) if kind == "doublings" else of_windows(weights.get, 3, 2)
+    kept = [i for i, prob in probabilities.items() if prob > 0]
+    assert set(counts) <= set(kept)
+    expected = len(chosen) * np.array([probabilities[i] for i in kept])
+    assert scipy.stats.chisquare([counts[i] for i in kept], expected).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("change", [-math.inf, math.nan, math.inf])

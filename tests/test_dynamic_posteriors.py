@@ -180,11 +180,9 @@ def compare_draws(draws: np.ndarray, target: Target) -> list[Comparison]:
     return [c for name, known in target.quantities(draws).items() for c in compare_moments(name, *known)]
 
 
-IN_DEFAULT_SUITE = {("numpyro", "SplitNUTS", 5, "banana"), ("pyro", "SplitNUTS", 1, "correlated")}
 GRID = [
-    pytest.param(backend, *case, id="-".join(map(str, (backend.name, *case))), marks=[pytest.mark.slow] * is_slow)
+    pytest.param(backend, *case, id="-".join(map(str, (backend.name, *case))))
     for backend, *case in itertools.product([NumPyroBackend, PyroBackend], KERNELS, [1, 5], TARGETS)
-    for is_slow in [(backend.name, *case) not in IN_DEFAULT_SUITE]
 ]
 
 
@@ -193,6 +191,6 @@ def test_moments_are_exact(lib, kernel, num_subsets, target):
     """Means and variances agree with what is known.
 
     A false alarm has probability 2.7e-5 a comparison (see :mod:`tests.statistics`): the whole grid makes
-    2 packages x 5 kernels x 2 M x (4 + 4 + 6 + 12) = 520 comparisons, 1.4 % together; the default part 8, 0.02 %.
+    2 packages x 5 kernels x 2 M x (4 + 4 + 6 + 12) = 520 comparisons, 1.4 % together.
     """
     assert_agree(compare(lib, kernel, num_subsets, TARGETS[target]()))

@@ -43,14 +43,9 @@ SHORTER_STEPS = {("pyro", "eight_schools_noncentered", "SplitNUTS"): {"target_ac
 # of 24 chains from uniform starts 4 ended there (of SplitNUTS and of NumPyro's NUTS 1), which the report tells. The
 # reference draws are of the mode that holds the posterior's mass, so chains start in it.
 STARTS = {"low_dim_gauss_mix": {"first": -2.7, "gap": 5.6, "sigma": [1.0, 1.0], "theta": 0.6}}
-FAST = {
-    "numpyro": ["kidscore_interaction", "ar_k", "logmesquite_logvash", "eight_schools_noncentered"],
-    "pyro": ["logmesquite_logvash", "eight_schools_noncentered"],
-}
 CASES = [
-    pytest.param(backend, name, id=f"{backend.name}-{name}", marks=[pytest.mark.slow] * is_slow)
+    pytest.param(backend, name, id=f"{backend.name}-{name}")
     for backend, name in itertools.product([NumPyroBackend, PyroBackend], NUMS_SUBSETS)
-    for is_slow in [name not in FAST[backend.name]]
 ]
 
 
@@ -60,7 +55,7 @@ DYNAMIC = {
     "WindowedHMC": {"num_steps": 6, "window_size": 3},
 }
 DYNAMIC_CASES = [
-    pytest.param(backend, name, kernel, id=f"{backend.name}-{name}-{kernel}", marks=pytest.mark.slow)
+    pytest.param(backend, name, kernel, id=f"{backend.name}-{name}-{kernel}")
     for backend, name, kernel in itertools.product([NumPyroBackend, PyroBackend], NUMS_SUBSETS, DYNAMIC)
 ]
 

@@ -103,15 +103,7 @@ def compare(lib: Any, kernel: Any, target: Conjugate, **run_options: Any) -> lis
     return [c for site, moments in target.moments.items() for c in compare_moments(site, draws[site], *moments)]
 
 
-IN_DEFAULT_SUITE = {
-    ("SymmetricSplitHMC", 7, "regression"),
-    ("NaiveSplitHMC", 2, "normal"),
-    ("RandomisedSplitHMC", 2, "normal"),
-}
-GRID = [
-    pytest.param(*case, marks=[] if case in IN_DEFAULT_SUITE else pytest.mark.slow)
-    for case in itertools.product(KERNELS, NUMS_SUBSETS, TARGETS)
-]
+GRID = [*itertools.product(KERNELS, NUMS_SUBSETS, TARGETS)]
 
 
 @pytest.mark.parametrize(("kernel", "num_subsets", "target"), GRID)
@@ -119,7 +111,7 @@ def test_moments_are_exact(lib, kernel, num_subsets, target):
     """Means and variances agree with the closed form.
 
     A false alarm has probability 2.7e-5 a comparison (see :mod:`tests.statistics`): the whole grid makes
-    2 packages x 3 kernels x 4 M x (6 + 4) = 240 comparisons, 0.65 % together; the default part 28, 0.08 %. The
+    2 packages x 3 kernels x 4 M x (6 + 4) = 240 comparisons, 0.65 % together. The
     seed is fixed, the first of five tried in NumPyro (in Pyro of three, at fewer draws, where two of 72 runs were
     inconclusive), so what passes keeps passing on the same versions.
     """
@@ -209,16 +201,9 @@ CONTROLS = {
     "fixed_order": partial(fix_order, num_subsets=4),
     "halved_kick": partial(halve_kick, num_subsets=4),
 }
-SLOW_CONTROLS = {
-    ("numpyro", "dropped"),
-    ("pyro", "dropped"),
-    ("pyro", "dropped_in_accept_step"),
-    ("pyro", "halved_kick"),
-}
 CONTROL_CASES = [
-    pytest.param(backend, fault, id=f"{backend.name}-{fault}", marks=[pytest.mark.slow] * is_slow)
+    pytest.param(backend, fault, id=f"{backend.name}-{fault}")
     for backend, fault in itertools.product([NumPyroBackend, PyroBackend], CONTROLS)
-    for is_slow in [(backend.name, fault) in SLOW_CONTROLS]
 ]
 
 
@@ -230,7 +215,6 @@ def test_broken_kernel_disagrees(lib, fault):
         assert_agree(compare_control(lib, CONTROLS[fault](lib, target), target))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "num_subsets"), [("NaiveSplitHMC", 10), ("RandomisedSplitHMC", 4), ("SymmetricSplitHMC", 4)]
 )

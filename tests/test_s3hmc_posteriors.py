@@ -33,7 +33,6 @@ pytestmark = pytest.mark.slow  # statistics of long runs; the default tests have
 
 NUM_ROWS, NUM_WEIGHTS = 24, 5
 PRECISION, OUTPUT = (2.0, 1.0), (3.0, 2.0)  # concentration and rate
-slow = pytest.mark.slow
 
 
 @cache
@@ -154,11 +153,9 @@ def compare(lib, name, num_subsets, seed):
     return compare_samples(run(lib, target, num_subsets, seed, LENGTHS[lib.name], **OPTIONS)[0], target)
 
 
-IN_DEFAULT_SUITE = {("numpyro", "precision", 4, 0), ("pyro", "scale", 1, 0)}
 GRID = [
-    pytest.param(backend, *case, id="-".join(map(str, (backend.name, *case))), marks=[slow] * is_slow)
+    pytest.param(backend, *case, id="-".join(map(str, (backend.name, *case))))
     for backend, *case in itertools.product([NumPyroBackend, PyroBackend], TARGETS, [1, 4], range(5))
-    for is_slow in [(backend.name, *case) not in IN_DEFAULT_SUITE]
 ]
 
 
@@ -167,7 +164,7 @@ def test_moments_are_those_of_quadrature(lib, name, num_subsets, seed):
     """Means and variances of precisions and of a weight.
 
     A false alarm has probability 2.7e-5 a comparison: the grid makes 2 packages x 2 M x 5 seeds x (6 + 4 + 10 + 10)
-    = 600, 1.6 % together; the default part 10, 0.03 %. All of it was run.
+    = 600, 1.6 % together. All of it was run.
     """
     assert_agree(compare(lib, name, num_subsets, seed))
 
@@ -236,7 +233,6 @@ LENGTHS_OF_CONTROLS = {
 CONTROLS = {"no_determinant": (0.4, 4), "literal": (0.6, 1), "one_way": (0.15, 3)}
 # in Pyro they would take minutes to show; test_s3hmc shows there that neither does what it must
 LEFT_OUT = {("pyro", "literal"), ("pyro", "one_way")}
-CONTROLS_IN_DEFAULT_SUITE = {("numpyro", "no_determinant")}
 
 
 def compare_in_the_setting_of(lib, name, seed=0):
@@ -248,16 +244,14 @@ def compare_in_the_setting_of(lib, name, seed=0):
     return compare_samples(run(lib, target, 1, seed, {"init_params": start, **lengths}, **setting)[0], target)
 
 
-def cases(in_default_suite):
-    return [
-        pytest.param(backend, name, id=f"{backend.name}-{name}", marks=[slow] * is_slow)
-        for backend, name in itertools.product([NumPyroBackend, PyroBackend], CONTROLS)
-        for is_slow in [(backend.name, name) not in in_default_suite]
-        if (backend.name, name) not in LEFT_OUT
-    ]
+CONTROL_CASES = [
+    pytest.param(backend, name, id=f"{backend.name}-{name}")
+    for backend, name in itertools.product([NumPyroBackend, PyroBackend], CONTROLS)
+    if (backend.name, name) not in LEFT_OUT
+]
 
 
-@pytest.mark.parametrize(("lib", "name"), cases(CONTROLS_IN_DEFAULT_SUITE), indirect=["lib"])
+@pytest.mark.parametrize(("lib", "name"), CONTROL_CASES, indirect=["lib"])
 def test_broken_kernel_disagrees(lib, name, monkeypatch):
     """Each fault shows, at an effective sample size that is enough (see :func:`assert_agree`).
 
@@ -268,7 +262,7 @@ def test_broken_kernel_disagrees(lib, name, monkeypatch):
         assert_agree(compare_in_the_setting_of(lib, name))
 
 
-@pytest.mark.parametrize(("lib", "name"), cases(set()), indirect=["lib"])
+@pytest.mark.parametrize(("lib", "name"), CONTROL_CASES, indirect=["lib"])
 def test_unbroken_kernel_agrees_in_the_setting_of_the_controls(lib, name):
     """What the controls show is their fault and not their setting (24 comparisons, 0.07 %)."""
     assert_agree(compare_in_the_setting_of(lib, name))
