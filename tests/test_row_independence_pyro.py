@@ -571,6 +571,21 @@ def test_rows_that_a_model_takes_several_times_are_refused():
         np.testing.assert_allclose(float(found), float(host), rtol=1e-9)
 
 
+def test_values_given_to_a_plate_as_its_rows_are_refused():
+    """The plate yields them on the host, so that they are no rows to choose."""
+
+    def model(y):
+        mu = pyro.sample("mu", dist.Normal(torch.tensor(0.0), 1.0))
+        with pyro.plate("data", len(y), subsample=y) as values:
+            pyro.sample("y", dist.Normal(mu, 1.0), obs=values)
+
+    args, z = (torch.randn(12),), {"mu": torch.tensor(0.3)}
+    with pytest.raises(ModelNotSplittableError, match="used for more than to look up"):
+        split_model(model, args, num_subsets=3)
+    host = PyroBackend().host_potential_and_grad(model, args, {}, z)[0]
+    np.testing.assert_allclose(float(split_model(model, args, num_subsets=1).potential(z)), float(host), rtol=1e-9)
+
+
 def test_what_a_model_asks_of_parameters_is_not_proved():
     def model(y):
         b = pyro.sample("b", dist.Normal(torch.tensor(0.0), 1.0))

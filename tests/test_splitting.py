@@ -451,6 +451,37 @@ def test_as_many_rows_as_there_are_in_another_order(lib):
         )
 
 
+@pytest.mark.parametrize(
+    ("rows", "looks_all_up", "divides"),
+    [
+        (np.random.default_rng(0).permutation(15), True, True),
+        (np.random.default_rng(0).permutation(15), False, False),
+        (np.arange(15) // 2, True, False),
+        (np.arange(6), True, False),
+    ],
+    ids=["another order", "another order of X alone", "several times", "some"],
+)
+def test_rows_that_a_handler_gives_to_the_plate(lib, rows, looks_all_up, divides):
+    """They are the host's: a model that they make another one is not divided."""
+
+    def model(X, y):
+        b = models.coefficients(lib)
+        with lib.ppl.plate("data", len(X)) as i:
+            lib.ppl.sample("y", lib.dist.Normal(X[i] @ b, 1.0), obs=y[i] if looks_all_up else y)
+
+    gives = lib.ppl.handlers.substitute if lib.name == "numpyro" else lib.ppl.poutine.condition
+    given = gives(model, data={"data": lib.array(rows)})
+    args, z = models.data(lib), {"b": lib.array(np.array([0.3, -1.0, 2.0]))}
+    host = float(lib.host_potential_and_grad(given, args, {}, z)[0])
+    np.testing.assert_allclose(float(lib.split.split_model(given, args, num_subsets=1).potential(z)), host, rtol=1e-9)
+    if divides:
+        found = float(lib.split.split_model(given, args, num_subsets=3).potential(z))
+        np.testing.assert_allclose(found, host, rtol=1e-9)
+    else:
+        with pytest.raises(ModelNotSplittableError, match="must equal the model's own potential|must take"):
+            lib.split.split_model(given, args, num_subsets=3)
+
+
 def large(lib, closed_over):
     rng = np.random.default_rng(0)
     X = lib.array(rng.normal(size=(5000, 2)))

@@ -37,7 +37,8 @@ class SelectRows(Messenger):
 
     Args:
         plate: name of the data plate.
-        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample.
+        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample, unless a
+            handler of the model's gives the plate its rows.
     """
 
     def __init__(self, plate: str, indices: jax.Array | None):
@@ -49,13 +50,21 @@ class SelectRows(Messenger):
         if msg["type"] == "prng_key" and msg["value"] is None:
             msg["value"] = random.key(0)  # as the host does: one fixed stream inside the density
         elif msg["type"] == "plate" and msg["name"] == self.plate:
-            self.size = msg["args"][0]
-            msg["value"] = jnp.arange(self.size) if self.indices is None else self.indices
-            msg["args"] = (self.size, msg["value"].shape[0])
+            self._select(msg)
         elif msg["type"] == "sample":
             frame = plate_frame(msg, self.plate)
             if frame is not None and self.size and frame.size != self.size:
                 msg["scale"] = _without_factor(msg["scale"], self.size / frame.size)
+
+    def _select(self, msg: dict[str, Any]) -> None:
+        size, self.size = msg["args"][0], 0
+        if self.indices is not None:
+            msg["value"] = self.indices
+        elif msg["value"] is None:
+            msg["value"] = jnp.arange(size)
+        else:
+            return
+        self.size, msg["args"] = size, (size, msg["value"].shape[0])
 
 
 def _without_factor(scale: Any, factor: float) -> Any:

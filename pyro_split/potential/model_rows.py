@@ -42,7 +42,8 @@ class SelectRows(AnyNumberOfRows):
 
     Args:
         plate: name of the data plate.
-        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample.
+        indices: rows to take, shape (n,); None for all of them, also where the model asks for a subsample, in the order
+            that the model gives, if it does.
     """
 
     def __init__(self, plate: str, indices: Tensor | None):
@@ -53,7 +54,10 @@ class SelectRows(AnyNumberOfRows):
         if isinstance(msg["fn"], Subsample) and plate_of(msg) == self.plate:
             if not msg.get(SELECTED, False):
                 _check_all_rows(msg, self.indices)
-            msg["value"] = torch.arange(msg["fn"].size) if self.indices is None else self.indices
+            if self.indices is not None:
+                msg["value"] = self.indices
+            elif msg["value"] is None:
+                msg["value"] = torch.arange(msg["fn"].size)
             msg[SELECTED] = True
 
 
