@@ -15,7 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax import random
-from numpyro.infer import HMC, MCMC, Predictive, init_to_value
+from numpyro.infer import HMC, MCMC, NUTS, Predictive, init_to_value
 
 from numpyro_split import (
     S3HMC,
@@ -468,6 +468,63 @@ def test_a_block_of_gibbs_starts_from_constrained_values():
     assert gibbs.GIBBS_SITES_KWARG == GIBBS_SITES
     assert state.z["share"].shape == (1,)
     assert 6 < float(state.z["size"]) < 8
+
+
+def of_gibbs(x):
+    a = numpyro.sample("a", dist.Gamma(5.0, 1.0))
+    u = numpyro.sample("u", dist.Uniform(0.0, a))
+    with numpyro.plate("data", x.shape[0]):
+        numpyro.sample("x", dist.Normal(u, 3.0), obs=x)
+
+
+def test_a_block_of_gibbs_has_no_support_that_depends_on_other_blocks():
+    """As of the host's own kernels: its draws would be mapped by a value from the prior of the other block's site."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+    x = jnp.linspace(-1.0, 5.0, 12)
+    for num_subsets in (1, 3):
+        blocks = [
+            (gibbs.CustomGibbs(lambda *args: {"a": jnp.array(5.0)}), ["a"]),
+            (SplitNUTS(of_gibbs, num_subsets), None),
+        ]
+        with pytest.raises(ValueError, match=r"supports of sites \['u'\] must not depend on sites of other blocks"):
+            gibbs.Gibbs(blocks).init(random.key(0), 1, None, (x,), {})
+
+
+@slow
+def test_a_block_of_gibbs_may_have_supports_that_depend_on_its_own_sites_and_on_data():
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+
+    def with_scale(x):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        v = numpyro.sample("v", dist.Uniform(0.0, x.max()))
+        numpyro.sample("seen", dist.Normal(v, scale), obs=1.0)
+        of_gibbs(x)
+
+    x = jnp.linspace(-1.0, 5.0, 12)
+    blocks = [(NUTS(with_scale), ["scale"]), (SplitNUTS(with_scale, 3), None)]
+    mcmc = run(gibbs.Gibbs(blocks), args=(x,), num_chains=1, num_warmup=20, num_samples=20, chain_method="sequential")
+    draws = mcmc.get_samples()
+    assert (draws["u"] < draws["a"]).all()
+    assert (draws["v"] < 5.0).all()
+
+
+@slow
+def test_a_block_of_gibbs_beside_discrete_sites():
+    """The model divides given the other block's sites, which the host leaves out where it maps a position to values."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+
+    def mixture(x):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+        with numpyro.plate("data", x.shape[0]):
+            part = numpyro.sample("part", dist.Bernoulli(0.5))
+            numpyro.sample("x", dist.Normal(mu[part], 1.0), obs=x)
+
+    x = jnp.concatenate([jnp.linspace(-3.0, -1.0, 8), jnp.linspace(2.0, 4.0, 8)])
+    blocks = [(gibbs.DiscreteGibbs(mixture), gibbs.discrete_latent_sites), (SplitNUTS(mixture, 4), None)]
+    start = {"mu": jnp.array([-2.0, 3.0])}
+    mcmc = MCMC(gibbs.Gibbs(blocks), num_warmup=50, num_samples=100, progress_bar=False)
+    mcmc.run(random.key(0), x, init_params=start)
+    np.testing.assert_allclose(mcmc.get_samples()["mu"].mean(0), [-2.0, 3.0], atol=0.5)
 
 
 def test_sorted_labels_are_warned_of():

@@ -442,6 +442,33 @@ def refused():
     }
 
 
+def test_what_follows_the_number_of_rows_is_refused():
+    """Shards are filled up, and supports are found on a few rows: both have other numbers of rows than all."""
+
+    def number(X, y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0 / X.shape[0]))
+        with numpyro.plate("data", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X[:, 0] * scale, 1.0), obs=y)
+
+    def of_param(X, y):
+        scale = numpyro.param("scale", 1.0 / X.shape[0])
+        model(X * scale, y)
+
+    def of_deterministic(X, y):
+        model(X, y)
+        numpyro.deterministic("number", jnp.asarray(X.shape[0]))
+
+    uneven = shard_rows(data(23), meshes()[0])
+    for follows, what in (
+        (number, "the log-density outside the data plate"),
+        (of_param, "the parameter 'scale'"),
+        (of_deterministic, "the deterministic site 'number'"),
+    ):
+        with pytest.raises(ModelNotSplittableError, match=f"look at their number in its data plate alone, .*{what}"):
+            split_model(follows, uneven, num_subsets=3)
+    split_model(model, uneven, num_subsets=3)
+
+
 @pytest.mark.parametrize("what", refused())
 def test_what_cannot_be_in_shards_is_refused(what):
     a_model, rows, message = refused()[what]

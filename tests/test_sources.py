@@ -367,6 +367,28 @@ def test_a_param_of_rows_is_refused(lib, tmp_path):
     refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got .*center")
 
 
+def test_a_param_of_the_number_of_rows_is_refused(lib, tmp_path):
+    """It is found on a part of the rows, and would follow their number."""
+
+    def model(X, y):
+        scale = lib.ppl.param("scale", lib.array(1.0 / len(y)))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.array(0.0), scale))
+        plain(lib, X, y, w * X[:, 0])
+
+    refused(lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got .*scale")
+
+
+def test_a_support_that_follows_the_number_of_rows_is_refused(lib, tmp_path):
+    def model(X, y):
+        high = lib.array(float(len(y))) if lib.name == "pyro" else len(y)
+        w = lib.ppl.sample("w", lib.dist.Uniform(0.0, high))
+        plain(lib, X, y, w * X[:, 0])
+
+    refused(
+        lib, model, *maps(tmp_path, *arrays()), match="nothing but the likelihood may rest on them, got the support"
+    )
+
+
 @in_pyro
 def test_what_a_model_keeps_of_rows_is_refused(lib, tmp_path):
     kept = {}

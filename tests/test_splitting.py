@@ -482,6 +482,28 @@ def test_rows_that_a_handler_gives_to_the_plate(lib, rows, looks_all_up, divides
             lib.split.split_model(given, args, num_subsets=3)
 
 
+@pytest.mark.parametrize("what", ["bound", "class"])
+def test_supports_may_follow_the_number_of_rows(lib, what):
+    """Draws are mapped by the support that all rows give, at 25 ± 1, and not by that of one subset's rows."""
+
+    def model(y):
+        one, num_rows = lib.array(1.0), len(y)
+        if what == "bound":
+            size = lib.ppl.sample("size", lib.dist.Uniform(0.0 * one, num_rows))
+        elif num_rows > 20:
+            size = lib.ppl.sample("size", lib.dist.HalfNormal(99.0 * one))
+        else:
+            size = lib.ppl.sample("size", lib.dist.Normal(0.0 * one, one))
+        lib.ppl.sample("seen", lib.dist.Normal(size, one), obs=25.0 * one)
+        mu = lib.ppl.sample("mu", lib.dist.Normal(0.0 * one, one))
+        with lib.ppl.plate("data", num_rows):
+            lib.ppl.sample("y", lib.dist.Normal(mu, one), obs=y)
+
+    kernel = lib.split.SplitNUTS(model, num_subsets=4)
+    mcmc = lib.run(kernel, lib.array(np.zeros(40)), num_warmup=100, num_samples=100)
+    assert abs(lib.to_numpy(mcmc.get_samples()["size"]).mean() - 25) < 2
+
+
 def large(lib, closed_over):
     rng = np.random.default_rng(0)
     X = lib.array(rng.normal(size=(5000, 2)))

@@ -50,6 +50,7 @@ from numpyro_split.potential.sources import CHAINS
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import always_call_back, call_back, eagerly, one_thread_at_a_time
 from numpyro_split.splitting.captured import check_captured
+from numpyro_split.splitting.latent_sites import check_supports_of_block
 from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
 from split_common.containers import Form
@@ -138,7 +139,7 @@ class SplitKernel(MCMCKernel):
         init_params = init_params and {name: _floating(u) for name, u in init_params.items()}
         given, single = (tuple(model_args), dict(model_kwargs or {})), is_prng_key(rng_key)
         is_constrained = self._model is not None and GIBBS_SITES in given[1]
-        self._runs.num_chains = 1 if single else rng_key.shape[0]
+        self._runs.num_chains, self._runs.is_block = 1 if single else rng_key.shape[0], is_constrained
         first = init_params if single else jax.tree.map(lambda u: u[0], init_params)
         self._check_processes(rng_key, num_warmup, init_params, first, *given)
         if self._potential is not None and first is None and self._method.given_start is None:
@@ -147,6 +148,8 @@ class SplitKernel(MCMCKernel):
             return NoStart()  # a run that continues from a given state needs none
         first = None if is_constrained else first
         args, kwargs, (prepared, potential, content) = self._begin(num_warmup, first, *given)
+        if is_constrained:
+            check_supports_of_block(prepared.known_split, args, kwargs)
         if is_constrained and init_params is not None:
             init_params = prepared.known_split.unconstrain_fn(args, kwargs)(init_params)
         self._runs.num_subsets = prepared.num_subsets
@@ -247,11 +250,16 @@ class SplitKernel(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple[Any, ...] = (), model_kwargs: dict[str, Any] | None = None
     ) -> Callable[[Position], Any]:
-        """Function from a position to constrained values, which does not run the model."""
+        """Function from a position to constrained values, which does not run the model.
+
+        ``Gibbs`` asks a block for it without the sites of other blocks, without which the model is another one. No
+        support of the block's sites depends on them.
+        """
         if self._model is None:
             return identity
         args, kwargs = self._open(model_args, model_kwargs)
-        return one_thread_at_a_time(self._latest_like(args, kwargs).known_split.constrain_fn(args, kwargs))
+        prepared = (self._runs.latest() if self._runs.is_block else None) or self._latest_like(args, kwargs)
+        return one_thread_at_a_time(prepared.known_split.constrain_fn(args, kwargs))
 
     def get_diagnostics_str(self, state: Any) -> str:
         """Text of the progress bar."""

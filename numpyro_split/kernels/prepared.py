@@ -76,12 +76,14 @@ class PreparedRuns:
     Attributes:
         form: form in which the model of the last run takes its arguments; None before the first run.
         num_chains: number of chains of the last run that are evaluated at once.
+        is_block: whether the last run is that of a block of the host's ``Gibbs``.
         num_subsets: M of the last run; None before the first run.
     """
 
     def __init__(self) -> None:
         self.form: Form | None = None
         self.num_chains = 1
+        self.is_block = False
         self.num_subsets: int | None = None
         self._lock = threading.RLock()
         self._prepared: OrderedDict[tuple[str, str, int], Prepared] = OrderedDict()

@@ -132,6 +132,7 @@ class Site(NamedTuple):
     shape: tuple[int, ...]  # shape of its value
     value: Any
     in_loop: bool = False  # whether it lies inside a scan
+    support: Any = None  # of a latent site: the classes of its support and the plain numbers among its bounds
     observation: Observation | None = None  # for an observed site that is no factor
 
 
@@ -194,6 +195,15 @@ def bounds_of(support: Any) -> list[Any]:
     return found
 
 
+def form_of(support: Any) -> Any:
+    """The classes that a support consists of and the plain numbers among its bounds; arrays are left out."""
+    if isinstance(support, Constraint):
+        return type(support).__name__, *(form_of(value) for value in vars(support).values())
+    if isinstance(support, list | tuple):
+        return tuple(map(form_of, support))
+    return support if isinstance(support, int | float) else None
+
+
 def _describe_site(site: dict[str, Any]) -> Site:
     fn: Any = site["fn"]
     observed, in_loop = site["is_observed"], "_scan_current_index" in site["infer"]
@@ -214,6 +224,7 @@ def _describe_site(site: dict[str, Any]) -> Site:
         shape=tuple(jnp.shape(site["value"])),
         value=None if isinstance(site["value"], Tracer) else site["value"],
         in_loop=in_loop,
+        support=None if observed else form_of(fn.support),
         observation=observation,
     )
 

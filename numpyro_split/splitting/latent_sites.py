@@ -14,6 +14,7 @@ from numpyro.distributions import biject_to
 from numpyro.handlers import seed
 from numpyro.infer.util import ModelInfo, constrain_fn, initialize_model, unconstrain_fn
 
+from numpyro_split.host import GIBBS_SITES
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.host_density import HostDensity
@@ -21,6 +22,7 @@ from numpyro_split.potential.model_rows import RowSelectableModel, bounds_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.sources import first_rows, is_source
+from numpyro_split.splitting.over_shards import reads_inputs
 from split_common.selection import NUMBERED
 from split_common.start import made_nan, no_finite_start
 
@@ -135,6 +137,27 @@ def unconstrained_by(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Ca
 def _at_position(model: RowSelectableModel, *args: Any, **kwargs: Any) -> Callable[[Position], Any]:
     """The map from a position to the values of the model's sites, by running the model there."""
     return partial(constrain_fn, seed(model, 0), args, kwargs, return_deterministic=True)
+
+
+def check_supports_of_block(split: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise where a support depends on a site of another block of the host's ``Gibbs``, as the host itself does.
+
+    Args:
+        split: the split of the block's model, conditioned on the sites of other blocks.
+        args: the model's positional arguments.
+        kwargs: its keyword arguments, with the values of these sites.
+    """
+    z = split.reference_position
+
+    def value_of(name: str, sites: dict[str, Any]) -> jax.Array:
+        return split.constrain_fn(args, {**kwargs, GIBBS_SITES: sites})(z)[name]
+
+    names = [name for name in z if reads_inputs(partial(value_of, name), kwargs[GIBBS_SITES])]
+    if names:
+        raise ValueError(
+            f"the supports of sites {names} must not depend on sites of other blocks of Gibbs, got a model in which "
+            "they do: give these sites to the same block"
+        )
 
 
 def _depends_on_values(support: Any) -> bool:

@@ -32,7 +32,7 @@ from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.forms import FORMS
 from numpyro_split.potential.held import NOTHING_HELD, Held
 from numpyro_split.potential.host_density import WHOLE, HostDensity, Parts, whole_model
-from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace
+from numpyro_split.potential.model_rows import ModelSites, RowSelectableModel, Site, Trace, form_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.precision import full_precision
 from numpyro_split.potential.row_block import RowBlock
@@ -58,6 +58,10 @@ from numpyro_split.splitting.over_shards import (
     check_proved,
     check_shard_rows,
     depending_on,
+    following_number,
+    number_is_read,
+    outside_plate,
+    parameters,
     rows_are_read,
 )
 from numpyro_split.splitting.row_independence import prove
@@ -202,7 +206,7 @@ class ModelSplit:
         self._initialisation = Initialisation(model, init_strategy, mode, layout.num_rows)
         self._latent = NOT_LEARNED
         self._fixed: tuple[str, ...] = ()  # names of numpyro.param and mutable sites
-        self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
+        self._sized_by_rows: list[str] = []  # sizes and supports outside the plate that follow the number of rows
         self.sites: list[Site] = []
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
@@ -295,9 +299,14 @@ class ModelSplit:
         split.verdict = verdict._replace(compared=split.verdict.compared)
         check_proved(split, held.values)
         if split._sized_by_rows:
-            raise rows_are_read(f"the size of the latent site {split._sized_by_rows[0]!r}")
-        if resting := split._depending_on(arguments, [axis is not None for axis in arguments.axes]):
+            raise rows_are_read(split._sized_by_rows[0])
+        in_shards = [axis is not None for axis in arguments.axes]
+        if resting := split._depending_on(arguments, in_shards):
             raise rows_are_read(resting[0])
+        latent = split._latent.postprocess_fn, split.reference_position
+        read = partial(outside_plate, split._density(arguments), *latent, arguments, split._fixed)
+        if resting := following_number(read, arguments, in_shards, (few.num_rows, shards.num_rows)):
+            raise number_is_read(resting[0])
         return split
 
     @classmethod
@@ -579,7 +588,11 @@ class ModelSplit:
             raise rows_meet(self.verdict.why)
         check_proved_over_sources(arguments.sources, self.verdict)
         if arguments.sources:
-            check_outside(arguments.sources, self._depending_on(arguments, [is_source(x) for x in arguments.data]))
+            of_sources = [is_source(x) for x in arguments.data]
+            check_outside(arguments.sources, self._depending_on(arguments, of_sources))
+            read = partial(parameters, self._density(arguments), arguments, self._fixed)  # found on a part of the rows
+            lengths = len(self.part(0)), self.layout.num_rows
+            check_outside(arguments.sources, following_number(read, arguments, of_sources, lengths))
         if self._held.values:
             self._learn_sites(arguments)  # supports may depend on shared values, now computed on all rows
 
@@ -614,12 +627,19 @@ class ModelSplit:
         return self._initialisation.on(self.part(0), random.key(0), self._density(arguments), arguments.data)
 
     def _finds_sized_by_rows(self, info: ModelInfo, arguments: Arguments) -> bool:
-        """Whether latent sites are found to be of another size on a part of the rows, so that they need them all."""
-        of_all = {site.name: site.shape for site in self.sites}
-        on_part = {name: np.shape(info.model_trace[name]["value"]) for name in info.param_info.z}
-        found = [name for name, shape in on_part.items() if shape != of_all[name]]
+        """Whether latent sites are found to have another size or support on a part of the rows than on all of them.
+
+        They are then learned from all rows.
+        """
+        of_all, found = {site.name: site for site in self.sites}, []
+        for name in info.param_info.z:
+            on_part = info.model_trace[name]
+            if np.shape(on_part["value"]) != of_all[name].shape:
+                found.append(f"the size of the latent site {name!r}")
+            elif form_of(on_part["fn"].support) != of_all[name].support:
+                found.append(f"the support of the latent site {name!r}")
         if arguments.sources:
-            check_outside(arguments.sources, [f"the size of the latent site {name!r}" for name in found])
+            check_outside(arguments.sources, found)
         self._sized_by_rows = found or self._sized_by_rows
         return bool(found)
 

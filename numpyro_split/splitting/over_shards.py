@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from numpyro_split.host import dce_jaxpr
 from numpyro_split.potential.arguments import Arguments, Data
@@ -126,6 +128,73 @@ def depending_on(
     return found
 
 
+def following_number(
+    read: Callable[[Data], dict[str, list[jax.Array]]],
+    arguments: Arguments,
+    elsewhere: list[bool],
+    lengths: tuple[int, int],
+) -> list[str]:
+    """Descriptions of values that are others on another number of rows that lie elsewhere.
+
+    Args:
+        read: from the arguments' arrays to values by description; none depends on these rows, for which zeros stand.
+        arguments: the model's arguments.
+        elsewhere: for each data array, whether it holds rows that no process has all of.
+        lengths: two numbers of rows.
+    """
+
+    @partial(jax.jit, static_argnums=0)  # so that rows which no result depends on take no memory
+    def values(length: int) -> dict[str, list[jax.Array]]:
+        places = zip(arguments.shapes(), arguments.axes, strict=True)
+        rows = [jnp.zeros(_with_length(x, axis, length), x.dtype) for x, axis in places]
+        return read(tuple(y if is_such else x for x, y, is_such in zip(arguments.data, rows, elsewhere, strict=True)))
+
+    one, other = map(values, lengths)
+    return [what for what in one if not _are_equal(one[what], other[what])]
+
+
+def parameters(density: Any, arguments: Arguments, fixed: Sequence[str], data: Data) -> dict[str, list[jax.Array]]:
+    """First values of a model's ``numpyro.param`` and mutable sites, by description, for :func:`following_number`."""
+    args, kwargs = arguments.build(data)
+    found = density.model.first_values(fixed, args, kwargs) if fixed else {}
+    return {f"the parameter {name!r}": _numbers_in(value) for name, value in found.items()}
+
+
+def outside_plate(
+    density: Any,
+    postprocess: Callable[..., Callable[[Position], dict[str, jax.Array]]],
+    z: Position,
+    arguments: Arguments,
+    fixed: Sequence[str],
+    data: Data,
+) -> dict[str, list[jax.Array]]:
+    """What a model computes besides its likelihood, by description, for :func:`following_number`."""
+    args, kwargs = arguments.build(data)
+    found = parameters(density, arguments, fixed, data)
+    found["the log-density outside the data plate"] = [jnp.asarray(x) for x in density.prior(z, data)]
+    for name, value in postprocess(*args, **kwargs)(z).items():
+        found[f"the {'site' if name in z else 'deterministic site'} {name!r}"] = _numbers_in(value)
+    return found
+
+
+def _numbers_in(value: Any) -> list[jax.Array]:
+    """Arrays and numbers in the value of a site, which may be nested and hold other things."""
+    return [jnp.asarray(x) for x in jax.tree.leaves(value) if isinstance(x, jax.Array | np.ndarray | int | float)]
+
+
+def _with_length(x: jax.ShapeDtypeStruct, axis: int | None, length: int) -> tuple[int, ...]:
+    return x.shape if axis is None else (*x.shape[:axis], length, *x.shape[axis + 1 :])
+
+
+def _are_equal(one: Sequence[jax.Array], other: Sequence[jax.Array]) -> bool:
+    pairs = zip(map(_numbers, one), map(_numbers, other), strict=False)
+    return len(one) == len(other) and all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def _numbers(x: jax.Array) -> np.ndarray:
+    return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+
+
 def arrays_in(values: Any) -> list[jax.Array]:
     """The arrays among the values of sites, which may be nested and hold other things."""
     return [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
@@ -135,6 +204,14 @@ def rows_are_read(what: str) -> ModelNotSplittableError:
     """The error for a model of which something besides the likelihood reads rows."""
     return ModelNotSplittableError(
         f"{IN_SHARDS} look at them in its data plate alone, got one in which {what} does; compute it outside the model"
+    )
+
+
+def number_is_read(what: str) -> ModelNotSplittableError:
+    """The error for a model of which something besides the likelihood follows the number of rows."""
+    return ModelNotSplittableError(
+        f"{IN_SHARDS} look at their number in its data plate alone, got one in which {what} follows it; pass the "
+        "number as an argument"
     )
 
 

@@ -109,17 +109,32 @@ def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Argu
     """Leave the values of a model's params in Pyro's store as the host leaves them: as all rows give them.
 
     Raises:
-        SourceRuleError: where they depend on rows that are not in memory.
+        SourceRuleError: where they depend on rows that are not in memory, or on how many these are.
     """
     sources, store = arguments.sources, pyro.get_param_store()
     if sources:
         args, kwargs = arguments.build(_few_rows(arguments))
         with tensors_for_arrays():
-            check_outside(sources, [f"the parameter {name!r}" for name in params_of_data(model, args, kwargs)])
+            resting = params_of_data(model, args, kwargs)
+        one, other = (_first_params(names, model, arguments, last) for last in (False, True))
+        resting += [name for name in one if name not in resting and not torch.equal(one[name], other[name])]
+        check_outside(sources, [f"the parameter {name!r}" for name in resting])
     elif any(name not in store for name in names):
         args, kwargs = arguments.build(arguments.data)
         with torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated(), tensors_for_arrays():
             model(*args, **kwargs)
+
+
+def _first_params(
+    names: Sequence[str], model: Callable[..., Any], arguments: Arguments, last: bool
+) -> dict[str, Tensor]:
+    """Values of a model's params after a run on the first few rows or the last, which are one fewer."""
+    store, (args, kwargs) = pyro.get_param_store(), arguments.build(_few_rows(arguments, last))
+    with store.scope(store.get_state()), torch.random.fork_rng(), torch.no_grad(), poutine.block(), unvalidated():
+        torch.manual_seed(0)
+        with tensors_for_arrays():
+            model(*args, **kwargs)
+        return {name: store[name].detach() for name in names if name in store}
 
 
 def _check_not_read(watch: Watch, arguments: Arguments) -> None:
