@@ -1,6 +1,7 @@
 """Digests: two contents have two, wherever they are computed, and no iteration pays for it."""
 
 import re
+import types
 
 import numpy as np
 import pytest
@@ -196,17 +197,35 @@ class Settings:
         self.table = table
 
 
+class InSlots(Settings):
+    """The same, with its array in a slot."""
+
+    __slots__ = ("table",)
+
+
+constants = types.ModuleType("constants")  # stands for one of the user's own
+
+
 @pytest.mark.parametrize("package", ["numpyro_split"])
 @pytest.mark.parametrize(
     "kind",
-    ["global", "closure", "default", "function of a function", "object in a closure", "object among the arguments"],
+    [
+        "global",
+        "closure",
+        "default",
+        "function of a function",
+        "object in a closure",
+        "object among the arguments",
+        "object with slots in a closure",
+        "module",
+    ],
 )
 def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
     """In float32 JAX keeps its copy of a float64 array; NumPyro alone would go on with the old values."""
     lib = NumPyroBackend()
     lib.set_precision(32)
     dist, table = lib.dist, np.arange(3.0)
-    settings = Settings(table)
+    settings, in_slots, constants.table = Settings(table), InSlots(table), table
 
     def total():
         return lib.np.asarray(table).sum()
@@ -232,6 +251,14 @@ def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
     def of_object_outside(y):
         of_object(y, settings)
 
+    def of_slots_outside(y):
+        of_object(y, in_slots)
+
+    def of_module(y):
+        mu = lib.ppl.sample("mu", dist.Normal(0.0, 1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", dist.Normal(mu + lib.np.asarray(constants.table).sum(), 1.0), obs=y)
+
     models = {
         "global": from_outside,
         "closure": of_closure,
@@ -239,6 +266,8 @@ def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
         "function of a function": of_function,
         "object in a closure": of_object_outside,
         "object among the arguments": of_object,
+        "object with slots in a closure": of_slots_outside,
+        "module": of_module,
     }
     model, rest = models[kind], [settings] if kind == "object among the arguments" else []
     session = lib.session(lib.split.SymmetricSplitHMC(model, num_subsets=2, num_steps=2), num_warmup=1, num_samples=1)
@@ -246,7 +275,7 @@ def test_arrays_from_outside_that_jax_does_not_see_changing(kind, package):
     session.fresh(y, *rest)
     changed = TABLE if kind == "global" else table
     changed += 1.0
-    with pytest.raises(ValueError, match=r"(?i)'table'.*changed in place"):
+    with pytest.raises(ValueError, match=r"(?i)'(constants\.)?table'.*changed in place"):
         session.fresh(y, *rest)
     changed -= 1.0
     session.fresh(y, *rest)

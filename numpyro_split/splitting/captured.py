@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,7 +24,8 @@ def check_captured(model: Callable[..., Any], arguments: Iterable[Any] = ()) -> 
 
     Args:
         model: a model; its closures, defaults, the globals that it names, its object's attributes, and those of the
-            functions of its own module that it calls, are searched, and the attributes of objects among them.
+            functions of its own module that it calls, are searched, and the attributes of objects and the arrays of
+            modules among them.
         arguments: arguments that are no arrays, which are searched too.
 
     Raises:
@@ -66,7 +68,7 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
             yield from _read_by(value)
     elif isinstance(value, dict):
         yield from ((str(key), x) for key, x in value.items())
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | deque):
         yield from ((f"[{i}]", x) for i, x in enumerate(value))
     elif not isinstance(value, np.ndarray | type | types.ModuleType):
         if callable(value):
@@ -75,8 +77,15 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes(value: Any) -> tuple[tuple[str, Any], ...]:
-    """The attributes that an object holds itself; a copy, since a property may add to them."""
-    return tuple(getattr(value, "__dict__", {}).items())
+    """The attributes that an object holds itself, also in slots; a copy, since a property may add to them."""
+    slots = [
+        (name, place.__get__(value))
+        for cls in type(value).__mro__
+        if "__slots__" in vars(cls)
+        for name, place in vars(cls).items()
+        if isinstance(place, types.MemberDescriptorType) and hasattr(value, name)
+    ]
+    return (*getattr(value, "__dict__", {}).items(), *slots)
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -94,4 +103,15 @@ def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     while codes:
         code = codes.pop()
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-        yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
+        for name in code.co_names:
+            if name in function.__globals__:
+                found = function.__globals__[name]
+                yield name, found
+                if isinstance(found, types.ModuleType):
+                    yield from _arrays_of_module(name, found, code)
+
+
+def _arrays_of_module(name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Arrays of a module under the names that a function looks up, as in ``constants.y``."""
+    found = ((attribute, vars(module).get(attribute)) for attribute in code.co_names)
+    return ((f"{name}.{attribute}", x) for attribute, x in found if isinstance(x, np.ndarray))
