@@ -627,12 +627,13 @@ class ModelSplit:
         return self._initialisation.on(self.part(0), random.key(0), self._density(arguments), arguments.data)
 
     def _finds_sized_by_rows(self, info: ModelInfo, arguments: Arguments) -> bool:
-        """Whether latent sites are found to have another size or support on a part of the rows than on all of them.
+        """Whether there are other latent sites on a part of the rows than on all, or of another size or support.
 
         They are then learned from all rows.
         """
-        of_all, found = {site.name: site for site in self.sites}, []
-        for name in info.param_info.z:
+        of_all = {site.name: site for site in self.sites if not site.observed}
+        found = [f"the latent site {name!r}" for name in sorted(of_all.keys() ^ info.param_info.z.keys())]
+        for name in sorted(of_all.keys() & info.param_info.z.keys()):
             on_part = info.model_trace[name]
             if np.shape(on_part["value"]) != of_all[name].shape:
                 found.append(f"the size of the latent site {name!r}")
