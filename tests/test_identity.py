@@ -217,6 +217,31 @@ def test_values_without_a_dict_count(make):
     assert code_of(holding(make(5))) != code_of(holding(make(6)))
 
 
+class Encoder:
+    """Has a method that a model may name alone."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def encode(self, x):
+        return self.scale * x
+
+
+def cached(scale):
+    return functools.lru_cache(lambda x: scale * x)
+
+
+@pytest.mark.parametrize("make", [lambda scale: Encoder(scale).encode, cached])
+def test_methods_and_functions_that_keep_results_count_where_a_model_names_them(make):
+    def naming(value):
+        names = {"outside": value, "__name__": __name__}
+        exec("def model(x):\n    return outside(x)", names)
+        return names["model"]
+
+    assert code_of(naming(make(5.0))) == code_of(naming(make(5.0)))
+    assert code_of(naming(make(5.0))) != code_of(naming(make(6.0)))
+
+
 def test_what_logs_does_not_count():
     before = code_of(holding(logging.getLogger("of a model")))
     logging.getLogger("of another").addHandler(logging.NullHandler())

@@ -1,5 +1,6 @@
 """Split kernels inside NumPyro's ``MCMC``: every chain method, resuming, new data, pickling, ArviZ."""
 
+import functools
 import os
 import pickle
 import re
@@ -22,6 +23,7 @@ from numpyro_split import (
     BlockGibbsHMC,
     ModelNotSplittableError,
     NaiveSplitHMC,
+    PenaltyMH,
     RandomisedSplitHMC,
     SplitNUTS,
     SplitPotential,
@@ -525,6 +527,51 @@ def test_a_block_of_gibbs_beside_discrete_sites():
     mcmc = MCMC(gibbs.Gibbs(blocks), num_warmup=50, num_samples=100, progress_bar=False)
     mcmc.run(random.key(0), x, init_params=start)
     np.testing.assert_allclose(mcmc.get_samples()["mu"].mean(0), [-2.0, 3.0], atol=0.5)
+
+
+def hierarchical(X, y, concentration=None):
+    a = numpyro.sample("a", dist.Normal(1.0, 1.0))
+    tau = numpyro.sample("tau", dist.Gamma(concentration or jnp.exp(a), 1.0))
+    w = numpyro.sample("w", dist.Normal(0.0, jnp.exp(a) * tau**-0.5).expand([2]).to_event(1))
+    with numpyro.plate("data", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X[:, :2] @ w, 1.0), obs=y)
+
+
+def test_a_block_of_gibbs_takes_sites_of_other_blocks_for_no_constants():
+    """A concentration made of one would be that of its first value in every draw of the precision."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+    kernel = gibbs.Gibbs([(NUTS(hierarchical), ["a"]), (BlockGibbsHMC(hierarchical, 2), ["tau", "w"])])
+    with pytest.raises(ValueError, match="the concentration of its prior is no constant"):
+        kernel.init(random.key(0), 1, None, make_data(), {})
+
+
+@slow
+@pytest.mark.parametrize("make", [BlockGibbsHMC, S3HMC])
+def test_a_hierarchical_block_of_gibbs_may_stand_first(make):
+    """What its weights' scale has besides the precision is another number once the other block has started."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+    model = functools.partial(hierarchical, concentration=3.0)
+    kernel = gibbs.Gibbs([(make(model, 2), ["tau", "w"]), (NUTS(model), ["a"])])
+    mcmc = MCMC(kernel, num_warmup=3, num_samples=3, num_chains=2, chain_method="sequential", progress_bar=False)
+    mcmc.run(random.key(0), *make_data())
+    assert np.isfinite(mcmc.get_samples()["tau"]).all()
+
+
+@slow
+def test_a_block_of_gibbs_reads_the_rows_of_great_influence_at_every_step():
+    """PenaltyMH: also after another block has moved."""
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="numpyro has it since 0.22")
+    scale = jnp.full(2000, 40.0).at[1700].set(0.2)
+
+    def model(scale, y):
+        a, b = (numpyro.sample(name, dist.Normal(0.0, 1.0)) for name in "ab")
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(a + 0.01 * b, scale), obs=y)
+
+    block = PenaltyMH(model, batch_size=20, num_batches=4, control_variate=None, proposal="random_walk")
+    mcmc = MCMC(gibbs.Gibbs([(block, ["a"]), (NUTS(model), ["b"])]), num_warmup=2, num_samples=2, progress_bar=False)
+    mcmc.run(random.key(0), scale, scale * random.normal(random.key(1), (2000,)))
+    assert 1700 in mcmc.last_state.block_states[0].certainty_rows
 
 
 def test_sorted_labels_are_warned_of():

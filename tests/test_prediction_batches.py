@@ -13,6 +13,7 @@ from split_common import metrics
 from split_common.errors import StoreError
 from split_common.runs.pointwise import Grid
 from split_common.runs.store import is_whole
+from tests.backends import NumPyroBackend
 from tests.test_inference_data import data_of, normal_log_density, regression
 from tests.test_inference_data import run as run_model
 
@@ -503,6 +504,25 @@ class TestErrors:
         self.refuse(lib, ValueError, "model must leave sites of one plate", model, posterior(b=()), (X,))
         found = predict(lib, model, posterior(b=()), X, lib.array(np.zeros(5)))
         assert list(found) == ["y"]
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
+@pytest.mark.parametrize("hidden", ["mask", "scale"])
+def test_a_likelihood_that_counts_for_nothing_hides_no_statistic_of_all_rows(lib, hidden):
+    """As where a model masks its observations whenever it has none: draws of the sites know of no mask."""
+    handlers = lib.ppl.handlers
+
+    def model(X, y=None):
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(2), 1.0).to_event(1))
+        hide = handlers.mask(mask=y is not None) if hidden == "mask" else handlers.scale(scale=1e-300)
+        with hide, lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((X - X.mean(0)) @ w, 1.0), obs=y)
+
+    draws, X = posterior(w=(2,)), features(lib)
+    whole, parts = (
+        predict(lib, model, draws, X, into="summaries", rows_per_batch=rows)["y"]["mean"] for rows in (NUM_ROWS, 10)
+    )
+    np.testing.assert_allclose(whole, parts, rtol=1e-6)
 
 
 def test_blocks_of_rows():

@@ -243,6 +243,45 @@ def test_data_changed_in_place_are_seen(lib, run):
     assert changed == draws_in(run.sample(every=7, args=(X, lib.array(mine))))
 
 
+@pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
+def test_other_values_of_params_are_seen(lib, tmp_path):
+    """Also from a start whose energy does not see them."""
+
+    def model(X, y):
+        gain = lib.ppl.param("gain", lib.array(1.0))
+        w = lib.ppl.sample("w", lib.dist.Normal(lib.np.zeros(X.shape[1]), 1.0).to_event(1))
+        with lib.ppl.plate("data", len(X)):
+            lib.ppl.sample("y", lib.dist.Normal(gain * X @ w, 1.0), obs=y)
+
+    X, y = data(lib)[:2]
+
+    def go_on(num_samples):
+        kernel = lib.split.NaiveSplitHMC(model, num_subsets=2, num_steps=2)
+        start = {"w": lib.np.zeros(X.shape[1])}
+        mcmc = lib.ppl.infer.MCMC(kernel, num_samples, 2, initial_params=start, disable_progbar=True)
+        lib.ppl.set_rng_seed(0)
+        lib.split.sample(mcmc, X, y, store=tmp_path / "run.zarr", every=2)
+
+    lib.ppl.clear_param_store()
+    go_on(4)
+    go_on(6)
+    lib.ppl.get_param_store()["gain"] = lib.array(30.0)
+    try:
+        with pytest.raises(StoreError, match="another pyro.param.gain"):
+            go_on(8)
+    finally:
+        lib.ppl.clear_param_store()
+
+
+def test_log_likelihoods_of_another_run_are_refused(lib, run):
+    run.sample()
+    X, y = run.problem.args
+    other = run.make()
+    lib.host_draws(other, X, y + 1.0, seed=3)
+    with pytest.raises(StoreError, match="draws must be those of the run"):
+        lib.split.log_likelihood(other, into=run.path)
+
+
 def test_bad_input(lib, run):
     for options, message in (
         ({"every": 0}, "every must be a whole number of at least 1, got 0"),

@@ -325,10 +325,11 @@ class SplitKernel(MCMCKernel):
                 check_at_hand(arguments)
             content = None if program is None or not known else self._content(program, arguments)
             prepared = None if content is None else self._runs.find(content, num_warmup)
-            if prepared is None and known:
+            is_other = not (self._runs.is_block and program is not None)  # a block's data are sites that move
+            if prepared is None and known and is_other:
                 one = state.z if not jnp.ndim(state.i) else jax.tree.map(lambda u: u[0], state.z)
                 prepared, _, content = self._prepare(num_warmup, args, kwargs, one)
-        if not known:
+        if prepared is None:
             prepared = None if program is None else self._runs.find_for_traced(program, num_warmup)
             if prepared is None or program is None:
                 raise RuntimeError(

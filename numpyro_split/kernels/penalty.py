@@ -275,11 +275,13 @@ class Penalty:
         """The state with the reference, the expansion and the normal approximation of the data given now.
 
         For traced data no reference can be searched for, so the expansion is about the reference of the state. The
-        number of rows that every iteration reads does not change; if rows of great influence are unknown, the first
-        rows are read.
+        number of rows that every iteration reads does not change; if rows of great influence are unknown, those of the
+        state are read, or the first rows where there are no longer as many.
         """
-        found = self.reference.certainty_rows if self.knows_data else None
-        rows = jnp.asarray(as_many(found, state.certainty_rows.shape[0]), jnp.int32)
+        found, num_certain = self.reference.certainty_rows if self.knows_data else None, state.certainty_rows.shape[0]
+        rows = jnp.asarray(as_many(found, num_certain), jnp.int32)
+        if not self.knows_data:
+            rows = jnp.where(jnp.all(state.certainty_rows < potential.plate_size), state.certainty_rows, rows)
         state = state._replace(certainty_rows=rows)
         if self.knows_data:
             state = state._replace(taylor=self.reference.taylor)

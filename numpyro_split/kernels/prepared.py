@@ -101,12 +101,14 @@ class PreparedRuns:
     def find_for_traced(self, program: str, num_warmup: int) -> Prepared | None:
         """The prepared method of a model, given by its digest, and of traced data, or None.
 
+        A block of ``Gibbs`` has that of its last ``init``: sites of other blocks count as data, and move.
+
         Raises:
             ValueError: if the model divided the data sets so far in different ways.
         """
         with self._lock:
             found = self._all_of(program, num_warmup)
-        if len({x.plan for x in found}) > 1:
+        if len({x.plan for x in found}) > 1 and not self.is_block:
             raise ValueError(
                 "data that are traced (jit_model_args=True) must divide like those of earlier runs of the same "
                 "kernel, got data for which the model divides in another way; make a kernel for each"

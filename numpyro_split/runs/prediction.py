@@ -237,7 +237,11 @@ class Predicting:
 
 
 class _Observing(condition):
-    """Gives a model its observations, on the rows that its plate yields."""
+    """Gives a model its observations, on the rows that its plate yields.
+
+    Scales, and masks that are False, are left out: a draw of a site does not know of them, but a log-density that they
+    make constant would say nothing of how it depends on rows.
+    """
 
     def __init__(self, model: Callable[..., Any], target: Target, values: dict[str, jax.Array]):
         axes = target.row_axes
@@ -245,12 +249,27 @@ class _Observing(condition):
         super().__init__(model, data=self._given)
         self._target, self._values = target, values
 
+    def process_message(self, msg: Any) -> None:
+        """Observe a predicted site, of which every row counts once."""
+        super().process_message(msg)
+        if msg["type"] == "sample" and msg["name"] in self._given:
+            msg["fn"], msg["scale"] = _counted(msg["fn"]), None
+
     def postprocess_message(self, msg: Any) -> None:
         """Select the observations of the rows that the plate yields, where it does not yield all of them."""
         if msg["type"] == "plate" and msg["name"] == self._target.plate:
             for name, x in self._values.items():
                 if len(x) != len(msg["value"]):
                     self._given[name] = jnp.moveaxis(x[msg["value"]], 0, self._target.row_axes[name])
+
+
+def _counted(fn: Any) -> Any:
+    """A distribution without masks that are False."""
+    if isinstance(fn, dist.Independent):
+        return _counted(fn.base_dist).to_event(fn.reinterpreted_batch_ndims)
+    if isinstance(fn, dist.ExpandedDistribution):
+        return _counted(fn.base_dist).expand(fn.batch_shape)
+    return _counted(fn.base_dist) if isinstance(fn, dist.MaskedDistribution) and fn._mask is False else fn
 
 
 class Predictor:

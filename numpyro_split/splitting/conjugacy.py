@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from numpyro_split.host import names_of_jacobian
-from numpyro_split.potential.arguments import Data
+from numpyro_split.host import GIBBS_SITES, names_of_jacobian
+from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.flat_program import FlatProgram
 from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
@@ -50,7 +50,9 @@ def read_terms(
     z = split.reference_position
     expression, outputs = jax.make_jaxpr(run, return_shape=True)(z, data)
     inputs = [Log(name, 1.0) if name in precisions else Free(fixed=False) for name in sorted(z)]
-    values = follow(FlatProgram(expression), [*inputs, *(Free() for _ in data)])
+    # sites of other blocks of the host's Gibbs are data that move
+    moves = [name.startswith(GIBBS_SITES) for name, _ in Arguments(args, kwargs).named_arrays()]
+    values = follow(FlatProgram(expression), [*inputs, *(Free(fixed=not moving) for moving in moves)])
     known = jax.tree.unflatten(jax.tree.structure(outputs), values)
     return [
         Term(**said[name], log_density=x.pop("log_density"), value=x.pop("value"), parameters=x)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from pyro import get_param_store
 from pyro.infer import MCMC
 
 from pyro_split.host import (
@@ -248,10 +249,12 @@ class PyroStart:
         kernel = self._task.kernel
         assert kernel._prepared is not None
         num_subsets = kernel._prepared.potential.num_subsets  # the identity has this number, not how it was chosen
-        splitting = kernel._splitting.for_subsets(num_subsets)
+        splitting, split, store = kernel._splitting.for_subsets(num_subsets), kernel._prepared.split, get_param_store()
+        params = {name: store[name] for name in (() if split is None else split.params) if name in store}
         return {
             "default type": str(torch.get_default_dtype()),
             **self._data,
+            **texts_of(params, "pyro.param"),
             "kernel": type(kernel).__qualname__,
             **texts_of(splitting.anywhere, "kernel argument splitting"),
             **texts_of(kernel._method.for_subsets(num_subsets), "kernel argument"),

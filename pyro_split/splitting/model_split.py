@@ -175,7 +175,7 @@ class ModelSplit:
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
         self._takes_parts = False  # whether rows are evaluated beside others than their subset's
-        self._has_params = False  # whether there are pyro.param sites
+        self.params: tuple[str, ...] = ()  # names of the pyro.param sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
 
     @classmethod
@@ -311,7 +311,7 @@ class ModelSplit:
         check_has_latents(sites.latents)
         whole = RowSelectableModel(model, NO_PLATE)
         split = cls(whole, SubsetLayout(1, 1), WHOLE, {}, init_strategy, jit_compile, None)
-        split.sites = sites.sites
+        split.sites, split.params = sites.sites, sites.fixed
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         split._latent = split._initialize(split._density(args, kwargs))
         is_pure = warn_unless_same_again(split._density(args, kwargs), split._latent.position)
@@ -374,7 +374,7 @@ class ModelSplit:
             return str(self.verdict)
         density = self._density(args, kwargs)
         rows = density.rows_of(density.arguments.data, torch.arange(self.layout.num_rows))
-        if self._has_params and (of_rows := params_of_data(self._model, *rows)):
+        if self.params and (of_rows := params_of_data(self._model, *rows)):
             return f"its parameters {of_rows} begin with values that it computes from its rows"
         some = max(1, self.layout.num_rows // 2)
         few_args, few_kwargs = density.rows_of(density.arguments.data, torch.arange(some))
@@ -483,7 +483,7 @@ class ModelSplit:
 
     def _prepare(self, sites: ModelSites, batch_sizes: set[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Learn the latent sites from the host's own initialisation, and whether the rows are independent."""
-        self.sites, self._has_params = sites.sites, bool(sites.fixed)
+        self.sites, self.params = sites.sites, sites.fixed
         local = {s.name: s for s in sites.sites if not s.observed and self._model.plate in s.plates}
         if sequential := [name for name, site in local.items() if site.plates[self._model.plate] is None]:
             raise ModelNotSplittableError(

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import StoreError
-from split_common.runs.reading import DONE, LOG_LIKELIHOOD, counted, dataset_in, draws_of_run, same_draws
+from split_common.runs.reading import (
+    DONE,
+    LOG_LIKELIHOOD,
+    counted,
+    dataset_in,
+    draws_of_run,
+    open_store,
+    same_draws,
+)
 from split_common.runs.store import ALL_WRITTEN, decoded, encoded, write_coordinate
 from split_common.runs.store_path import checked_path, explained, locked, zarr_module
 from split_common.values import shown
@@ -340,7 +348,7 @@ def _is_outdated(path: str) -> bool:
 
 
 def _check_all_draws(path: str, posterior: Posterior) -> None:
-    """Raise where log-likelihoods of some draws only would be written to the store of a run.
+    """Raise where log-likelihoods of some draws only, or of another run's, would be written to the store of a run.
 
     Raises:
         StoreError: naming both.
@@ -357,6 +365,22 @@ def _check_all_draws(path: str, posterior: Posterior) -> None:
             f"draws must be those of the run, {counted(of_run)}, for log-likelihoods in its store {path!r}, got "
             f"{counted(given)}; give draws=open_store(path), or another path"
         )
+    if of_run is not None and not _are_equal_at_ends(posterior, Posterior.of(open_store(path))):
+        raise StoreError(
+            f"draws must be those of the run for log-likelihoods in its store {path!r}, got the draws of another run; "
+            "give another path"
+        )
+
+
+def _are_equal_at_ends(one: Posterior, other: Posterior) -> bool:
+    """Whether two posteriors with the same chains and draws have the same first and last draw of what both hold."""
+    chain, draw = one.num_chains - 1, one.num_draws - 1
+    names = [name for name in one.names if name in other.names]
+    for batch in (Batch(0, 0, 1, 0), Batch(chain, draw, draw + 1, (chain + 1) * one.num_draws - 1)):
+        found, known = one.read(names, batch), other.read(names, batch)
+        if not all(np.array_equal(found[name], known[name], equal_nan=True) for name in names):
+            return False
+    return True
 
 
 @contextmanager
