@@ -361,17 +361,17 @@ def _without_library(value: Any, module: str | None) -> Any:
     """A value that a function names; its name alone if it is from an installed package and no plain value."""
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__}"
-    if isinstance(value, types.MethodType):
-        is_own = is_users(type(value.__self__).__module__) or type(value.__self__).__module__ == module
-        return value if is_own else f"a method {value.__qualname__}"
-    if not isinstance(value, types.FunctionType | type) and isinstance(
-        inner := getattr(value, "__wrapped__", None), types.FunctionType
-    ):
-        return _without_library(inner, module)  # of a function that keeps its results, as by functools.lru_cache
     if isinstance(value, types.FunctionType | type) and value.__module__ != module and not is_users(value.__module__):
         return f"{value.__module__}.{value.__qualname__}"
     if _is_read(value) or is_users(type(value).__module__):
         return value
+    if isinstance(value, types.MethodType):
+        owner = value.__self__ if isinstance(value.__self__, type) else type(value.__self__)
+        if is_users(owner.__module__):
+            return value
+    inner = getattr(value, "__wrapped__", None)  # of what keeps a function's results, as functools.lru_cache does
+    if isinstance(inner, types.FunctionType) and (inner.__module__ == module or is_users(inner.__module__)):
+        return inner
     return f"a {type(value).__module__}.{type(value).__qualname__}"
 
 
