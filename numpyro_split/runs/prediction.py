@@ -239,8 +239,8 @@ class Predicting:
 class _Observing(condition):
     """Gives a model its observations, on the rows that its plate yields.
 
-    Scales, and masks that are False, are left out: a draw of a site does not know of them, but a log-density that they
-    make constant would say nothing of how it depends on rows.
+    Masks that are False are left out: a draw of a site does not know of them, but a log-density that they make constant
+    would say nothing of how it depends on rows.
     """
 
     def __init__(self, model: Callable[..., Any], target: Target, values: dict[str, jax.Array]):
@@ -250,10 +250,10 @@ class _Observing(condition):
         self._target, self._values = target, values
 
     def process_message(self, msg: Any) -> None:
-        """Observe a predicted site, of which every row counts once."""
+        """Observe a predicted site."""
         super().process_message(msg)
         if msg["type"] == "sample" and msg["name"] in self._given:
-            msg["fn"], msg["scale"] = _counted(msg["fn"]), None
+            msg["fn"] = _counted(msg["fn"])
 
     def postprocess_message(self, msg: Any) -> None:
         """Select the observations of the rows that the plate yields, where it does not yield all of them."""
