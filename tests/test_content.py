@@ -1,5 +1,6 @@
 """Digests: two contents have two, wherever they are computed, and no iteration pays for it."""
 
+import importlib
 import re
 import types
 
@@ -201,6 +202,21 @@ class InSlots(Settings):
     """The same, with its array in a slot."""
 
     __slots__ = ("table",)
+
+
+class WithNothingInASlot(InSlots):
+    """A subclass has a value under the name of a slot in which nothing is."""
+
+    __slots__ = ("own",)
+    table = 0.0
+
+
+@pytest.mark.parametrize("package", ["numpyro_split"])
+def test_objects_with_nothing_in_a_slot_are_searched(package):
+    captured_arrays = importlib.import_module(f"{package}.splitting.captured").captured_arrays
+    found = WithNothingInASlot.__new__(WithNothingInASlot)
+    found.own = np.arange(3.0)
+    assert [name for name, _ in captured_arrays([found], None)] == ["own"]
 
 
 constants = types.ModuleType("constants")  # stands for one of the user's own

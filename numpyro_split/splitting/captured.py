@@ -6,6 +6,7 @@ in place are not seen, even by programs compiled afterwards. They cannot be trac
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections import deque
@@ -78,14 +79,17 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
 
 def _attributes(value: Any) -> tuple[tuple[str, Any], ...]:
     """The attributes that an object holds itself, also in slots; a copy, since a property may add to them."""
-    slots = [
-        (name, place.__get__(value))
-        for cls in type(value).__mro__
-        if "__slots__" in vars(cls)
-        for name, place in vars(cls).items()
-        if isinstance(place, types.MemberDescriptorType) and hasattr(value, name)
-    ]
-    return (*getattr(value, "__dict__", {}).items(), *slots)
+    return (*getattr(value, "__dict__", {}).items(), *_in_slots(value))
+
+
+def _in_slots(value: Any) -> Iterator[tuple[str, Any]]:
+    for cls in type(value).__mro__:
+        if "__slots__" not in vars(cls):
+            continue
+        for name, place in tuple(vars(cls).items()):
+            if isinstance(place, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # nothing is in it, whatever a subclass has under its name
+                    yield name, place.__get__(value)
 
 
 def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
