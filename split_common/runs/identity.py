@@ -369,7 +369,7 @@ def _without_library(value: Any, module: str | None) -> Any:
         owner = value.__self__ if isinstance(value.__self__, type) else type(value.__self__)
         if is_users(owner.__module__):
             return value
-    inner = getattr(value, "__wrapped__", None)  # of what keeps a function's results, as functools.lru_cache does
+    inner = inspect.getattr_static(value, "__wrapped__", None)  # where a function's results are kept, by lru_cache
     if isinstance(inner, types.FunctionType) and (inner.__module__ == module or is_users(inner.__module__)):
         return inner
     return f"a {type(value).__module__}.{type(value).__qualname__}"
