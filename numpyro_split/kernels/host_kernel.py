@@ -325,8 +325,8 @@ class SplitKernel(MCMCKernel):
                 check_at_hand(arguments)
             content = None if program is None or not known else self._content(program, arguments)
             prepared = None if content is None else self._runs.find(content, num_warmup)
-            is_other = not (self._runs.is_block and program is not None)  # a block's data are sites that move
-            if prepared is None and known and is_other:
+            moves = self._runs.is_block and program is not None  # sites of other blocks of Gibbs count as data
+            if prepared is None and known and not moves:
                 one = state.z if not jnp.ndim(state.i) else jax.tree.map(lambda u: u[0], state.z)
                 prepared, _, content = self._prepare(num_warmup, args, kwargs, one)
         if prepared is None:

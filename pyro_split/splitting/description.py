@@ -117,7 +117,8 @@ def _fix_params(names: Sequence[str], model: Callable[..., Any], arguments: Argu
         with tensors_for_arrays():
             resting = params_of_data(model, args, kwargs)
         one, other = (_first_params(names, model, arguments, last) for last in (False, True))
-        resting += [name for name in one if name not in resting and not torch.equal(one[name], other[name])]
+        differing = [name for name in one if name not in other or not torch.equal(one[name], other[name])]
+        resting += [name for name in differing if name not in resting]
         check_outside(sources, [f"the parameter {name!r}" for name in resting])
     elif any(name not in store for name in names):
         args, kwargs = arguments.build(arguments.data)
