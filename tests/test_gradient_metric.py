@@ -136,6 +136,16 @@ def test_the_first_metric_may_have_any_form(lib, form):
     np.testing.assert_allclose(metric_of(lib, mcmc), expected)
 
 
+def test_sites_that_the_first_metric_leaves_out_have_the_identity(lib):
+    module = importlib.import_module(f"{lib.split.__name__}.adaptation.gradient_metric")
+    block, x = covariance(3), {name: lib.array(np.zeros(size)) for name, size in {"a": 1, "b": 2, "c": 1}.items()}
+    found = module.dense_start({("c", "b"): lib.array(block)}, x)
+    expected = np.identity(4)
+    order = [3, 1, 2]  # places of the block's parameters among those of a, b and c
+    expected[np.ix_(order, order)] = block
+    np.testing.assert_allclose(lib.to_numpy(found["a", "b", "c"]), expected)
+
+
 def counts_of_warmup(lib, kernel, num_warmup, dim=DIM, num=None):
     """Subset gradients, steps and next step size of each of the first ``num`` iterations, by default of all."""
     start, found = {"x": lib.array(np.ones(dim))}, []

@@ -97,7 +97,7 @@ class GradientWindow(NamedTuple):
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], jax.Array]:
-    """First inverse mass matrix, given in any form or as None for the identity, as one dense block."""
+    """First inverse mass matrix, given in any form or as None, as one dense block; of sites not named, the identity."""
     sites = tuple(sorted(x))
     identity = jnp.identity(sum(u.size for u in x.values()))
     if inverse_mass_matrix is None:
@@ -107,7 +107,7 @@ def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], 
         inverse_mass_matrix = {sites: inverse_mass_matrix}
     form = LowRankKinetic if has_low_rank(inverse_mass_matrix) else EuclideanKinetic
     velocity = form(inverse_mass_matrix).velocity
-    return {sites: jax.vmap(lambda p: flatten(velocity(unravel(p)), sites))(identity)}
+    return {sites: jax.vmap(lambda p: flatten(unravel(p) | velocity(unravel(p)), sites))(identity)}
 
 
 def with_window(

@@ -138,15 +138,15 @@ class GradientMassMatrix(BlockMassMatrix):
 
 
 def dense_start(inverse_mass_matrix: Any, x: Position) -> dict[tuple[str, ...], Tensor]:
-    """First inverse mass matrix, given in any form, as one dense block."""
+    """First inverse mass matrix, given in any form, as one dense block; of sites not named, the identity."""
     sites = tuple(sorted(x))
     given = inverse_mass_matrix if isinstance(inverse_mass_matrix, dict) else {sites: inverse_mass_matrix}
     some = next(iter(x.values()))
     kinetic = kinetic_of_inverse({block: _like(matrix, some) for block, matrix in given.items()})
     ordered = {name: x[name] for name in sites}
     identity = torch.eye(sum(u.numel() for u in x.values()), dtype=some.dtype, device=some.device)
-    columns = [flatten(kinetic.velocity(unflatten(p, ordered)), sites) for p in identity]
-    return {sites: torch.stack(columns)}
+    units = [unflatten(p, ordered) for p in identity]
+    return {sites: torch.stack([flatten(p | kinetic.velocity(p), sites) for p in units])}
 
 
 def harmonic_drift(state: AdaptState, kinetic: EuclideanKinetic, like: Position) -> HarmonicDrift | None:
