@@ -526,6 +526,45 @@ def test_numbers_of_more_bits_than_the_model_gets(lib, times, match, tmp_path):
     np.testing.assert_allclose(float(potential.potential_and_grad({"w": lib.array(0.3)})[0]), float(whole), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("first", "step", "made", "dtype", "is_told_apart"),
+    [
+        (1_700_000_000, 3, "int32", "float32", False),
+        (1_700_000_000, 5, "uint32", "float32", False),
+        (30_000, 1, "int16", "float16", False),
+        (1_700_000_000 * 10**9, 3, "int64", "float64", False),
+        (1_700_000_000 * 10**9, 10**9, "int64", "float64", True),
+        (1_700_000_000, 10**6, "int32", "float32", True),
+        (30_000, 1, "int16", "float32", True),
+        (0, 1, "uint32", "float32", True),
+    ],
+)
+def test_whole_numbers_as_floating_ones(first, step, made, dtype, is_told_apart):
+    """A floating type has fewer digits than the integers of as many bits."""
+    numbers = (first + step * np.arange(100)).astype(made)
+    source = Rows(Slices(numbers), dtype=dtype).open()
+    if is_told_apart:
+        np.testing.assert_allclose(source.survey and source.read(0, 100), numbers, rtol=1e-6)
+        return
+    with pytest.raises(SourceError, match=f"{dtype} must tell the rows of {made} apart, got numbers from {first} to"):
+        source.survey  # noqa: B018
+
+
+@pytest.mark.parametrize("beside", ["float64", "float32", "uint64"])
+def test_whole_numbers_beside_floating_ones(beside):
+    """Side by side they have a type for both."""
+    pyarrow = pytest.importorskip("pyarrow")
+    for step in (3, 10**9):
+        times = 1_700_000_000 * 10**9 + step * np.arange(100)
+        table = pyarrow.table({"t": times, "x": np.arange(100).astype(beside)})
+        source = table_rows(table, ["t", "x"], dtype="float64").open()
+        if step > 3:
+            np.testing.assert_array_equal(source.read(0, 100)[:, 1], np.arange(100))
+            continue
+        with pytest.raises(SourceError, match="float64 must tell the rows of int64 apart, got .* in 't' beside"):
+            source.survey  # noqa: B018
+
+
 RAGGED = {
     "other lengths": [[1.0, 2.0], [3.0, 1.0, 2.0], [4.0], [1.0, 2.0]],
     "another length": [[1.0, 2.0], [3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 2.0]],

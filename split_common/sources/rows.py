@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from split_common.errors import SourceError, first_line
-from split_common.rounding import SAMPLED, rounding_of
+from split_common.rounding import MOST_ROUNDING, SAMPLED, may_round, rounding_of
 from split_common.sources.stores import Store, TableColumns, describe, store_of
 from split_common.sources.survey import Survey, survey
 from split_common.tables import NUMBERS
@@ -24,7 +24,6 @@ from split_common.values import shown
 
 MOST_KEPT = 64  # sources that are remembered by the object that they were made from
 PROBED = 8  # rows that a transform is tried on
-MOST_ROUNDING = 1e-3  # of a column's standard deviation that such numbers may be off by, root mean square
 IN_MEMORY = ("numpy", "jax", "jaxlib", "torch", "pandas", "scipy", "builtins")  # packages of arrays in memory
 Transform = Callable[[np.ndarray], np.ndarray]
 
@@ -126,7 +125,7 @@ class Source:
             few = self._transformed(store.read(0, min(PROBED, store.shape[0])))
             self.shape, self.dtype, made = (store.shape[0], *few.shape[1:]), dtype or few.dtype, few.dtype
             self._check_transform(few)
-        self._is_rounded = self.dtype.kind == "f" and made.kind in "iuf" and made.itemsize > self.dtype.itemsize
+        self._is_rounded = may_round(made, self.dtype)
 
     def __repr__(self) -> str:
         return f"<source {self.where}, shape {self.shape}, {self.dtype}>"
@@ -198,7 +197,7 @@ class Source:
         return narrow
 
     def _check_rounding(self) -> None:
-        """Raise where numbers of fewer bits do not tell rows apart, as times that are counted from long ago."""
+        """Raise where numbers of fewer digits do not tell rows apart, as times that are counted from long ago."""
         rows = self._store.take(np.unique(np.linspace(0, self.shape[0] - 1, SAMPLED).astype(int)))
         rows = rows if self._transform is None else self._transformed(rows)
         shares = rounding_of(rows, self.dtype)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from split_common.errors import SourceError
+from split_common.rounding import MOST_ROUNDING, may_round, rounding_of
 from split_common.tables import NUMBERS
 from split_common.values import shown
 
@@ -257,7 +258,13 @@ class TableColumns:
             return self._numbers(rows, self._columns)
         columns = [self._numbers(rows, name) for name in self._columns]
         side_by_side = np.empty((rows.num_rows, len(columns)), np.result_type(*columns))
-        for place, column in enumerate(columns):
+        for place, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
+            dtype = side_by_side.dtype
+            if len(column) and may_round(column.dtype, dtype) and (rounding_of(column, dtype) > MOST_ROUNDING).any():
+                raise SourceError(
+                    f"{self.where}: {dtype} must tell the rows of {column.dtype} apart, got numbers from {column.min()} "
+                    f"to {column.max()} in {name!r} beside columns of other types; write their difference from one of them"
+                )
             side_by_side[:, place] = column
         return side_by_side
 
