@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import importlib
 import logging
 import sys
 import types
-from collections import deque
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -198,6 +199,39 @@ def test_what_a_function_imports_when_it_runs_counts(monkeypatch, tmp_path, body
     monkeypatch.delitem(sys.modules, "own_settings")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import own_package.limits\ndef function(x): return min(x, own_package.limits.limit)",
+        "import own_package.limits\ndef function(x): return own_package.limits.bounded(x)",
+        "from own_package import limits\ndef function(x): return min(x, limits.limit)",
+        "def function(x):\n    from own_package import limits\n    return min(x, limits.limit)",
+        "def function(x):\n    from own_package import other, limits as found\n    return min(x, found.limit)",
+        "def function(x):\n    import own_package.limits\n    return min(x, own_package.limits.limit)",
+        "__package__ = 'own_package'\ndef function(x):\n    from . import limits\n    return min(x, limits.limit)",
+        "__package__ = 'own_package'\ndef function(x):\n    from .limits import limit\n    return min(x, limit)",
+    ],
+)
+def test_modules_within_packages_count(monkeypatch, tmp_path, text):
+    folder = tmp_path / "own_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from own_package import other\n")
+    (folder / "other.py").write_text("import own_package\n")  # each names the other
+    (folder / "limits.py").write_text("limit = 5.0\nunread = 1\n\n\ndef bounded(x):\n    return min(x, limit)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {"__name__": "own_script"}
+    exec(text, names)
+    before = code_of(names["function"])
+    assert code_of(names["function"]) == before
+    limits = importlib.import_module("own_package.limits")
+    monkeypatch.setattr(limits, "unread", 2)
+    assert code_of(names["function"]) == before
+    monkeypatch.setattr(limits, "limit", 0.5)
+    assert code_of(names["function"]) != before
+    for name in ("own_package", "own_package.limits", "own_package.other"):
+        monkeypatch.delitem(sys.modules, name)
+
+
 class Slotted:
     __slots__ = ("bound",)
 
@@ -209,6 +243,65 @@ class Slotted:
 class Settings:
     bound: int
     names: set = dataclasses.field(default_factory=set)
+
+
+@dataclasses.dataclass
+class Derived:
+    """Has attributes that are no fields."""
+
+    name: str = "a"
+
+    def __post_init__(self):
+        self._bound = 5.0
+
+    @functools.cached_property
+    def half(self):
+        return self._bound / 2
+
+
+class Mapped(dict):
+    pass
+
+
+class Listed(list):
+    pass
+
+
+def with_attribute(value, bound):
+    value._bound = bound
+    return value
+
+
+def five():
+    return 5.0
+
+
+def six():
+    return 6.0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: with_attribute(Derived(), x),
+        lambda x: with_attribute(Mapped(a=1), x),
+        lambda x: with_attribute(Listed([1]), x),
+        lambda x: with_attribute(lambda y: y, x),
+        lambda x: defaultdict(five if x == 5 else six, a=1),
+        lambda x: type("Meta", (type,), {"_bound": x, "__module__": __name__})("Made", (), {"__module__": __name__}),
+    ],
+    ids=["dataclass", "dict", "list", "function", "default", "metaclass"],
+)
+def test_attributes_beside_the_content_count(make):
+    assert code_of(holding(make(5))) == code_of(holding(make(5)))
+    assert code_of(holding(make(5))) != code_of(holding(make(6)))
+
+
+def test_what_a_cached_property_keeps_does_not_count():
+    settings = Derived()
+    before = code_of(holding(settings))
+    assert settings.half == 2.5
+    assert code_of(holding(settings)) == before
 
 
 @pytest.mark.parametrize("make", [lambda x: deque([x]), range, Slotted, Settings, lambda x: {x}])

@@ -19,8 +19,8 @@ import inspect
 import logging
 import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -158,7 +158,7 @@ class Reader:
             return
         for place, part in _parts(value):
             yield from self.texts(part, f"{name}{place}", (*above, id(value)))
-        if is_users(type(value).__module__) and not isinstance(value, type):
+        if is_users(type(value).__module__):
             yield from self.texts(type(value), f"{name}.__class__", (*above, id(value)))
 
     def _number_of(self, value: Any) -> int | None:
@@ -186,22 +186,18 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return []
     if isinstance(value, type):
         return _parts_of_class(value)
-    if isinstance(value, Mapping):
-        return [(f".{key}" if isinstance(key, str) else f"[{_text_of(key)}]", x) for key, x in value.items()]
+    if isinstance(value, (*CONTAINERS, deque)):
+        own = _attributes(value) if is_users(type(value).__module__) else []
+        return [*_entries(value), *own]
     if dataclasses.is_dataclass(value):
-        return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return [*((f".{name}", x) for name, x in fields.items()), *_attributes_beside(value, fields)]
     if _is_distribution(value):
         return _parts_of_distribution(value)
     if hasattr(type(value), "log_abs_det_jacobian"):  # a transform, which caches the last values that it transformed
         return [(f".{name}", x) for name, x in vars(value).items() if not _is_kept(type(value), name)]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
     if isinstance(value, range):
         return [(f".{name}", getattr(value, name)) for name in ("start", "stop", "step")]
-    if isinstance(value, list | tuple | deque):
-        return [(f"[{i}]", x) for i, x in enumerate(value)]
-    if isinstance(value, set | frozenset):
-        return [(f"[{i}]", x) for i, x in enumerate(sorted(value, key=_text_of))]
     if isinstance(value, functools.partial):
         return [(".func", functools.partial.func.__get__(value)), (".args", value.args), (".keywords", value.keywords)]
     if isinstance(value, types.MethodType):
@@ -215,8 +211,33 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         names = ("co_name", "co_code", "co_names", "co_varnames", "co_freevars", "co_consts")
         return [(f".{name}", getattr(value, name)) for name in names]
     slots = [name for c in type(value).__mro__ for name in _as_tuple(vars(c).get("__slots__", ())) if name[:2] != "__"]
-    in_slots = [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
-    return [*in_slots, *((f".{key}", x) for key, x in getattr(value, "__dict__", {}).items())]
+    return [*((f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)), *_attributes(value)]
+
+
+def _entries(value: Any) -> list[tuple[str, Any]]:
+    """What a container holds."""
+    if isinstance(value, Mapping):
+        found = [(f".{key}" if isinstance(key, str) else f"[{_text_of(key)}]", x) for key, x in value.items()]
+        return [*found, (".default_factory", value.default_factory)] if isinstance(value, defaultdict) else found
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{key}", getattr(value, key)) for key in value._fields]  # type: ignore[attr-defined]
+    ordered = sorted(value, key=_text_of) if isinstance(value, set | frozenset) else value
+    return [(f"[{i}]", x) for i, x in enumerate(ordered)]
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """An object's attributes, without what its cached properties keep, which follows from the others."""
+    static = [pair for c in type(value).__mro__ for pair in vars(c).items()]
+    kept = {name for name, x in static if isinstance(x, functools.cached_property)}
+    return [(f".{name}", x) for name, x in getattr(value, "__dict__", {}).items() if name not in kept]
+
+
+def _attributes_beside(value: Any, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A dataclass's attributes that are no fields; private ones unless a base is a library's, which may set some."""
+    bases = [c.__module__ for c in type(value).__mro__]
+    is_own = all(is_users(module) or module.partition(".")[0] in sys.stdlib_module_names for module in bases)
+    names = {f".{name}" for name in fields}
+    return [(place, x) for place, x in _attributes(value) if place not in names and (is_own or place[1] != "_")]
 
 
 def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
@@ -231,9 +252,8 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
     named = {name: function.__globals__.get(name) for name in names}
     modules = {name: x for name, x in named.items() if isinstance(x, types.ModuleType)} | _imported_in(function)
     read = dict.fromkeys((*names, *_texts_in(code)))  # a text too: `getattr(module, "limit")`
-    for name, module in modules.items():
-        if is_users(module.__name__):
-            named |= {f"{name}.{inner}": getattr(module, inner) for inner in read if hasattr(module, inner)}
+    for name, module in _modules_within(modules, read):
+        named |= {f"{name}.{inner}": getattr(module, inner) for inner in read if hasattr(module, inner)}
     own = {name: _without_library(x, function.__module__) for name, x in named.items() if x is not None}
     own, closure = ({name: _read_part(x, code, name) for name, x in values.items()} for values in (own, closure))
     return [
@@ -242,27 +262,45 @@ def _parts_of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
         (".keyword_defaults", function.__kwdefaults__),
         (".closure", closure),
         (".globals", own),
+        (".attributes", {name: x for name, x in vars(function).items() if name[:2] != "__"}),
     ]
+
+
+def _modules_within(
+    modules: Mapping[str, types.ModuleType], read: Iterable[str]
+) -> Iterator[tuple[str, types.ModuleType]]:
+    """The user's modules among those given, and within them those that are read, as in ``package.module.limit``."""
+    waiting, seen = deque(modules.items()), set[int]()
+    while waiting:
+        name, module = waiting.popleft()
+        if id(module) in seen or not is_users(module.__name__):
+            continue
+        seen.add(id(module))
+        yield name, module
+        inner = ((part, getattr(module, part, None)) for part in read)
+        waiting.extend((f"{name}.{part}", x) for part, x in inner if isinstance(x, types.ModuleType))
 
 
 def _imported_in(function: types.FunctionType) -> dict[str, types.ModuleType]:
     """The user's modules that a function, or one inside it, imports when it runs."""
     package, found = function.__globals__.get("__package__") or "", {}
-    for level, name in _imports_in(function.__code__):
-        with contextlib.suppress(Exception):  # of a module that is not there, or fails, behind a condition
-            full = importlib.util.resolve_name("." * level + name, package) if level else name
-            spec = importlib.util.find_spec(full)
-            if spec is not None and not {*Path(spec.origin or "").parts}.intersection(INSTALLED):
-                found[full] = importlib.import_module(full)
+    for level, name, parts in _imports_in(function.__code__):
+        for part in ("", *parts):  # what is imported from a package may be a module
+            with contextlib.suppress(Exception):  # of a module that is not there, or fails, behind a condition
+                full = f"{name}.{part}".strip(".")
+                full = importlib.util.resolve_name("." * level + full, package) if level else full
+                spec = importlib.util.find_spec(full)
+                if spec is not None and not {*Path(spec.origin or "").parts}.intersection(INSTALLED):
+                    found[full] = importlib.import_module(full)
     return found
 
 
-def _imports_in(code: types.CodeType) -> Iterator[tuple[int, str]]:
-    """Level and name of each import in a function and those inside it; above level 0 the name is a relative one."""
+def _imports_in(code: types.CodeType) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Level, name and parts of each import in a function and those inside it; above level 0 the name is relative."""
     instructions = [x for x in dis.get_instructions(code) if x.opname != "EXTENDED_ARG"]
-    for level, _, load in zip(instructions, instructions[1:], instructions[2:], strict=False):
+    for level, parts, load in zip(instructions, instructions[1:], instructions[2:], strict=False):
         if load.opname == "IMPORT_NAME":
-            yield level.argval, load.argval
+            yield level.argval, load.argval, parts.argval or ()
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _imports_in(inner)

@@ -259,14 +259,17 @@ class TableColumns:
         columns = [self._numbers(rows, name) for name in self._columns]
         side_by_side = np.empty((rows.num_rows, len(columns)), np.result_type(*columns))
         for place, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
-            dtype = side_by_side.dtype
-            if len(column) and may_round(column.dtype, dtype) and (rounding_of(column, dtype) > MOST_ROUNDING).any():
-                raise SourceError(
-                    f"{self.where}: {dtype} must tell the rows of {column.dtype} apart, got numbers from {column.min()} "
-                    f"to {column.max()} in {name!r} beside columns of other types; write their difference from one of them"
-                )
+            self._check_rounding(name, column, side_by_side.dtype)
             side_by_side[:, place] = column
         return side_by_side
+
+    def _check_rounding(self, name: str, column: np.ndarray, dtype: np.dtype[Any]) -> None:
+        """Raise where the type that all columns get does not tell the rows of one apart."""
+        if len(column) and may_round(column.dtype, dtype) and (rounding_of(column, dtype) > MOST_ROUNDING).any():
+            raise SourceError(
+                f"{self.where}: {dtype} must tell the rows of {column.dtype} apart, got numbers from {column.min()} to "
+                f"{column.max()} in {name!r} beside columns of other types; write their distances from one of them"
+            )
 
     def _numbers(self, rows: Any, name: str) -> np.ndarray:
         column, lengths = _without_missing(rows.column(name).combine_chunks(), name), []
