@@ -569,6 +569,11 @@ def test_rows_that_a_model_takes_several_times_are_refused():
         found = split_model(model, (X, y, chosen), num_subsets=num_subsets).potential(z)
         host = PyroBackend().host_potential_and_grad(model, (X, y, chosen), {}, z)[0]
         np.testing.assert_allclose(float(found), float(host), rtol=1e-9)
+    for chosen in (permuted, torch.arange(len(y))):
+        potential = split_model(model, (X, y, chosen), num_subsets=3)
+        of_rows = potential.pointwise_log_likelihood(z, torch.arange(len(y)))
+        of_drawn = potential.pointwise_log_likelihood(z, torch.tensor([3, 3, 0]))  # with replacement
+        np.testing.assert_allclose(of_drawn.numpy(), of_rows[[3, 3, 0]].numpy(), rtol=1e-9)
 
 
 def test_values_given_to_a_plate_as_its_rows_are_refused():

@@ -64,7 +64,8 @@ class SelectRows(AnyNumberOfRows):
 def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
     """Raise where a model says itself which of a plate's rows are to be taken, or takes some of them several times.
 
-    Row numbers that are an argument are cut with the data, and then are as many as the rows that are asked for.
+    Row numbers that are an argument are cut with the data, and then are as many as the rows that are asked for, of
+    which some may be the same: they are drawn with replacement by some kernels.
     """
     given, size = msg["value"], msg["fn"].size
     if given is not None and len(given) not in (size, size if indices is None else len(indices)):
@@ -72,15 +73,17 @@ def _check_all_rows(msg: Any, indices: Tensor | None) -> None:
             f"the data plate must take all of its rows, got plate({msg['name']!r}, {size}, subsample=...) with "
             f"{len(given)} of them: leave `subsample` out"
         )
-    if given is None:
-        return
-    rows = torch.as_tensor(given)
-    if not (isinstance(rows, FakeTensor) or is_functional(rows)) and len(rows.unique()) < len(rows):
+    if given is not None and indices is None and _are_repeated(torch.as_tensor(given)):
         raise ModelNotSplittableError(
             f"the data plate must take each of its rows once, got plate({msg['name']!r}, {size}, subsample=...) with "
             "some of them several times, as in a bootstrap: leave `subsample` out, and pass the rows that it chooses, "
             "as in X[subsample]"
         )
+
+
+def _are_repeated(rows: Tensor) -> bool:
+    """Whether some row numbers occur several times; False where they have no values yet."""
+    return not (isinstance(rows, FakeTensor) or is_functional(rows)) and len(rows.unique()) < len(rows)
 
 
 class RowSelectableModel:
