@@ -219,6 +219,49 @@ def test_objects_with_nothing_in_a_slot_are_searched(package):
     assert [name for name, _ in captured_arrays([found], None)] == ["own"]
 
 
+class Holding(dict):
+    """A dict with attributes."""
+
+
+def of_package():
+    return package.inner.table
+
+
+def elsewhere(table):
+    """A function of another module of the user's that reads a global."""
+    names = {"__name__": "another_of_the_users", "table": table}
+    exec("def function(): return table", names)
+    return names["function"]
+
+
+package = types.ModuleType("package")  # stands for one of the user's own
+package.inner = types.ModuleType("package.inner")
+package.inner.package = package
+
+
+@pytest.mark.parametrize("kind", ["module in a package", "function", "dict", "function of another module"])
+@pytest.mark.parametrize("package_of_kernels", ["numpyro_split"])
+def test_arrays_in_out_of_the_way_places_are_found(kind, package_of_kernels):
+    captured_arrays = importlib.import_module(f"{package_of_kernels}.splitting.captured").captured_arrays
+    table, holding = np.arange(3.0), Holding()
+    package.inner.table = holding.table = table
+
+    def function():
+        return function.table
+
+    function.table = table
+    outside = elsewhere(table)
+    places = {
+        "module in a package": of_package,
+        "function": function,
+        "dict": lambda: holding.table,
+        "function of another module": lambda: outside(),
+    }
+    found = [x for name, x in captured_arrays([places[kind]], __name__) if name.endswith("table")]
+    assert len(found) == 1
+    assert found[0] is table
+
+
 constants = types.ModuleType("constants")  # stands for one of the user's own
 
 

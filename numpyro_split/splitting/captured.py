@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.dtypes import canonicalize_dtype
 
+from split_common.runs.identity import is_users
+
 DEPTH = 4  # levels of nested functions, containers and objects that are searched
 
 
@@ -25,8 +27,8 @@ def check_captured(model: Callable[..., Any], arguments: Iterable[Any] = ()) -> 
 
     Args:
         model: a model; its closures, defaults, the globals that it names, its object's attributes, and those of the
-            functions of its own module that it calls, are searched, and the attributes of objects and the arrays of
-            modules among them.
+            user's functions that it calls, are searched, and the attributes of objects and the arrays of modules among
+            them.
         arguments: arguments that are no arrays, which are searched too.
 
     Raises:
@@ -65,12 +67,12 @@ def _parts(value: Any, module: str | None) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield from (("", value.__func__), *_attributes(value.__self__))
     elif isinstance(value, types.FunctionType):
-        if value.__module__ == module:
-            yield from _read_by(value)
+        if value.__module__ == module or is_users(value.__module__):
+            yield from (*_read_by(value), *_attributes(value))
     elif isinstance(value, dict):
-        yield from ((str(key), x) for key, x in value.items())
+        yield from (*((str(key), x) for key, x in value.items()), *_attributes(value))
     elif isinstance(value, list | tuple | deque):
-        yield from ((f"[{i}]", x) for i, x in enumerate(value))
+        yield from (*((f"[{i}]", x) for i, x in enumerate(value)), *_attributes(value))
     elif not isinstance(value, np.ndarray | type | types.ModuleType):
         if callable(value):
             yield "", type(value).__call__
@@ -115,7 +117,13 @@ def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
                     yield from _arrays_of_module(name, found, code)
 
 
-def _arrays_of_module(name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """Arrays of a module under the names that a function looks up, as in ``constants.y``."""
-    found = ((attribute, vars(module).get(attribute)) for attribute in code.co_names)
-    return ((f"{name}.{attribute}", x) for attribute, x in found if isinstance(x, np.ndarray))
+def _arrays_of_module(
+    name: str, module: types.ModuleType, code: types.CodeType, above: tuple[types.ModuleType, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Arrays of a module, and of those within it, under the names that a function looks up, as in ``constants.y``."""
+    for attribute in code.co_names:
+        found = vars(module).get(attribute)
+        if isinstance(found, np.ndarray):
+            yield f"{name}.{attribute}", found
+        elif isinstance(found, types.ModuleType) and found not in (*above, module):
+            yield from _arrays_of_module(f"{name}.{attribute}", found, code, (*above, module))
