@@ -559,10 +559,21 @@ def test_whole_numbers_beside_floating_ones(beside):
         table = pyarrow.table({"t": times, "x": np.arange(100).astype(beside)})
         source = table_rows(table, ["t", "x"], dtype="float64").open()
         if step > 3:
+            assert source.survey
             np.testing.assert_array_equal(source.read(0, 100)[:, 1], np.arange(100))
             continue
         with pytest.raises(SourceError, match="float64 must tell the rows of int64 apart, got .* in 't' beside"):
             source.survey  # noqa: B018
+
+
+def test_neighbours_that_are_close_together_do_not_count():
+    """What is rounded is measured against the spread of all rows, not against that of the few that are read."""
+    pyarrow = pytest.importorskip("pyarrow")
+    times = 1_700_000_000 * 10**9 + 10**15 * (np.arange(100) // 2) + 300 * (np.arange(100) % 2)
+    source = table_rows(pyarrow.table({"t": times, "x": np.zeros(100)}), ["t", "x"], dtype="float64").open()
+    assert source.survey
+    np.testing.assert_allclose(source.read(0, 2)[:, 0], times[:2], rtol=1e-15)
+    np.testing.assert_allclose(source.take(np.array([2, 3]))[:, 0], times[2:4], rtol=1e-15)
 
 
 RAGGED = {

@@ -165,6 +165,8 @@ class Source:
     @cached_property
     def survey(self) -> Survey:
         """The results of one pass over all rows."""
+        if isinstance(self._store, TableColumns):
+            self._store.check_rounding()
         if self._is_rounded and self.shape[0]:
             self._check_rounding()
         return survey(self.read, self.shape, self.dtype)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from split_common.errors import SourceError
-from split_common.rounding import MOST_ROUNDING, may_round, rounding_of
+from split_common.rounding import MOST_ROUNDING, SAMPLED, may_round, rounding_of
 from split_common.tables import NUMBERS
 from split_common.values import shown
 
@@ -231,8 +231,11 @@ class TableColumns:
         self._table, self._columns = table, columns
         self._lengths: dict[str, list[int]] = {}
         self.where = f"{table.where}, column{'' if isinstance(columns, str) else 's'} {columns!r}"
-        few = self._array(table.read(0, 1))
+        first = table.read(0, 1)
+        few = self._array(first)
         self.shape, self.dtype = (table.num_rows, *few.shape[1:]), few.dtype
+        names = [] if isinstance(columns, str) else columns
+        self._may_round = [name for name in names if may_round(self._numbers(first, name).dtype, few.dtype)]
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop - 1``."""
@@ -248,6 +251,26 @@ class TableColumns:
 
     full_stamp = stamp
 
+    def check_rounding(self) -> None:
+        """Raise where the type that columns get side by side does not tell the rows of one of them apart.
+
+        Evenly spaced rows of the whole table are looked at, since a few neighbours may be close together.
+
+        Raises:
+            SourceError: naming the column.
+        """
+        if not self._may_round:
+            return
+        rows = self._table.take(np.unique(np.linspace(0, self.shape[0] - 1, SAMPLED).astype(int)))
+        for name in self._may_round:
+            column = self._numbers(rows, name)
+            if (rounding_of(column, self.dtype) > MOST_ROUNDING).any():
+                raise SourceError(
+                    f"{self.where}: {self.dtype} must tell the rows of {column.dtype} apart, got numbers from "
+                    f"{column.min()} to {column.max()} in {name!r} beside columns of other types; write their "
+                    "distances from one of them"
+                )
+
     def renewed(self) -> TableColumns:
         """The same columns of the table as it is now."""
         self._table.renew()
@@ -258,18 +281,9 @@ class TableColumns:
             return self._numbers(rows, self._columns)
         columns = [self._numbers(rows, name) for name in self._columns]
         side_by_side = np.empty((rows.num_rows, len(columns)), np.result_type(*columns))
-        for place, (name, column) in enumerate(zip(self._columns, columns, strict=True)):
-            self._check_rounding(name, column, side_by_side.dtype)
+        for place, column in enumerate(columns):
             side_by_side[:, place] = column
         return side_by_side
-
-    def _check_rounding(self, name: str, column: np.ndarray, dtype: np.dtype[Any]) -> None:
-        """Raise where the type that all columns get does not tell the rows of one apart."""
-        if len(column) and may_round(column.dtype, dtype) and (rounding_of(column, dtype) > MOST_ROUNDING).any():
-            raise SourceError(
-                f"{self.where}: {dtype} must tell the rows of {column.dtype} apart, got numbers from {column.min()} to "
-                f"{column.max()} in {name!r} beside columns of other types; write their distances from one of them"
-            )
 
     def _numbers(self, rows: Any, name: str) -> np.ndarray:
         column, lengths = _without_missing(rows.column(name).combine_chunks(), name), []
