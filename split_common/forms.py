@@ -95,8 +95,8 @@ class Forms:
         if any(map(is_masked, opener.arrays)):
             names = ", ".join(map(repr, self._names_of(is_masked, model, args, kwargs)))
             raise ConversionError(
-                f"{names} must be no masked array, since arrays of the framework have no masks; pass .filled(0.0) and "
-                "the mask, and mask the site with it"
+                f"{names} must be no masked array, since arrays of the framework have no masks, got one of numpy.ma; "
+                "pass .filled(0.0) and the mask, and mask the site with it"
             )
         if model is not None and form is not None and form.held:
             held = open_held(model, opener, self._framework.is_array)

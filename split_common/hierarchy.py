@@ -184,8 +184,8 @@ def find_groups(
         group = _fit(scales_at, z, base[site], site, names[0], None)
         if group is None:
             raise ValueError(
-                f"the scale of weight site {site!r} must depend on {names[0]!r} in a supported form, which is {FORMS}; "
-                "write it non-centred, or leave it out of precision_sites"
+                f"the scale of weight site {site!r} must depend on {names[0]!r} in a supported form, which is {FORMS}, "
+                "got another form; write it non-centred, or leave it out of precision_sites"
             )
         groups.append(group)
     _check_used(groups, precision_sites)
@@ -283,7 +283,8 @@ def conjugate_shapes(
         if name not in concentrations:
             raise ValueError(
                 f"the prior of precision site {name!r} must be conjugate, Gamma for a precision or InverseGamma for a "
-                "variance, of a concentration that is a constant; S3HMC takes any prior"
+                "variance, of a concentration that is a constant, got another prior or concentration; S3HMC takes any "
+                "prior"
             )
         counts = sum((group.counts for group in mine), np.zeros(concentrations[name].size))
         signs[name] = -2 * mine[0].exponent

@@ -8,19 +8,21 @@ probability :math:`\min(1, e^{-\delta - u})`, :math:`u = \chi^2/2`, satisfies de
     + e^{-\Delta}\,\Phi\Big(\frac{\Delta - \chi^2/2}{\chi}\Big),
 
 which is :math:`e^{-\Delta}` times itself at :math:`-\Delta`. Where :math:`\chi^2` is itself estimated, from K batches,
-:math:`e^{-u}` averages too low or too high; the series
+the average of :math:`e^{-u}` is off, because u is a nonlinear function of the estimate; the series
 
 .. math:: u = \frac{\chi^2}{2} + \frac{\chi^4}{4(K+1)} + \frac{\chi^6}{3(K+1)(K+3)}
 
 corrects that to third order, for :math:`\chi^2` below about K/4.
 
-The target is :math:`\pi(z) \propto p(z) \prod_i p(y_i | z)^s`, s = 1 for the posterior; s = n/N for the expected
+The target is :math:`\pi(z) \propto p(z) \prod_i p(y_i | z)^a`, a = 1 for the posterior; a = n/N for the expected
 posterior of n rows, which over a finite data set is the likelihood tempered by n/N. A transition draws
 :math:`p \sim N(0, M)` and a force; runs leapfrog steps by it to (z', p'); estimates :math:`\delta` and :math:`\chi^2`
 from rows drawn independently of all that, and from rows of great influence, which every iteration reads; and accepts
 with probability
 
-.. math:: \min(1, \exp(-\delta - u(\chi^2) - [K(p') - K(p)])).
+.. math:: \min(1, \exp(-\delta - u(\chi^2) - [T(p') - T(p)])),
+
+with T the kinetic energy.
 
 Given the force, the proposal is a volume-preserving map that is its own inverse up to a flip of the momentum, so with
 the above :math:`\pi` is left invariant, for as long as the noise is normal and its variance is known well enough.
@@ -36,8 +38,8 @@ Rows that are always read (:mod:`split_common.certainty`) are not among these N.
 
 Where the rows lie in P shards on several devices, a batch draws its share of each shard, ⌈n/P⌉ rows, with replacement,
 and a row of shard r counts N_r/⌈n/P⌉ times. A batch is then an unbiased estimate all the same, independent of the other
-batches and distributed like them; so s²/K is without bias, from K - 1 degrees of freedom, as the penalty asks of it. Of
-the variance the part between shards is gone.
+batches and distributed like them; so s²/K is without bias, from K - 1 degrees of freedom, as the penalty asks of it.
+Differences between shards add nothing to the variance, since each batch has rows of every shard.
 
 Reference:
     Ceperley and Dewing (1999), The penalty method for random walks with uncertain energies, J. Chem. Phys. 110. Cochran

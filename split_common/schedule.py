@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 from split_common.checks import check_positive_int
 from split_common.errors import first_line
 from split_common.memory import AutoSubsets
-from split_common.values import name_of, shown
+from split_common.values import name_of, shown, whole_number
 
 HALF = Fraction(1, 2)
 ZERO = Fraction(0)
@@ -96,8 +96,9 @@ class Schedule:
         leading_drift: weight of the drift that opens the step, before all rows; 0 for none.
 
     Raises:
-        ValueError: if the kicks of a subset or the drifts do not sum to 1, or the rows do not satisfy the condition
-            that ``reversal`` names.
+        TypeError: for a ``reversal`` that is no :class:`Reversal`.
+        ValueError: if a row is not a whole number and two exact numbers, the kicks of a subset or the drifts do not
+            sum to 1, or the rows do not satisfy the condition that ``reversal`` names.
 
     Example:
         >>> from fractions import Fraction as F
@@ -116,9 +117,13 @@ class Schedule:
     leading_drift: Fraction
 
     def __init__(self, name: str, rows: Iterable[tuple[int, Fraction | int, Fraction | int]], reversal: Reversal):
-        exact = [Row(int(subset), Fraction(kick), Fraction(drift)) for subset, kick, drift in rows]
+        if not isinstance(reversal, Reversal):
+            raise TypeError(
+                f"schedule {name!r}: reversal must be Reversal.PALINDROMIC or Reversal.RANDOM_ORDER, "
+                f"got {shown(reversal)}"
+            )
         object.__setattr__(self, "name", name)
-        leading_drift, merged = _merge_neighbours(exact)
+        leading_drift, merged = _merge_neighbours([_checked_row(name, row) for row in rows])
         object.__setattr__(self, "rows", merged)
         object.__setattr__(self, "leading_drift", leading_drift)
         object.__setattr__(self, "reversal", reversal)
@@ -237,7 +242,11 @@ class Schedule:
                 Reversal.PALINDROMIC: "must read the same backwards",
                 Reversal.RANDOM_ORDER: "must read backwards as the subsets in the opposite order",
             }[self.reversal]
-            raise ValueError(f"schedule {self.name!r}: its kicks and drifts {rule}, got {forwards}")
+            at = next(i for i, (there, back) in enumerate(zip(forwards, backwards, strict=True)) if there != back)
+            raise ValueError(
+                f"schedule {self.name!r}: its kicks and drifts {rule}, got {shown(forwards[at])} at place {at + 1} of "
+                f"{len(forwards)}, and {shown(backwards[at])} there read backwards"
+            )
 
 
 def single_visit(num_subsets: int) -> Schedule:
@@ -432,6 +441,21 @@ class ChosenSchedule:
     def layout(self) -> str:
         """Text that distinguishes it from other schedules; it does not build rows that are not built yet."""
         return str((self.rows.leading_drift, self.rows.rows)) if self._is_built_first else repr(self.choice)
+
+
+def _checked_row(name: str, given: Any) -> Row:
+    """A row as it was given, in exact numbers."""
+    try:
+        subset, kick, drift = given
+        row = Row(-1 if (number := whole_number(subset)) is None else number, Fraction(kick), Fraction(drift))
+    except (TypeError, ValueError, OverflowError):
+        row = None
+    if row is None or row.subset < 0:
+        raise ValueError(
+            f"schedule {name!r}: a row must be (subset, kick, drift), a whole number of at least 0 and two exact "
+            f"numbers such as Fraction(1, 2), got {shown(given)}"
+        )
+    return row
 
 
 def _merge_neighbours(rows: list[Row]) -> tuple[Fraction, tuple[Row, ...]]:

@@ -1,5 +1,7 @@
 """The algebra of schedules, in exact fractions."""
 
+import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -70,6 +72,27 @@ def test_one_subset_is_leapfrog():
 def test_rows_that_are_no_step_are_refused(rows, reversal, message):
     with pytest.raises(ValueError, match=message):
         Schedule("faulty", rows, reversal)
+
+
+@pytest.mark.parametrize(
+    "row", [(-1, 0, 0), (0.5, 0, 0), (True, 0, 0), ("0", 0, 0), (0, math.nan, 0), (0, "half", 0), (0, 1), None]
+)
+def test_rows_are_whole_numbers_with_exact_numbers(row):
+    """Subset -1 would be the last one, which would kick twice."""
+    with pytest.raises(ValueError, match=r"a row must be \(subset, kick, drift\).*, got " + re.escape(repr(row))):
+        Schedule("faulty", [row, (0, HALF, 1), (0, HALF, 0)], Reversal.PALINDROMIC)
+
+
+@pytest.mark.parametrize("reversal", ["palindromic", None, True])
+def test_a_reversal_is_one_of_two(reversal):
+    with pytest.raises(TypeError, match=r"reversal must be Reversal\.PALINDROMIC or .*got"):
+        Schedule("leapfrog", [(0, HALF, 1), (0, HALF, 0)], reversal)
+
+
+def test_a_long_schedule_is_not_printed_whole():
+    with pytest.raises(ValueError, match="got .* at place 1 of 2001, and .* there read backwards") as error:
+        Schedule("fixed order", randomised(1000).rows, Reversal.PALINDROMIC)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_non_palindromic_order_is_not_taken_for_a_palindrome():

@@ -58,9 +58,8 @@ def of_target(results: Results, target: str) -> str:
     lines = []
     for name, arm in entry["arms"].items():
         sizes = arm["settings"]
-        run = (
-            f"{sizes['num_chains']} × {sizes['num_samples']:,} after {sizes['num_warmup']:,}, {len(arm['seeds'])} seeds"
-        )
+        seeds = f"{len(arm['seeds'])} seed{'s' if len(arm['seeds']) > 1 else ''}"
+        run = f"{sizes['num_chains']} × {sizes['num_samples']:,} after {sizes['num_warmup']:,}, {seeds}"
         lines.append([name, *(interval(values(results, target, name, field)) for field in FIELDS), run])
     return "; ".join(facts) + ".\n\n" + table(("arm", *FIELDS.values(), "draws, warm-up, seeds"), lines)
 

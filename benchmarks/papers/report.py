@@ -26,7 +26,7 @@ chains or fewer rows than published, so its agreement is a trend. *On a stand-in
 cannot be had. Errors are standard errors, over chains or splits unless said otherwise; two numbers agree within two
 of them, and *open* says that they leave it undecided, or that there is nothing to compare with. Rows of the
 thesis's tables have the test error in %, and the least and the median effective size of all weights in % of the
-draws. Everything ran on two cores that other jobs shared: times hold for the order of magnitude.
+draws. Everything ran on at most two cores that other jobs shared: times hold for the order of magnitude.
 
 This page is written by `make report`; the numbers of its tables are read from `benchmarks/results`.
 """

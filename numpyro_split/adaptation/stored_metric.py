@@ -45,6 +45,9 @@ def step_size_of(run: Any, chain: int = 0) -> float:
         run: NumPyro's ``MCMC`` after its run; or the path of a store whose run has finished its warm-up.
         chain: number of the chain, from 0.
 
+    Returns:
+        The step size.
+
     Raises:
         ValueError: for an ``MCMC`` that has not been run, or a chain that does not exist.
 
@@ -72,6 +75,10 @@ def center_of(run: Any, chain: int = 0) -> dict[str, jax.Array]:
 
     Raises:
         ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
+
+    Example:
+        >>> from numpyro_split import SplitHMC, center_of  # then:
+        >>> # SplitHMC(model, 10, schedule="single_visit", center=center_of("run.zarr"))
     """
     if is_path(run):
         return jax.tree.map(jnp.asarray, required(found_in(run, chain).center, CENTERS, run))

@@ -187,7 +187,7 @@ class SplitKernel(MCMCKernel):
         axis = CHAINS if potential.reads_sources else None
         state = _over_chains(partial(method.step, potential), state, _shared_by_chains(method, state), axis)
         method.watch(state)
-        return with_key_like(state, own_key)  # the host's loops take and return states of one form
+        return with_key_like(state, own_key)  # the key in the form it came in: a loop's input and output are alike
 
     @one_thread_at_a_time
     @full_precision
@@ -290,7 +290,7 @@ class SplitKernel(MCMCKernel):
             args: the model's positional arguments, with JAX arrays.
             kwargs: the model's keyword arguments, with JAX arrays.
             init_params: starting point of the first chain.
-            given: the arguments as the host has them, at the beginning of a run.
+            given: the arguments before they are made JAX arrays; () except where a run begins.
         """
         with eagerly():
             arguments = self._arguments(args, kwargs)
@@ -325,7 +325,7 @@ class SplitKernel(MCMCKernel):
                 check_at_hand(arguments)
             content = None if program is None or not known else self._content(program, arguments)
             prepared = None if content is None else self._runs.find(content, num_warmup)
-            moves = self._runs.is_block and program is not None  # sites of other blocks of Gibbs count as data
+            moves = self._runs.is_block and program is not None  # other blocks' sites, which change always, are data
             if prepared is None and known and not moves:
                 one = state.z if not jnp.ndim(state.i) else jax.tree.map(lambda u: u[0], state.z)
                 prepared, _, content = self._prepare(num_warmup, args, kwargs, one)

@@ -37,6 +37,6 @@ def where(condition: jax.Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def flatten(x: Position, sites: Iterable[str]) -> jax.Array:
-    """The entries of some sites, shape (D,), the sites in JAX's order of a dict's keys."""
-    return ravel_pytree({name: x[name] for name in sites})[0]
+def flatten(x: Position, sites: Iterable[str] | None = None) -> jax.Array:
+    """The entries of some sites, or of all, shape (D,), the sites in JAX's order of a dict's keys."""
+    return ravel_pytree({name: x[name] for name in (x if sites is None else sites)})[0]

@@ -137,10 +137,17 @@ def _agreed_sizes(own: list[int], num_rows: int, num_places: int, fault: str) ->
     if fault:
         raise ValueError(fault)
     if np.any(all_said[:, 0] < 0):
-        raise ValueError(f"rows must be right in every process, got a fault in {np.flatnonzero(all_said[:, 0])}")
+        faulty = np.flatnonzero(all_said[:, 0]).tolist()
+        raise ValueError(
+            f"rows must be right in every process, got a fault in processes {faulty}, whose errors name it"
+        )
     agreed = all_said[:, 1:].max(0)
     if np.any((all_said[:, 1:] != agreed) & (all_said[:, 1:] != 0)):
-        raise ValueError(f"rows must be the same where processes share a place along the axis, got {all_said[:, 1:]}")
+        numbers = all_said[:, 1:].tolist()
+        raise ValueError(
+            f"rows must be as many in each of the processes that share a place along the axis, got {numbers}, by "
+            "process and place"
+        )
     return tuple(map(int, agreed))
 
 

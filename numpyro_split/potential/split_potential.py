@@ -57,6 +57,8 @@ class SplitPotential:
         plate: name of the data plate; None for a potential made from functions.
         plate_size: N, the number of rows.
         subset_sizes: rows in each subset, a tuple of M numbers that differ by at most one.
+        shards: how the rows lie on several devices; None where they do not.
+        num_shards: P, on how many devices the rows lie; 1 where they are not in shards.
 
     Example:
         >>> import jax.numpy as jnp

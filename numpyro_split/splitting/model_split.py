@@ -210,7 +210,7 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
+        self._takes_parts = False  # whether rows are evaluated in batches other than the subsets
         self.shards: Shards | None = None
         self.few_rows: Arguments | None = None
 
@@ -363,7 +363,7 @@ class ModelSplit:
             if data_axes is None:
                 shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
                 advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
-            given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
+            given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # held arrays follow
             advice += sparse_advice(arguments.sparse) + unseen_advice(arguments.unseen)
             advice += uncut_advice(given, layout.num_rows, is_array)
             if not isinstance(failures.get(SLICE), RowsMeetError):
@@ -651,7 +651,7 @@ class ModelSplit:
             density, is_proved = self._density(arguments), self.verdict.kind == PROVED
             densities, num_subsets = [density], self.layout.num_subsets
             if self._takes_parts and not is_proved:
-                # rows that rest on their neighbours show only where they are parted from these
+                # a term of neighbouring rows differs only where they are in other subsets, so rows are dealt at random
                 dealt = SubsetLayout(self.layout.num_rows, max(LEAST_SUBSETS, num_subsets), "shuffled")
                 of_dealt = density.for_layout(dealt, arguments)
                 densities = [density, of_dealt] if num_subsets > 1 else [of_dealt]
@@ -675,9 +675,10 @@ class ModelSplit:
         return depending_on(density, self._latent.postprocess_fn, z, arguments, elsewhere, self._fixed)
 
     def _judge(self, density: ModelDensity, data: Data, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
-        """Whether rows are independent of one another, by the model's expression: the first verdict that is no proof.
+        """Whether rows are independent of one another, by the model's expression, for each size of a batch of rows.
 
-        The proof where all are proved, and with it the shared values.
+        Returns:
+            The first verdict that is no proof, otherwise the proof; and, with a proof, the values that are held.
         """
         largest = self.layout.sizes[0]
         sizes = {largest, math.ceil(largest / density.num_blocks), *batch_sizes} - {self.layout.num_rows}

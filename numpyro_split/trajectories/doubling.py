@@ -68,8 +68,8 @@ class Doubling(DoublingBase):
         warn_if_often_at_limit(state, num_warmup, self.max_tree_depth)
 
 
-class Trajectory(NamedTuple):
-    """A trajectory that doubles.
+class Tree(NamedTuple):
+    """A trajectory that doubles: a binary tree of states.
 
     Attributes:
         first: earliest state, without energies, which only a choice needs.
@@ -97,7 +97,7 @@ class Trajectory(NamedTuple):
         return ~self.stopped & ~self.visits.diverging
 
 
-def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) -> Tree:
     """Double a trajectory until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
@@ -108,9 +108,9 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) ->
     """
     choice, span = _look_at_start(path, rule)
     end, zero = _without_energies(path.start), jnp.zeros((), jnp.result_type(int))
-    trajectory = Trajectory(end, end, choice, span, zero + 1, zero, Visits.none(), jnp.array(False))
+    trajectory = Tree(end, end, choice, span, zero + 1, zero, Visits.none(), jnp.array(False))
 
-    def grow(carry: tuple[Trajectory, Span, Uniforms]) -> tuple[Trajectory, Span, Uniforms]:
+    def grow(carry: tuple[Tree, Span, Uniforms]) -> tuple[Tree, Span, Uniforms]:
         trajectory, waiting, uniforms = carry
         uniform, uniforms = uniforms.take()
         forwards = uniform < 0.5
@@ -118,7 +118,7 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int, rng_key: jax.Array) ->
         uniform, uniforms = run.uniforms.take()
         return _extend(trajectory, run, forwards, rule, uniform), run.waiting, uniforms
 
-    def goes_on(carry: tuple[Trajectory, Span, Uniforms]) -> jax.Array:
+    def goes_on(carry: tuple[Tree, Span, Uniforms]) -> jax.Array:
         return carry[0].grows & (carry[0].depth < max_tree_depth)
 
     waiting = jax.tree.map(lambda x: jnp.zeros((max_tree_depth, *x.shape), x.dtype), span)
@@ -152,7 +152,7 @@ class _Run(NamedTuple):
 
 def _run(
     path: Path,
-    trajectory: Trajectory,
+    trajectory: Tree,
     forwards: jax.Array,
     rule: Rule,
     waiting: Span,
@@ -211,7 +211,7 @@ def _merge(waiting: Span, span: Span, num_before: jax.Array, rule: Rule) -> tupl
     return span, waiting, stopped
 
 
-def _extend(trajectory: Trajectory, run: _Run, forwards: jax.Array, rule: Rule, uniform: jax.Array) -> Trajectory:
+def _extend(trajectory: Tree, run: _Run, forwards: jax.Array, rule: Rule, uniform: jax.Array) -> Tree:
     """The trajectory with a finished subtree added, or without a subtree that is discarded."""
     refused = run.stopped | run.visits.diverging
     before = where(forwards, trajectory.span, trajectory.span.reversed())
@@ -276,7 +276,7 @@ def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree
     )
 
 
-def _virial_average(trajectory: Trajectory, step_size: jax.Array) -> jax.Array:
+def _virial_average(trajectory: Tree, step_size: jax.Array) -> jax.Array:
     """The mean of dG/dt in the form that the rule uses; for rules that use no gradients, the mean over time."""
     span = trajectory.span
     if isinstance(span, Virial) and span.mean_rate is not None:

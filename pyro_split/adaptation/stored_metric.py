@@ -48,6 +48,9 @@ def step_size_of(run: Any, chain: int = 0) -> float:
         run: Pyro's ``MCMC`` after its run; or the path of a store whose run has finished its warm-up.
         chain: number of the chain, from 0.
 
+    Returns:
+        The step size.
+
     Raises:
         ValueError: for an ``MCMC`` that has not been run, or a chain that does not exist.
 
@@ -74,6 +77,10 @@ def center_of(run: Any, chain: int = 0) -> dict[str, Tensor]:
 
     Raises:
         ValueError: for an ``MCMC`` that has not been run, a kernel without centring, or a chain that does not exist.
+
+    Example:
+        >>> from pyro_split import SplitHMC, center_of  # then:
+        >>> # SplitHMC(model, 10, schedule="single_visit", center=center_of("run.zarr"))
     """
     if is_path(run):
         return {name: torch.from_numpy(x) for name, x in required(found_in(run, chain).center, CENTERS, run).items()}

@@ -188,7 +188,7 @@ class SplitKernel(MCMCKernel):
         """
         chain, state = self._chain, self._chain.state
         if state is None or chain.prepared is None:
-            raise RuntimeError("setup must be called before sample")
+            raise RuntimeError("setup must be called before sample, got a kernel without a chain")
         _, potential, method = chain.prepared
         try:
             if any(params[name] is not u for name, u in state.z.items()):

@@ -146,7 +146,9 @@ class ModelDensity:
         by_site, jacobians = self._site_terms(z, *self.rows(data, indices), inside=True)
         axes = {name: dim for name, (_, dim) in by_site.items()}
         if any(dim is None for dim in axes.values()):
-            raise ValueError(f"pointwise values need a vectorised plate, got the sequential plate {self.plate!r}")
+            raise ValueError(
+                f"values of single rows must come of a vectorised plate, got the sequential plate {self.plate!r}"
+            )
         total = torch.zeros(len(indices), dtype=torch.float64)
         for name, (term, dim) in by_site.items():
             total = total + _sum_to_axis(term, dim, len(indices))

@@ -410,11 +410,21 @@ class SplitPotential:
         return ValueAndGrad(evaluate, len(sites), self._jit_compile, writes=True)
 
     def row_inputs(self, positions: Sequence[Position], indices: Tensor) -> tuple[Tensor, ...]:
-        """Inputs of a :meth:`row_function`: the positions' values, the rows of the data, their numbers."""
+        """Inputs of a :meth:`row_function`: the positions' values, the rows of the data, their numbers.
+
+        Args:
+            positions: the positions at which the function is taken.
+            indices: numbers of the rows, shape (n,), in any order and with repeats.
+        """
         return self.row_inputs_of([positions], indices)[0]
 
     def row_inputs_of(self, groups: Sequence[Sequence[Position]], indices: Tensor) -> list[tuple[Tensor, ...]]:
-        """Inputs as :meth:`row_inputs` makes them, for each group of positions, of the same rows, read once."""
+        """Inputs as :meth:`row_inputs` makes them, for each group of positions, of the same rows, read once.
+
+        Args:
+            groups: the positions of each call of the function.
+            indices: numbers of the rows, shape (n,), in any order and with repeats.
+        """
         rows = self.bound(RowBlock(indices)).data
         return [(*(z[name] for z in positions for name in sorted(z)), *rows, indices) for positions in groups]
 
@@ -424,7 +434,13 @@ class SplitPotential:
         return bool(sources_in(self._data))
 
     def row_sum(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
-        """Value of a :meth:`row_function` that is a sum over rows, at positions and rows of these numbers."""
+        """Value of a :meth:`row_function` that is a sum over rows.
+
+        Args:
+            function: the function.
+            positions: the positions at which it is taken.
+            indices: numbers of the rows, shape (n,), in any order and with repeats.
+        """
 
         def of_rows(rows: Tensor) -> list[Tensor]:
             return [function.value(*self.row_inputs(positions, rows))]
@@ -432,7 +448,13 @@ class SplitPotential:
         return self.ranks.sum(positions[0], self.ranks.of_rows(indices, of_rows))[0]
 
     def row_values(self, function: ValueAndGrad, positions: Sequence[Position], indices: Tensor) -> Tensor:
-        """Values of a :meth:`row_function`, rows on its last axis, in float64 on the CPU; 0 for rows not held here."""
+        """Values of a :meth:`row_function`, rows on its last axis, in float64 on the CPU; 0 for rows not held here.
+
+        Args:
+            function: the function.
+            positions: the positions at which it is taken.
+            indices: numbers of the rows, shape (n,), in any order and with repeats.
+        """
         return self.ranks.values(indices, lambda rows: function.value(*self.row_inputs(positions, rows)).double().cpu())
 
     def energies(self, z: Position) -> Tensor:
@@ -528,7 +550,11 @@ class SplitPotential:
         return own if num_rows == own.num_rows else SubsetLayout(num_rows, own.num_subsets, own.subset_order)
 
     def bound(self, block: RowBlock) -> BoundRows:
-        """Some of this process's rows, with their data."""
+        """Some of this process's rows, with their data.
+
+        Args:
+            block: the numbers of the rows.
+        """
         return BoundRows(block, self._density.take(self._data, block))
 
 

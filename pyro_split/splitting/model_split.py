@@ -152,6 +152,8 @@ class ModelSplit:
         layout: rows of each subset.
         sites: the sample sites.
         verdict: whether the model's operations prove that rows are independent of one another.
+        mode: how the rows of a subset are selected: "slice", "index" or "numbered"; "whole" where nothing is divided.
+        params: names of the ``pyro.param`` sites.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class ModelSplit:
         self.sites: list[Site] = []
         self.verdict = Verdict(NOT_PROVED)
         self._held = NOTHING_HELD
-        self._takes_parts = False  # whether rows are evaluated beside others than their subset's
+        self._takes_parts = False  # whether rows are evaluated in batches other than the subsets
         self.params: tuple[str, ...] = ()  # names of the pyro.param sites
         self._sized_by_rows: list[str] = []  # latent sites outside the plate whose size follows the number of rows
 
@@ -265,7 +267,7 @@ class ModelSplit:
         if data_axes is None:
             shapes = {name: tuple(x.shape) for name, x in arguments.named_arrays()}
             advice += axes_advice(list(arguments.axes_by_name(row_axes)), shapes, layout.num_rows)
-        given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # then what it holds
+        given = list(zip(arguments.argument_names, [*args, *kwargs.values()], strict=False))  # held arrays follow
         advice += uncut_advice(given, layout.num_rows, is_tensor) + autocast_advice()
         if not isinstance(failures.get(SLICE), RowsMeetError):
             advice += count_advice(given, layout.num_rows, arguments.axes_by_name(row_axes))
@@ -522,7 +524,7 @@ class ModelSplit:
         if not self._observes:
             check_factors(splits[0][1].energies(self._latent.position).numpy(force=True))
         if self._takes_parts and not is_proved:
-            # rows that rest on their neighbours show only where they are parted from these
+            # a term of neighbouring rows differs only where they are in other subsets, so rows are dealt at random
             dealt = SubsetLayout(layout.num_rows, max(LEAST_SUBSETS, layout.num_subsets), "shuffled")
             density = density.for_rows(dealt, RowBlock(torch.arange(layout.num_rows), 0), self._latent.position)
             of_dealt = density, SplitPotential(density, density.arguments.data, jit_compile=False)
@@ -537,9 +539,10 @@ class ModelSplit:
         return any(site.observed and not site.is_factor and self._model.plate in site.plates for site in self.sites)
 
     def _judge(self, density: ModelDensity, z: Position, batch_sizes: set[int]) -> tuple[Verdict, Held]:
-        """Whether rows are independent of one another, by the model's operations: the first verdict that is no proof.
+        """Whether rows are independent of one another, by the model's operations, for each size of a batch of rows.
 
-        The proof where all are proved, and with it the shared values.
+        Returns:
+            The first verdict that is no proof, otherwise the proof; and, with a proof, the values that are held.
         """
         sizes = {*self.layout.sizes, *batch_sizes} - {self.layout.num_rows}
         self._run_on(sizes, density, z)

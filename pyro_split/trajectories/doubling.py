@@ -59,8 +59,8 @@ class Doubling(DoublingBase):
         warn_if_often_at_limit(state, warmup_steps, self.max_tree_depth)
 
 
-class Trajectory(NamedTuple):
-    """A trajectory that doubles.
+class Tree(NamedTuple):
+    """A trajectory that doubles: a binary tree of states.
 
     Attributes:
         first: earliest state.
@@ -88,7 +88,7 @@ class Trajectory(NamedTuple):
         return not (self.stopped or self.visits.diverging)
 
 
-def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Trajectory:
+def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Tree:
     """Double a trajectory until ``rule`` holds, a step diverges, or it has doubled ``max_tree_depth`` times.
 
     Args:
@@ -97,7 +97,7 @@ def doubling(path: Path, rule: Rule, max_tree_depth: int) -> Trajectory:
         max_tree_depth: largest number of doublings.
     """
     choice, span = _look_at_start(path, rule)
-    trajectory = Trajectory(path.start, path.start, choice, span, 1, 0, Visits(), False)
+    trajectory = Tree(path.start, path.start, choice, span, 1, 0, Visits(), False)
     while trajectory.grows and trajectory.depth < max_tree_depth:
         forwards = bool(torch.rand(()) < 0.5)
         run = _run(path, trajectory, forwards, rule)
@@ -123,7 +123,7 @@ class _Run(NamedTuple):
     stopped: bool
 
 
-def _run(path: Path, trajectory: Trajectory, forwards: bool, rule: Rule) -> _Run:
+def _run(path: Path, trajectory: Tree, forwards: bool, rule: Rule) -> _Run:
     """The new subtree: as many states as ``trajectory`` has, or fewer if the rule holds or a step diverges."""
     direction = 1 if forwards else -1
     state, visits = trajectory.last if forwards else trajectory.first, trajectory.visits
@@ -154,7 +154,7 @@ def _merge(waiting: list[Span], span: Span, num_before: int, rule: Rule) -> tupl
     return span, stopped
 
 
-def _extend(trajectory: Trajectory, run: _Run, forwards: bool, rule: Rule) -> Trajectory:
+def _extend(trajectory: Tree, run: _Run, forwards: bool, rule: Rule) -> Tree:
     """The trajectory with a finished subtree added, or without a subtree that is discarded."""
     trajectory = trajectory._replace(depth=trajectory.depth + 1, visits=run.visits)
     if run.stopped or run.visits.diverging:
@@ -212,7 +212,7 @@ def tree_transition(state: Any, integrator: IntegratorBase, rule: Rule, max_tree
     )
 
 
-def _virial_average(trajectory: Trajectory, step_size: float) -> float:
+def _virial_average(trajectory: Tree, step_size: float) -> float:
     """The mean of dG/dt in the form that the rule uses; for rules that use no gradients, the mean over time."""
     span = trajectory.span
     if isinstance(span, Virial) and span.mean_rate is not None:

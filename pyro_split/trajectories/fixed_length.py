@@ -125,7 +125,7 @@ def fixed_length_transition(
     energy_change = float((energies - state.energies).sum()) + integrator.kinetic.change(end, start)
     decision = metropolis(energy_change, lambda: float(torch.rand(())))
 
-    z, opening_grad, p = state.z, state.opening_grad, p
+    z, opening_grad = state.z, state.opening_grad
     if decision.accepted:
         z, p, opening_grad = end.z, end.p, end.opening_grad if state.opening_grad is not None else None
     else:

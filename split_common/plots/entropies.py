@@ -165,8 +165,9 @@ def plot_mutual_information(matrix: ClassMatrix, ax: Any = None, class_names: Se
     mean, count = (numbers(x) for x in matrix)
     if mean.ndim != 2 or mean.shape[0] != mean.shape[1] or mean.shape != count.shape:
         raise ValueError(f"matrix must hold two square arrays of one shape, got shapes {mean.shape}, {count.shape}")
-    if np.any(mean < 0) or np.any(np.isinf(mean)) or np.any(np.isnan(mean) & (count > 0)):
-        raise ValueError("matrix.mean must be finite and at least 0 where there are predictions, got another number")
+    faulty = mean[(mean < 0) | np.isinf(mean) | (np.isnan(mean) & (count > 0))]
+    if len(faulty):
+        raise ValueError(f"matrix.mean must be finite and at least 0 where there are predictions, got {faulty[0]}")
     names = list(map(str, range(len(mean)))) if class_names is None else list(class_names)
     if len(names) != len(mean):
         raise ValueError(f"class_names must have a name for each of {len(mean)} classes, got {len(names)}")

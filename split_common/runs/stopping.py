@@ -79,7 +79,7 @@ class StopWhen:
 
     def __post_init__(self) -> None:
         if all(x is None for x in (self.ess, self.rhat, self.seconds, self.deadline)):
-            raise ValueError("one of ess, rhat, seconds and deadline must be given, got none")
+            raise ValueError("at least one of ess, rhat, seconds and deadline must be given, got none")
         for name in ("ess", "seconds"):
             if getattr(self, name) is not None:
                 check_positive_float(name, getattr(self, name))

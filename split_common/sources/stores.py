@@ -124,7 +124,9 @@ class MemoryMap:
         while len(buffer):
             count = os.preadv(self._file, [buffer], place)
             if not count:
-                raise SourceError(f"the file {self.where!r} must hold {self.shape[0]} rows, got its end before")
+                raise SourceError(
+                    f"the file {self.where!r} must hold {self.shape[0]} rows, got one that ends at byte {place}"
+                )
             buffer, place = buffer[count:], place + count
         return rows
 
