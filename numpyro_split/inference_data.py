@@ -16,14 +16,18 @@ from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.adaptation.settling import told_by
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments, with_draws
+from numpyro_split.kernels.hamiltonian import Hamiltonian
+from numpyro_split.kernels.prepared import Prepared
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
+from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import Watched, put_watched
 from split_common.report import TARGET, Report, check_has_draws, warn_of_target
+from split_common.runs.pairing import MOST_COMPARED, warn_of_other_arguments
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
 
@@ -127,7 +131,8 @@ class Observations:
         if kernel.model is None:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
         self._arguments = args, kwargs = kernel._open(*arguments_of_run(mcmc))
-        self._split = split = _split_of(mcmc)
+        prepared, potential = _prepared_for(mcmc)
+        self._split = split = prepared.known_split
         if split.shards is not None:
             raise ValueError(
                 "log_likelihood=True needs rows that one process has, got a run on rows in shards; call log_likelihood "
@@ -140,6 +145,8 @@ class Observations:
         inside = [site for site in split.sites if self._density.plate in site.plates]
         self.row_axes = {site.name: site.plates[self._density.plate] for site in inside}
         self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
+        if isinstance(prepared.method, Hamiltonian):  # others know the energy of a draw from a few rows
+            warn_of_other_arguments(*_energies(mcmc.last_state, potential))
 
     def grid(self, draws_per_batch: int) -> Grid:
         """The grid with the rows of one subset and the given number of draws at a time."""
@@ -254,9 +261,22 @@ def _few_rows(mcmc: MCMC, split: ModelSplit) -> Arguments | None:
 
 def _split_of(mcmc: MCMC) -> ModelSplit:
     """How the model of a run divides."""
+    return _prepared_for(mcmc)[0].known_split
+
+
+def _prepared_for(mcmc: MCMC) -> tuple[Prepared, SplitPotential]:
+    """The prepared method and the potential of a run's model and arguments."""
     kernel: Any = mcmc.sampler
     kernel._runs.num_chains = mcmc.num_chains if mcmc.chain_method == "vectorized" else 1
-    return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[0].known_split
+    return kernel._prepare(mcmc.num_warmup, *kernel._open(*arguments_of_run(mcmc)))[:2]
+
+
+def _energies(state: Any, potential: SplitPotential) -> tuple[list[float], list[float]]:
+    """Potential energies at the ends of some chains: as the run recorded them, and as they are computed now."""
+    chains = range(min(jnp.shape(state.i)[0], MOST_COMPARED)) if jnp.ndim(state.i) else [None]
+    ends = [state.z if i is None else jax.tree.map(lambda u, i=i: u[i], state.z) for i in chains]
+    recorded = np.ravel(state.potential_energy)[: len(ends)]
+    return recorded.tolist(), [float(jnp.sum(potential.energies(z).value)) for z in ends]
 
 
 def _log_likelihoods(mcmc: MCMC) -> dict[str, np.ndarray]:

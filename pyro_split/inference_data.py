@@ -15,14 +15,17 @@ from pyro.infer import MCMC
 from torch import Tensor
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws, unvalidated
+from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.potential.arguments import Data
 from pyro_split.potential.model_rows import is_deterministic, sample_sites, shapes_of
 from pyro_split.potential.row_block import RowBlock
+from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.model_split import ModelSplit
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
 from split_common.report import TARGET, Report, check_has_draws, warn_of_target
 from split_common.row_independence import Verdict
+from split_common.runs.pairing import MOST_COMPARED, warn_of_other_arguments
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
 from split_common.runs.statistics import arviz_statistics
 from split_common.settling import Settled, put_settled
@@ -177,6 +180,8 @@ class Observations:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
         args, kwargs = mcmc.kernel._open(*arguments_of_run(mcmc))
         split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
+        if isinstance(mcmc.kernel._method, Hamiltonian):  # others know the energy of a draw from a few rows
+            warn_of_other_arguments(*_energies(mcmc, split, split.bind(args, kwargs)))
         return cls(split, args, kwargs)
 
     def grid(self, draws_per_batch: int) -> Grid:
@@ -256,6 +261,21 @@ class Observations:
         shape[axis] = self._layout.num_rows
         whole = joined.setdefault(name, np.empty(shape, values.dtype))
         np.moveaxis(whole, axis, 0)[rows.start : rows.stop] = np.moveaxis(values, axis, 0)
+
+
+def _energies(mcmc: MCMC, split: ModelSplit, potential: SplitPotential) -> tuple[list[float], list[float]]:
+    """Potential energies of some draws: as the run recorded them, and as they are computed now; none where unknown."""
+    by_chain = diagnostics_by_chain(mcmc) if has_draws(mcmc) else []
+    draws = mcmc.get_samples(group_by_chain=True) if by_chain else {}
+    recorded, computed = [], []
+    splitting = mcmc.kernel._splitting
+    is_alone = splitting.process_group is None and not splitting.shards  # else its rows are not those of the potential
+    if is_alone and mcmc.transforms is mcmc.kernel.transforms and set(split.site_sizes) <= set(draws):
+        for chain, found in list(enumerate(by_chain))[:MOST_COMPARED]:
+            z = split.unconstrain({name: draws[name][chain, -1] for name in split.site_sizes})
+            recorded.append(found["potential_energy"][-1])
+            computed.append(float(potential.energies(z).sum()))
+    return recorded, computed
 
 
 def posterior_of_run(mcmc: MCMC) -> Posterior:

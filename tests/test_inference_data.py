@@ -1,5 +1,6 @@
 """Observed data and pointwise log-likelihoods for ArviZ, in both packages; what is made of them."""
 
+import warnings
 from importlib import import_module
 
 import arviz as az
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.backends import NumPyroBackend
+from tests.backends import NumPyroBackend, PyroBackend
 
 matplotlib.use("Agg")
 NUM_ROWS, NUM_SUBSETS = 23, 4  # subsets of 6, 6, 6 and 5 rows
@@ -117,6 +118,40 @@ def test_other_data_since(lib, standard):
         idata = lib.split.to_inference_data(mcmc, log_likelihood=True)
         np.testing.assert_array_equal(idata.observed_data["y"], lib.to_numpy(values))
         assert idata.log_likelihood["y"].shape == (1, 20, len(values))
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_draws_of_another_model_are_told(lib, changed):
+    """What the model reads besides its arguments has changed since the run."""
+    known = {"s": 1.0}
+
+    def model(X, y):
+        b = lib.ppl.sample("b", lib.dist.Normal(lib.np.zeros(2), lib.np.ones(2)).to_event(1))
+        with lib.ppl.plate("data", X.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal((X * b).sum(-1), lib.array(known["s"])), obs=y)
+
+    mcmc = run(lib, model, *data_of(lib))
+    known["s"] = 3.0 if changed else 1.0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        lib.split.to_inference_data(mcmc, log_likelihood=True)
+    assert any("are of other data or another model than the draws" in str(one.message) for one in told) is changed
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
+def test_draws_of_the_run_before_an_interrupted_one_are_told(lib):
+    def interrupt(kernel, z, stage, i):
+        if interrupts and i == 5:
+            raise KeyboardInterrupt
+
+    (X, y), interrupts = data_of(lib), []
+    mcmc = lib.mcmc(lib.split.SplitNUTS(regression(lib), num_subsets=2), 10, 20, hook_fn=interrupt)
+    mcmc.run(X, y)
+    interrupts.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        mcmc.run(X, y + 5)
+    with pytest.warns(UserWarning, match="are of other data .* The last run was interrupted"):
+        lib.split.log_likelihood(mcmc)
 
 
 def test_a_latent_for_each_row(lib):

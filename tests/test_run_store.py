@@ -227,6 +227,21 @@ def test_a_chain_that_is_lost_is_told(whole, path, lost):
         sample(path, together)
 
 
+@pytest.mark.parametrize("content", ["", '{"zarr_form', "[]"])
+def test_a_chain_whose_progress_cannot_be_read_goes_on_without_it(whole, path, content):
+    """As a power cut may leave it; states and draws are whole."""
+    expected, source, together = whole
+    shutil.copytree(source, path)
+    hurt = Path(path) / "chains/0/zarr.json"
+    hurt.write_text(content)
+    with pytest.raises(StoreError, match=r"chains/0/zarr.json cannot be read .* delete this file"):
+        sample(path, together)
+    hurt.unlink()
+    with pytest.warns(UserWarning, match="is damaged: chain 0 is complete up to draw 130"):
+        opened, _ = sample(path, together)
+    assert draws_in(opened, warmup=True) == expected
+
+
 @pytest.mark.parametrize(
     ("lost", "left"),
     [("posterior/x/c/1/0/0", [130, 0]), ("sample_stats/lp/c/0/1", [120, 130]), ("posterior/a%2Fb/c/0/0", [0, 130])],
@@ -356,6 +371,30 @@ def test_a_longer_run_goes_on(whole, path):
         sample(path, together, num_draws=300, every=10)
 
 
+@pytest.mark.parametrize("num_draws", [130, 300])
+def test_a_run_that_died_while_it_was_lengthened_goes_on(whole, path, monkeypatch, num_draws):
+    """Between two arrays, by the call that lengthened it and by the one that made it."""
+    import zarr
+
+    _, source, together = whole
+    shutil.copytree(source, path)
+    own, count = zarr.Array.resize, []
+
+    def resize(*args):
+        count.append(1)
+        if len(count) == 2:
+            raise Killed
+        own(*args)
+
+    monkeypatch.setattr(zarr.Array, "resize", resize)
+    with pytest.raises(Killed):
+        sample(path, together, num_draws=300)
+    monkeypatch.undo()
+    found = draws_in(sample(path, together, num_draws=num_draws)[0], warmup=True)
+    shutil.rmtree(path)
+    assert found == draws_in(sample(path, together, num_draws=num_draws)[0], warmup=True)
+
+
 def test_what_there_is_is_opened(path):
     with Death(25), pytest.raises(Killed):
         sample(path)
@@ -381,6 +420,23 @@ def test_what_warmup_found(path):
     assert found.center is None
     with pytest.raises(ValueError, match="chain must be"):
         found_in(path, 2)
+
+
+@pytest.mark.parametrize("place", [3, 4, 5])
+def test_what_warmup_found_is_written_by_a_later_call(path, place):
+    """Where the process died between the state at the end of warm-up and what is kept beside it."""
+    with Death(place), pytest.raises(Killed):
+        sample(path)
+    sample(path)
+    for chain in range(2):
+        assert found_in(path, chain).step_size == 1.0
+        assert (Path(path) / f"chains/{chain}/state_after_warmup").exists()
+
+
+def test_a_run_without_warmup_found_nothing(path):
+    sample(path, num_warmup=0)
+    with pytest.raises(StoreError, match="must be of a run with warm-up, got"):
+        found_in(path, 0)
 
 
 def test_a_path_in_the_users_folder(monkeypatch, tmp_path):
@@ -420,6 +476,10 @@ def test_summaries_in_place_of_draws(path, together):
     np.testing.assert_allclose(found["a/b"].sd, draws[with_slash(draws)].std(ddof=1), rtol=0.01)
     with pytest.raises(StoreError, match="must hold summaries"):
         summary_of(path + ".draws")
+    for state in (Path(path) / "chains/1").glob("state_*"):
+        shutil.rmtree(state)
+    with pytest.raises(StoreError, match=r"summaries of every chain, got .*, which has none yet of \[1\]"):
+        summary_of(path)
 
 
 def test_a_criterion_ends_a_run_where_it_would_have_without_a_death(path):
@@ -485,6 +545,21 @@ def test_a_full_disk_loses_nothing(whole, path, monkeypatch):
         sample(path, together)
     assert found.value.errno == errno.ENOSPC
     assert draws_in(sample(path, together)[0], warmup=True) == expected
+
+
+def test_a_disk_that_stays_full_is_no_damage(whole, path, monkeypatch):
+    from zarr.storage import LocalStore
+
+    _, source, together = whole
+    shutil.copytree(source, path)
+
+    async def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(LocalStore, "set", full)
+    with pytest.raises(OSError, match=r"No space left .* free some space. What was committed before is whole") as found:
+        sample(path, together, num_draws=300)
+    assert found.value.errno == errno.ENOSPC
 
 
 class TestRefused:

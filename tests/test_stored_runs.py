@@ -161,6 +161,28 @@ class TestProcesses:
         with pytest.warns(UserWarning, match="the smallest effective sample size"):
             run.sample(every=10, stop_when=StopWhen(ess=1))
 
+    def test_a_signal_to_all_processes_ends_the_run(self, lib, tmp_path):
+        """As a terminal, `timeout` and systemd send it, to the process group; each chain finishes its draw."""
+        run = self.run(lib, str(tmp_path / "run.zarr"), "fork", num_samples=10**6, hook_fn=terminate)
+        with pytest.warns(UserWarning, match="stopped after .* SIGTERM"):
+            found = run.sample(every=6)
+        assert found.posterior.sizes["draw"] > 0
+
+    @pytest.mark.parametrize("cores", [1, 8])
+    def test_the_next_run_has_chains_of_its_own(self, lib, tmp_path, monkeypatch, cores):
+        """Also where the first was complete; in turns and in processes they are the same."""
+        monkeypatch.setattr("torch.multiprocessing.cpu_count", lambda: cores)
+        runs = [self.run(lib, str(tmp_path / name), "fork") for name in ("one.zarr", "two.zarr")]
+        first, second = (self.in_one_script(lib, runs) for _ in range(2))
+        assert first == second
+        assert len(first[0] | first[1]) == 4
+
+    def in_one_script(self, lib, runs):
+        """The chains of each run; the seed is set before the first alone."""
+        lib.ppl.set_rng_seed(3)
+        opened = [lib.split.sample(run.make(), *run.problem.args, store=run.path) for run in runs]
+        return [{np.asarray(x.posterior["w"][chain]).tobytes() for chain in range(2)} for x in opened]
+
     def test_a_failure_is_told(self, lib, tmp_path):
         run = self.run(lib, str(tmp_path / "run.zarr"), "fork", hook_fn=fail)
         with pytest.raises(RuntimeError, match=r"chain \d failed:\n(.|\n)*hook fails"):
@@ -180,6 +202,39 @@ def fail(kernel, position, stage, i):
 def die(kernel, position, stage, i):
     if "Sample [1]" in stage and i == 3:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def terminate(kernel, position, stage, i):
+    if "Sample [1]" in stage and i == 3:
+        os.kill(os.getppid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], ids=["pyro"], indirect=True)
+def test_what_comes_after_a_complete_run_is_as_after_the_run(lib, run):
+    """A script with two runs, started again once the first is complete."""
+    after = []
+    for _ in range(2):
+        run.sample()
+        after.append(lib.ppl.sample("x", lib.dist.Normal(0.0, 1.0)))
+    assert after[0] == after[1]
+
+
+@pytest.mark.parametrize("lib", [NumPyroBackend], ids=["numpyro"], indirect=True)
+@pytest.mark.parametrize("kind", ["tuple", "bfloat16"])
+def test_a_site_that_cannot_be_stored_is_named(lib, tmp_path, kind):
+    import jax.numpy as jnp
+    import numpyro
+
+    def model(X, y):
+        w = numpyro.sample("w", lib.dist.Normal(0.0, jnp.ones(2)).to_event(1))
+        numpyro.deterministic("pair", (w[0], w[1]) if kind == "tuple" else w.astype("bfloat16"))
+        with numpyro.plate("data", len(y)):
+            numpyro.sample("y", lib.dist.Normal(X @ w, 1.0), obs=y)
+
+    problem = Problem(model, (jnp.ones((6, 2)), jnp.arange(6.0)), {})
+    with pytest.raises(ValueError, match=f"one array of numbers .* got {kind} at site 'pair'"):
+        Run(lib, TABLE["NaiveSplitHMC"], str(tmp_path / "run.zarr"), problem=problem).sample()
 
 
 class TestChainMethods:

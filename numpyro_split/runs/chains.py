@@ -129,13 +129,19 @@ class CompiledChains:
         """Shape and type of a draw of one chain, and of its statistics in ArviZ's names.
 
         Raises:
-            ValueError: for a field of the state that is not an array.
+            ValueError: for a field of the state that is not an array, and a site that is none that can be stored.
         """
         draw, statistics = jax.eval_shape(self._program.collect, self.state)
         for name, x in statistics.items():
             if not hasattr(x, "shape") or jnp.issubdtype(x.dtype, jax.dtypes.extended):
                 kind = getattr(x, "dtype", type(x).__name__)
                 raise ValueError(f"extra_fields must name arrays of the state, got {name!r}, a {kind}")
+        for name, x in draw.items():
+            if not hasattr(x, "shape") or not _is_of_numpy(x.dtype):
+                raise ValueError(
+                    "a site of a stored run must be one array of numbers in a type of NumPy's own, got "
+                    f"{getattr(x, 'dtype', type(x).__name__)} at site {name!r}: make a site of each part, or convert it"
+                )
         cut = 1 if self._is_batch else 0
         draws = {name: Form(x.shape[cut:], np.dtype(x.dtype)) for name, x in draw.items()}
         named = arviz_statistics({name: np.zeros(x.shape[cut:], x.dtype) for name, x in statistics.items()})
@@ -242,3 +248,8 @@ def _over_chains(mcmc: Any, move: Callable[..., Any], data: Any) -> Move:
 def _powers_of_two(num: int) -> list[int]:
     """Powers of two that add up to a number, the largest first."""
     return [1 << k for k in reversed(range(num.bit_length())) if num >> k & 1]
+
+
+def _is_of_numpy(dtype: Any) -> bool:
+    """Whether a type of JAX's is one of NumPy's own numbers: bfloat16 and types of random keys are not."""
+    return not jnp.issubdtype(dtype, jax.dtypes.extended) and np.dtype(dtype).kind in "biufc"

@@ -76,6 +76,11 @@ class KernelChain:
         return state
 
     @property
+    def random(self) -> dict[str, np.ndarray]:
+        """State of the random number generators where the chain is."""
+        return self._random
+
+    @property
     def text(self) -> str:
         """The host's text for the progress bar."""
         self._task.kernel._chain = self._chain

@@ -12,7 +12,7 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -72,6 +72,7 @@ def drive_in_processes(
     path: str,
     starts: list[tuple[int, Any]],
     summarised: Mapping[str, Any],
+    signals: Sequence[int],
     should_stop: Callable[[], str | None],
     on_progress: Callable[[Any, int], None],
 ) -> tuple[str | None, list[dict[str, Any]], list[int]]:
@@ -83,6 +84,7 @@ def drive_in_processes(
         path: path of the store.
         starts: seed and initial parameters of each chain.
         summarised: shape and type of the variables that are summarised.
+        signals: signals that end the run early, which the chains' processes leave to this one.
         should_stop: returns the reason to stop at once, or None to continue.
         on_progress: called with each message of a chain, which has its position, and 0.
 
@@ -97,7 +99,7 @@ def drive_in_processes(
     processes = [
         context.Process(
             target=_move_chain,
-            args=(number, task, path, start, summarised, messages, stop, os.getpid(), circumstances),
+            args=(number, task, path, start, summarised, signals, messages, stop, os.getpid(), circumstances),
             daemon=True,
         )
         for number, start in enumerate(starts)
@@ -107,7 +109,7 @@ def drive_in_processes(
     finally:
         for process in processes:
             if process.is_alive():
-                process.terminate()
+                process.kill()
 
 
 def _supervise(
@@ -175,6 +177,7 @@ def _move_chain(
     path: str,
     start: tuple[int, Any],
     summarised: Mapping[str, Any],
+    signals: Sequence[int],
     messages: Any,
     stop: Any,
     parent: int,
@@ -184,6 +187,8 @@ def _move_chain(
     torch.set_default_dtype(circumstances.dtype)
     torch.set_default_device(circumstances.device)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number_of_signal in signals:  # which all processes of a group are sent, as `timeout` does
+        signal.signal(number_of_signal, signal.SIG_IGN)
 
     def should_stop() -> str | None:
         if os.getppid() != parent:

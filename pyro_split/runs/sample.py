@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import pyro
 import torch
 import torch.distributed as dist
 from pyro import get_param_store
@@ -143,6 +144,7 @@ def sample(
         progress_bar(plan, shows_progress(mcmc)) as bar,
     ):
         reason, diagnostics, positions = begun.move(options, written, bar)
+        begun.leave_random_numbers()
         draws = [max(position - plan.num_warmup, 0) for position in positions]
         if options.load and min(draws) > 0:
             by_chain = [written.read(SAMPLING, chain, 0, min(draws)) for chain in range(plan.num_chains)]
@@ -241,6 +243,7 @@ class PyroStart:
             else:
                 set_random_state(present)
             self._data = self._data_of_all()
+        self._chains = groups
         self.groups: list[Any] = [x if leader is None else LedChains(x, leader, i) for i, x in enumerate(groups)]
 
     @property
@@ -312,11 +315,22 @@ class PyroStart:
                 options.path,
                 starts,
                 summarised,
+                options.signals,
                 lambda: noted() or criterion.by_time() or criterion.by_store(options.path),
                 progress,
             )
         store.ended(found[0])
         return found
+
+    def leave_random_numbers(self) -> None:
+        """Leave the generators where the run ends, also where it was complete: a later run has other numbers.
+
+        After one chain they are in its state; after several, at the seed that follows those of the chains.
+        """
+        if len(self._chains) == self._task.plan.num_chains == 1:
+            set_random_state(self._chains[0].random)
+        else:
+            pyro.set_rng_seed(self._seed(self._task.plan.num_chains))
 
     def _chain(self, number: int) -> KernelChain:
         is_alone = self._task.plan.num_chains == 1

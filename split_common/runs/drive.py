@@ -16,8 +16,8 @@ import numpy as np
 from split_common.runs.chain_writer import Background, ChainWriter, Drawn, resume_together
 from split_common.runs.packed import Packed
 from split_common.runs.plan import LONGEST_WAIT, Plan
-from split_common.runs.starting import Found
-from split_common.runs.store import SAMPLING, Form, RunStore
+from split_common.runs.starting import FOUND, Found
+from split_common.runs.store import AFTER_WARMUP, SAMPLING, Form, RunStore
 from split_common.runs.summaries import RunningSummary
 
 SECONDS = 0.5  # time for which chains move at once, about: a signal waits so long, or for one draw
@@ -126,9 +126,24 @@ def resumed(store: RunStore, groups: Sequence[Chains], forms: Mapping[str, Form]
         packed = resume_together(writers)
         if packed:
             chains.go_on(packed)
+            _complete(store, chains, packed)
         for place, (number, writer) in enumerate(zip(chains.numbers, writers, strict=True)):
             recordings[number] = Recording.of(writer, forms, packed[place] if packed else None)
     return recordings
+
+
+def _complete(store: RunStore, chains: Chains, packed: Sequence[Packed]) -> None:
+    """Write what a process that died at the end of warm-up has left out: what warm-up found, and the state there."""
+    num_warmup = store.plan.num_warmup
+    if not 0 < num_warmup <= chains.position:
+        return
+    for name, contents in (
+        (FOUND, lambda: [found.packed() for found in chains.found()]),
+        (AFTER_WARMUP, lambda: packed if chains.position == num_warmup else []),
+    ):
+        if any(store.get_state(number, name) is None for number in chains.numbers):
+            for number, content in zip(chains.numbers, contents(), strict=False):
+                store.put_state(number, name, content)
 
 
 def has_summaries(packed: Packed) -> bool:

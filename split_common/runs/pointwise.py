@@ -388,8 +388,8 @@ def _new_group(path: str, group: str) -> Iterator[Any]:
     """A new group to write to; it replaces one that was not completed, or that may be written again."""
     with locked(path), explained(path, f"group {group!r}"):
         check_free(path, group)
-        made = zarr_module().open_group(path, mode="a", zarr_format=3).create_group(group, overwrite=True)
-        made.attrs.update({DONE: False})
+        whole = zarr_module().open_group(path, mode="a", zarr_format=3)
+        made = whole.create_group(group, overwrite=True, attributes={DONE: False})
         yield made
         made.attrs.update({DONE: True, ALL_WRITTEN: True})
 

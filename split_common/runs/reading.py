@@ -135,7 +135,7 @@ def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
         For each variable, the summary of the draws of all chains.
 
     Raises:
-        StoreError: for a store without summaries.
+        StoreError: for a store without summaries, or with those of some of its chains only.
 
     Example:
         >>> summary_of("nothing.zarr")
@@ -145,9 +145,12 @@ def summary_of(store: str | os.PathLike[str]) -> dict[str, RunningSummary]:
     """
     path = checked_path(store)
     group, found = _opened(path), progress_of(path)
-    by_chain = [x for i in range(len(found.chains)) if (x := _summaries_of_chain(group, i))]
-    if not by_chain:
+    by_chain = [_summaries_of_chain(group, i) for i in range(len(found.chains))]
+    if not any(by_chain):
         raise StoreError(f"store must hold summaries (keep='summaries'), got {path!r}, which holds none")
+    if not all(by_chain):
+        without = [i for i, chain in enumerate(by_chain) if not chain]
+        raise StoreError(f"store must hold summaries of every chain, got {path!r}, which has none yet of {without}")
     return {name: joined([chain[name] for chain in by_chain]) for name in by_chain[0]}
 
 

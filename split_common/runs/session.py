@@ -137,7 +137,8 @@ def run(options: Options, store: RunStore, begun: Start, progress: Callable[[Cha
         reason = drive(
             begun.groups, recordings, options.plan, lambda: noted() or criterion.by_time(), criterion.by_draws, progress
         )
-    store.ended(reason)
+    with explained(options.path, "the end of the run"):
+        store.ended(reason)
     return reason
 
 

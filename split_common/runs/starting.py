@@ -65,14 +65,16 @@ def found_in(store: str | os.PathLike[str], chain: int) -> Found:
         chain: number of the chain.
 
     Raises:
-        ValueError: where there is no such chain; as :class:`~split_common.errors.StoreError` where there is no store or
-            where its warm-up is not over.
+        ValueError: where there is no such chain; as :class:`~split_common.errors.StoreError` where there is no store,
+            or where its run has no warm-up or is still in it.
     """
     path = checked_path(store)
     group = open_group(path)
     if group is None:
         raise StoreError(f"store must be the path of a run's store, got {path!r}, where nothing is")
     place = check_chain(chain, group.attrs["plan"]["num_chains"])
+    if not group.attrs["plan"]["num_warmup"]:
+        raise StoreError(f"store must be of a run with warm-up, got {path!r} of one without")
     packed = state_in(group, place, FOUND)
     if packed is None:
         raise StoreError(

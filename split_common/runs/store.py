@@ -13,7 +13,7 @@ goes on from the newest state before them, from its beginning at worst, and come
 
 Only whole chunks are written, the last one filled up: damaged content where draws are to be written is never read.
 
-zarr writes each of its files whole or not at all. One process at a time writes to a store
+zarr writes each of its files whole or not at all, since its version 3.1.3. One process at a time writes to a store
 (:func:`split_common.runs.store_path.locked`).
 """
 
@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from split_common.digest import Digest
-from split_common.errors import StoreError
+from split_common.errors import StoreError, first_line
 from split_common.runs.packed import Packed
 from split_common.runs.plan import Plan
 from split_common.runs.store_path import FORMAT, open_group, zarr_module
@@ -193,6 +193,7 @@ class RunStore:
         """Group of one chain, looked up once."""
         path = f"chains/{chain}"
         if path not in self._arrays:
+            self._check_readable(path)
             self._arrays[path] = self._group.require_group(path)
         return self._arrays[path]
 
@@ -240,11 +241,23 @@ class RunStore:
 
     def noted(self, chain: int) -> dict[str, Any] | None:
         """The progress of a chain for those who watch the run; None where its group is gone."""
-        return dict(self.chain(chain).attrs) if f"chains/{chain}" in self._group else None
+        path = f"chains/{chain}"
+        self._check_readable(path)
+        return dict(self.chain(chain).attrs) if path in self._group else None
 
     def note(self, chain: int, **progress: Any) -> None:
         """Update the progress of a chain for those who watch the run."""
         self.chain(chain).update_attributes(progress)
+
+    def _check_readable(self, path: str) -> None:
+        """Raise for a chain's group whose description, without which the run can go on, is damaged."""
+        try:
+            _ = path in self._group
+        except Exception as error:  # whatever zarr raises of JSON that is cut off or is something else
+            raise StoreError(
+                f"store {self.path!r} is damaged where it says what its arrays are: {path}/zarr.json cannot be read "
+                f"({first_line(error)}). It says only how far the chain is: delete this file, and the same call goes on"
+            ) from error
 
     def _number(self, name: str) -> None:
         """Write the coordinates of a group: numbers from 0 along every dimension."""
@@ -266,15 +279,14 @@ class RunStore:
         return {key: x for key, x in self._group[name].arrays() if x.metadata.dimension_names[:2] == DRAWN}
 
     def _lengthen(self, plan: Plan) -> None:
-        """Make room for more draws, where a plan asks for more."""
-        if plan.num_draws == self.plan.num_draws:
-            return
+        """Make room for the draws of a plan, also where a process died that made room for those of another."""
         for name in (SAMPLING.draws, SAMPLING.statistics):
             for x in self._variables(name).values():
-                x.resize((x.shape[0], plan.num_draws, *x.shape[2:]))
-            self._number(name)
-        self._group.update_attributes({"plan": plan._asdict()})
-        self.plan = plan
+                if x.shape[1] != plan.num_draws:
+                    x.resize((x.shape[0], plan.num_draws, *x.shape[2:]))
+        if plan != self.plan:
+            self._group.update_attributes({"plan": plan._asdict()})
+            self.plan = plan
 
 
 def _check_plan(path: str, stored: Plan, plan: Plan) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from split_common.errors import StoreError
 
+NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of a disk, not of a damaged store
 FORMAT = 2
 """Number of the layout of a store, in its attributes; a store with another number is not taken for one."""
 
@@ -120,16 +121,25 @@ def readable(path: str) -> Iterator[None]:
 
     Raises:
         StoreError: in place of such an error.
+        OSError: where nothing can be written, as on a full disk.
     """
     try:
         yield
     except (StoreError, PermissionError):
         raise
+    except OSError as error:
+        if error.errno in NOT_WRITABLE:
+            raise _not_written(path, "its description", error, is_begun=True) from error
+        raise _damaged(path, error) from error
     except Exception as error:  # whatever zarr raises of descriptions of arrays that are missing or cut off
-        raise StoreError(
-            f"store {path!r} is damaged where it says what its arrays are, and the run cannot go on from it: "
-            f"{type(error).__name__}: {error}. Its draws may still be read by zarr; give the run another path"
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"store {path!r} is damaged where it says what its arrays are, and the run cannot go on from it: "
+        f"{type(error).__name__}: {error}. Its draws may still be read by zarr; give the run another path"
+    )
 
 
 @contextmanager
@@ -138,14 +148,18 @@ def explained(path: str, what: str, is_begun: bool = True) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        safe = (
-            "What was committed before is whole, and the same call goes on from there"
-            if is_begun
-            else "Nothing was drawn yet"
-        )
-        text = f"{error.strerror or error}: {what} could not be written to store {path!r}{full}. {safe}"
-        raise type(error)(error.errno, text) from error
+        raise _not_written(path, what, error, is_begun) from error
+
+
+def _not_written(path: str, what: str, error: OSError, is_begun: bool) -> OSError:
+    full = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    safe = (
+        "What was committed before is whole, and the same call goes on from there"
+        if is_begun
+        else "Nothing was drawn yet"
+    )
+    text = f"{error.strerror or error}: {what} could not be written to store {path!r}{full}. {safe}"
+    return type(error)(error.errno, text)
 
 
 def zarr_module() -> Any:
