@@ -34,7 +34,7 @@ from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.kernels.method import Setup
 from numpyro_split.kernels.state import ChainState, Warmup
 from numpyro_split.potential.content import DataDigest
-from numpyro_split.potential.expansion import Reference, Taylor, expand, find_reference
+from numpyro_split.potential.expansion import Reference, Taylor, expand, find_reference, near_mode
 from numpyro_split.potential.position import Position, where
 from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.potential.tracing import eagerly
@@ -172,6 +172,8 @@ class Penalty:
             with eagerly():
                 z = self._find_reference(setup, likelihood_power)
                 found = expand(potential, z, likelihood_power, self.settings)
+                if self.given_start is None:
+                    found = near_mode(potential, found, likelihood_power, self.settings)
                 rows = find_certainty_rows(potential, found, batches, likelihood_power)
                 reference = found._replace(certainty_rows=rows)
         return replace(self, num_warmup=setup.num_warmup, reference=reference)
@@ -294,7 +296,7 @@ class Penalty:
         elif state.taylor is not None:
             old = state.taylor
             order = 1 if old.hessian is None else 2
-            state = state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions))
+            state = state._replace(taylor=Taylor.at(potential, old.reference, order, old.directions, old.coordinates))
         return state
 
     def shorten_step(self, potential: SplitPotential, state: ChainState) -> ChainState:

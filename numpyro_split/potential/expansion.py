@@ -14,7 +14,15 @@ from numpyro_split.potential.derivatives import grad
 from numpyro_split.potential.position import Position, subtract
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
-from split_common.reference import covariance_of, find_mode, leading_directions
+from split_common.reference import (
+    LARGEST_DISTANCE,
+    MAX_RESTARTS,
+    basis_for,
+    covariance_of,
+    find_mode,
+    leading_directions,
+    step_to_mode,
+)
 
 
 class Taylor(NamedTuple):
@@ -24,8 +32,9 @@ class Taylor(NamedTuple):
         reference: z*.
         value: the log-likelihood of all rows there, a scalar.
         grad: its gradient, shape (D,).
-        directions: U, shape (D, r); None for all directions.
+        directions: U, shape (D, r); None for all directions, one parameter each.
         hessian: UᵀHU, shape (r, r); None for an expansion of first order.
+        coordinates: U⁻¹, shape (D, D), where U is a basis of all directions; None where U is orthonormal.
     """
 
     reference: Position
@@ -33,10 +42,16 @@ class Taylor(NamedTuple):
     grad: jax.Array
     directions: jax.Array | None
     hessian: jax.Array | None
+    coordinates: jax.Array | None = None
 
     @classmethod
     def at(
-        cls, potential: SplitPotential, reference: Position, order: int, directions: jax.Array | None = None
+        cls,
+        potential: SplitPotential,
+        reference: Position,
+        order: int,
+        directions: jax.Array | None = None,
+        coordinates: jax.Array | None = None,
     ) -> Taylor:
         """The expansion about a reference, from all rows, subset by subset.
 
@@ -45,6 +60,7 @@ class Taylor(NamedTuple):
             reference: z*.
             order: 1 or 2.
             directions: those of the second order, shape (D, r); None for all.
+            coordinates: the inverse of directions that are a basis, shape (D, D).
         """
         flat, unravel = ravel_pytree(reference)
         energies, grad = potential.energies_and_grad(reference)
@@ -56,7 +72,7 @@ class Taylor(NamedTuple):
         columns = jnp.identity(flat.size, flat.dtype) if directions is None else directions
         products = potential.likelihood_hessian_products(reference, jax.vmap(unravel)(columns.T))
         hessian = columns.T @ jax.vmap(lambda product: ravel_pytree(product)[0])(products).T
-        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2)
+        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2, coordinates)
 
     def total(self, z: Position) -> jax.Array:
         """The sum of T_i(z) over all rows, a scalar."""
@@ -86,7 +102,7 @@ class Taylor(NamedTuple):
             )
             return value, slope, curvature
 
-        if self.directions is None:
+        if self.directions is None or self.coordinates is not None:
             value, slope, curvature = along(offset)
         else:
             value, slope = jax.jvp(row_terms, (self.reference,), (unravel(offset),))
@@ -97,6 +113,8 @@ class Taylor(NamedTuple):
         return ravel_pytree(subtract(z, self.reference))[0]
 
     def _inside(self, offset: jax.Array) -> jax.Array:
+        if self.coordinates is not None:
+            return self.coordinates @ offset
         return offset if self.directions is None else self.directions.T @ offset
 
 
@@ -114,16 +132,29 @@ class Reference(NamedTuple):
         covariance: covariance of the target's normal approximation there, shape (D, D); None where it has none, or D is
             too large.
         certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
+        step: offset from the point to the mode of the normal approximation, shape (D,); None where there is none.
+        distance: length of that step, in standard deviations.
     """
 
     z: Position | None
     taylor: Taylor | None
     covariance: np.ndarray | None
     certainty_rows: np.ndarray | None = None
+    step: np.ndarray | None = None
+    distance: float = 0.0
 
 
-def find_reference(potential: SplitPotential, start: Position, likelihood_power: float) -> Position:
-    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset."""
+def find_reference(
+    potential: SplitPotential, start: Position, likelihood_power: float, covariance: np.ndarray | None = None
+) -> Position:
+    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset.
+
+    Args:
+        potential: the potential with these rows.
+        start: where the search begins.
+        likelihood_power: the power of the likelihood in the target.
+        covariance: that of the normal approximation at the start, in whose standard deviations to search, or None.
+    """
     flat, unravel = ravel_pytree(start)
 
     def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -134,7 +165,19 @@ def find_reference(potential: SplitPotential, start: Position, likelihood_power:
         prior, whole = (np.asarray(ravel_pytree(part)[0], np.float64) for part in (prior_grad, grad))
         return float(terms[0] + likelihood_power * terms[1:].sum()), prior + likelihood_power * (whole - prior)
 
-    return unravel(jnp.asarray(find_mode(energy_and_grad, np.asarray(flat)), flat.dtype))
+    return unravel(jnp.asarray(find_mode(energy_and_grad, np.asarray(flat), covariance), flat.dtype))
+
+
+def near_mode(
+    potential: SplitPotential, found: Reference, likelihood_power: float, settings: PenaltySettings
+) -> Reference:
+    """The expansion about the mode, where the search for it had stopped before it was there."""
+    for _ in range(MAX_RESTARTS):
+        if found.z is None or found.distance <= LARGEST_DISTANCE:
+            break
+        z = find_reference(potential, found.z, likelihood_power, found.covariance)
+        found = expand(potential, z, likelihood_power, settings)
+    return found
 
 
 def expand(potential: SplitPotential, z: Position, likelihood_power: float, settings: PenaltySettings) -> Reference:
@@ -145,8 +188,20 @@ def expand(potential: SplitPotential, z: Position, likelihood_power: float, sett
     taylor = None if settings.order == 0 else Taylor.at(potential, z, settings.order, directions)
     if size > MAX_HESSIAN_SIZE:
         return Reference(z, taylor, None)
-    full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
-    return Reference(z, taylor, _laplace_covariance(potential, full, likelihood_power))
+    whole = settings.order == 2 and directions is None
+    full = taylor if taylor is not None and whole else Taylor.at(potential, z, 2)
+    prior, slope = _log_prior_derivatives(potential, z)
+    assert full.hessian is not None
+    precision = -prior - likelihood_power * np.asarray(full.hessian, np.float64)
+    basis = basis_for(precision, float(jnp.finfo(full.grad.dtype).eps))
+    if basis is not None:
+        full = Taylor.at(potential, z, 2, *(jnp.asarray(x, full.grad.dtype) for x in (basis, np.linalg.inv(basis))))
+        precision = -basis.T @ prior @ basis - likelihood_power * np.asarray(full.hessian, np.float64)
+    covariance = covariance_of(precision)
+    if basis is not None and covariance is not None:
+        covariance = basis @ covariance @ basis.T
+    step, distance = step_to_mode(-slope - likelihood_power * np.asarray(full.grad, np.float64), covariance)
+    return Reference(z, full if whole else taylor, covariance, None, step, distance)
 
 
 def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> jax.Array:
@@ -160,9 +215,8 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
     return jnp.asarray(leading_directions(product, flat.size, rank), flat.dtype)
 
 
-def _laplace_covariance(potential: SplitPotential, taylor: Taylor, likelihood_power: float) -> np.ndarray | None:
-    """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
-    flat, unravel = ravel_pytree(taylor.reference)
+def _log_prior_derivatives(potential: SplitPotential, z: Position) -> tuple[np.ndarray, np.ndarray]:
+    """Second and first derivatives of the log-prior at a point, shapes (D, D) and (D,)."""
+    flat, unravel = ravel_pytree(z)
     gradient = grad(lambda x: potential.log_prior(unravel(x)), potential.forward_mode)
-    prior = jax.jit(jax.jacfwd(gradient))(flat)
-    return covariance_of(-np.asarray(prior, np.float64) - likelihood_power * np.asarray(taylor.hessian, np.float64))
+    return tuple(np.asarray(jax.jit(f)(flat), np.float64) for f in (jax.jacfwd(gradient), gradient))  # type: ignore[return-value]

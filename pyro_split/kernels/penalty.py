@@ -27,7 +27,7 @@ from pyro_split.integrators.euclidean import EuclideanKinetic, adapted_kinetic
 from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.kernels.method import Setup
 from pyro_split.kernels.state import ChainState
-from pyro_split.potential.expansion import Reference, expand, find_reference
+from pyro_split.potential.expansion import Reference, expand, find_reference, near_mode
 from pyro_split.potential.position import Position, flatten, in_one_type, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.subsampling.certainty import find_certainty_rows
@@ -142,6 +142,8 @@ class Penalty:
             if setup.initial_params:  # of whose type the chain is
                 z = {name: u.to(flatten(setup.initial_params)) for name, u in z.items()}
             found = expand(potential, z, likelihood_power, self.settings)
+            if self.given_start is None:
+                found = near_mode(potential, found, likelihood_power, self.settings)
             rows = find_certainty_rows(potential, found, batches, likelihood_power)
             reference = found._replace(certainty_rows=rows)
         return replace(self, warmup_steps=setup.warmup_steps, reference=reference)

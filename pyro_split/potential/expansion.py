@@ -14,7 +14,15 @@ from torch.overrides import TorchFunctionMode
 from pyro_split.potential.position import Position, flatten, subtract, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.penalty import MAX_HESSIAN_SIZE, PenaltySettings
-from split_common.reference import covariance_of, find_mode, leading_directions
+from split_common.reference import (
+    LARGEST_DISTANCE,
+    MAX_RESTARTS,
+    basis_for,
+    covariance_of,
+    find_mode,
+    leading_directions,
+    step_to_mode,
+)
 
 ARITHMETIC = {"add", "div", "divide", "mul", "multiply", "sub", "subtract", "truediv", "true_divide"}
 IN_PLACE_OR_REVERSED = {kind + name for kind in "ir" for name in ARITHMETIC}
@@ -27,8 +35,9 @@ class Taylor(NamedTuple):
         reference: z*.
         value: the log-likelihood of all rows there, in float64.
         grad: its gradient, shape (D,).
-        directions: U, shape (D, r); None for all directions.
+        directions: U, shape (D, r); None for all directions, one parameter each.
         hessian: UᵀHU, shape (r, r); None for an expansion of first order.
+        coordinates: U⁻¹, shape (D, D), where U is a basis of all directions; None where U is orthonormal.
     """
 
     reference: Position
@@ -36,9 +45,17 @@ class Taylor(NamedTuple):
     grad: Tensor
     directions: Tensor | None
     hessian: Tensor | None
+    coordinates: Tensor | None = None
 
     @classmethod
-    def at(cls, potential: SplitPotential, reference: Position, order: int, directions: Tensor | None = None) -> Taylor:
+    def at(
+        cls,
+        potential: SplitPotential,
+        reference: Position,
+        order: int,
+        directions: Tensor | None = None,
+        coordinates: Tensor | None = None,
+    ) -> Taylor:
         """The expansion about a reference, from all rows, subset by subset.
 
         Args:
@@ -46,6 +63,7 @@ class Taylor(NamedTuple):
             reference: z*.
             order: 1 or 2.
             directions: those of the second order, shape (D, r); None for all.
+            coordinates: the inverse of directions that are a basis, shape (D, D).
         """
         energies, whole = potential.energies_and_grad(reference)
         prior_grad = potential.prior_energy_and_grad(reference)[1]
@@ -56,7 +74,7 @@ class Taylor(NamedTuple):
         columns = torch.eye(len(grad)).to(grad) if directions is None else directions
         products = potential.likelihood_hessian_products(reference, unflatten(columns.T, reference))
         hessian = columns.T @ flatten(products, batch_dims=1).T
-        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2)
+        return cls(reference, value, grad, directions, (hessian + hessian.T) / 2, coordinates)
 
     def total(self, z: Position) -> float:
         """The sum of T_i(z) over all rows."""
@@ -76,7 +94,10 @@ class Taylor(NamedTuple):
         grad = self.grad
         if self.hessian is not None:
             product = self.hessian @ self._inside(self._offset(z))
-            grad = grad + (product if self.directions is None else self.directions @ product)
+            if self.coordinates is not None:
+                grad = grad + self.coordinates.T @ product
+            else:
+                grad = grad + (product if self.directions is None else self.directions @ product)
         return unflatten(grad, z)
 
     def rows(self, row_terms: Callable[[Position], Tensor], z: Position) -> Tensor:
@@ -91,7 +112,7 @@ class Taylor(NamedTuple):
             (value, slope), (_, curvature) = _along(lambda z: _along(row_terms, z, tangent), self.reference, tangent)
             return value, slope, curvature
 
-        if self.directions is None:
+        if self.directions is None or self.coordinates is not None:
             value, slope, curvature = along(offset)
         else:
             value, slope = _along(row_terms, self.reference, unflatten(offset, z))
@@ -102,6 +123,8 @@ class Taylor(NamedTuple):
         return flatten(subtract(z, self.reference))
 
     def _inside(self, offset: Tensor) -> Tensor:
+        if self.coordinates is not None:
+            return self.coordinates @ offset
         return offset if self.directions is None else self.directions.T @ offset
 
 
@@ -118,16 +141,29 @@ class Reference(NamedTuple):
         taylor: the expansion of the log-likelihood about it; None for no control variate.
         covariance: of the target's normal approximation there, shape (D, D); None where it has none, or D is too large.
         certainty_rows: numbers of the rows to read always, ascending; None where no row needs it, or none is known to.
+        step: offset from the point to the mode of the normal approximation, shape (D,); None where there is none.
+        distance: length of that step, in standard deviations.
     """
 
     z: Position | None
     taylor: Taylor | None
     covariance: np.ndarray | None
     certainty_rows: np.ndarray | None = None
+    step: np.ndarray | None = None
+    distance: float = 0.0
 
 
-def find_reference(potential: SplitPotential, start: Position, likelihood_power: float) -> Position:
-    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset."""
+def find_reference(
+    potential: SplitPotential, start: Position, likelihood_power: float, covariance: np.ndarray | None = None
+) -> Position:
+    """The mode of p(z) times the likelihood to the power ``likelihood_power``, from all rows, subset by subset.
+
+    Args:
+        potential: the potential with these rows.
+        start: where the search begins.
+        likelihood_power: the power of the likelihood in the target.
+        covariance: that of the normal approximation at the start, in whose standard deviations to search, or None.
+    """
     flat = flatten(start)
 
     def energy_and_grad(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -136,7 +172,19 @@ def find_reference(potential: SplitPotential, start: Position, likelihood_power:
         prior, whole = (_to_float64(flatten(part)) for part in (potential.prior_energy_and_grad(z)[1], grad))
         return float(energies[0] + likelihood_power * energies[1:].sum()), prior + likelihood_power * (whole - prior)
 
-    return unflatten(torch.as_tensor(find_mode(energy_and_grad, _to_float64(flat))).to(flat), start)
+    return unflatten(torch.as_tensor(find_mode(energy_and_grad, _to_float64(flat), covariance)).to(flat), start)
+
+
+def near_mode(
+    potential: SplitPotential, found: Reference, likelihood_power: float, settings: PenaltySettings
+) -> Reference:
+    """The expansion about the mode, where the search for it had stopped before it was there."""
+    for _ in range(MAX_RESTARTS):
+        if found.z is None or found.distance <= LARGEST_DISTANCE:
+            break
+        z = find_reference(potential, found.z, likelihood_power, found.covariance)
+        found = expand(potential, z, likelihood_power, settings)
+    return found
 
 
 def expand(potential: SplitPotential, z: Position, likelihood_power: float, settings: PenaltySettings) -> Reference:
@@ -147,8 +195,21 @@ def expand(potential: SplitPotential, z: Position, likelihood_power: float, sett
     taylor = None if settings.order == 0 else Taylor.at(potential, z, settings.order, directions)
     if size > MAX_HESSIAN_SIZE:
         return Reference(z, taylor, None)
-    full = taylor if taylor is not None and settings.order == 2 and directions is None else Taylor.at(potential, z, 2)
-    return Reference(z, taylor, _laplace_covariance(potential, full, likelihood_power))
+    whole = settings.order == 2 and directions is None
+    full = taylor if taylor is not None and whole else Taylor.at(potential, z, 2)
+    prior, slope = _log_prior_derivatives(potential, z)
+    assert full.hessian is not None
+    precision = -prior - likelihood_power * _to_float64(full.hessian)
+    basis = basis_for(precision, torch.finfo(full.grad.dtype).eps)
+    if basis is not None:
+        full = Taylor.at(potential, z, 2, *(torch.as_tensor(x).to(full.grad) for x in (basis, np.linalg.inv(basis))))
+        assert full.hessian is not None
+        precision = -basis.T @ prior @ basis - likelihood_power * _to_float64(full.hessian)
+    covariance = covariance_of(precision)
+    if basis is not None and covariance is not None:
+        covariance = basis @ covariance @ basis.T
+    step, distance = step_to_mode(-slope - likelihood_power * _to_float64(full.grad), covariance)
+    return Reference(z, full if whole else taylor, covariance, None, step, distance)
 
 
 def _find_directions(potential: SplitPotential, reference: Position, rank: int) -> Tensor:
@@ -162,13 +223,11 @@ def _find_directions(potential: SplitPotential, reference: Position, rank: int) 
     return torch.as_tensor(leading_directions(product, len(flat), rank)).to(flat)
 
 
-def _laplace_covariance(potential: SplitPotential, taylor: Taylor, likelihood_power: float) -> np.ndarray | None:
-    """Covariance of the normal approximation at a point, shape (D, D); None where there is none."""
-    flat = flatten(taylor.reference)
-    prior = torch.autograd.functional.hessian(lambda x: potential.log_prior(unflatten(x, taylor.reference)), flat)
-    assert isinstance(prior, Tensor)
-    assert taylor.hessian is not None
-    return covariance_of(-_to_float64(prior) - likelihood_power * _to_float64(taylor.hessian))
+def _log_prior_derivatives(potential: SplitPotential, z: Position) -> tuple[np.ndarray, np.ndarray]:
+    """Second and first derivatives of the log-prior at a point, shapes (D, D) and (D,)."""
+    hessian = torch.autograd.functional.hessian(lambda x: potential.log_prior(unflatten(x, z)), flatten(z))
+    assert isinstance(hessian, Tensor)
+    return _to_float64(hessian), -_to_float64(flatten(potential.prior_energy_and_grad(z)[1]))
 
 
 def _along(function: Callable[[Position], Any], z: Position, direction: Position) -> tuple[Any, Any]:
