@@ -120,7 +120,18 @@ class Taylor(NamedTuple):
 
 def controlled(taylor: Taylor | None, row_terms: Callable[[Position], jax.Array], z: Position) -> jax.Array:
     """Log-likelihoods of some rows less their control variate, if there is one, shape (n,)."""
-    return row_terms(z) if taylor is None else row_terms(z) - taylor.rows(row_terms, z)
+    return divided(taylor, row_terms, z)[0]
+
+
+def divided(
+    taylor: Taylor | None, row_terms: Callable[[Position], jax.Array], z: Position
+) -> tuple[jax.Array, jax.Array]:
+    """Log-likelihoods of some rows less their control variate, and the control variate, shape (n,) each."""
+    terms = row_terms(z)
+    if taylor is None:
+        return terms, jnp.zeros_like(terms)
+    expansion = taylor.rows(row_terms, z)
+    return terms - expansion, expansion
 
 
 class Reference(NamedTuple):

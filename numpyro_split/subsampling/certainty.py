@@ -14,8 +14,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from numpyro_split.potential.compensated import difference
-from numpyro_split.potential.expansion import Reference, controlled
-from numpyro_split.potential.position import Position
+from numpyro_split.potential.expansion import Reference, divided
 from numpyro_split.potential.split_potential import SplitPotential
 from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Pieces, most_influential, probe_directions
 from split_common.penalty import Batches
@@ -47,11 +46,7 @@ def find_certainty_rows(
     def changes(potential: SplitPotential, first: jax.Array) -> tuple[jax.Array, jax.Array]:
         row_terms = potential.row_terms(jnp.minimum(first + jnp.arange(size), batches.num_rows - 1))
 
-        def parts(z: Position) -> tuple[jax.Array, jax.Array]:
-            rest = controlled(taylor, row_terms, z)
-            return rest, jnp.zeros_like(rest) if taylor is None else taylor.rows(row_terms, z)
-
-        rest, expansion = lax.map(parts, points)
+        rest, expansion = lax.map(lambda z: divided(taylor, row_terms, z), points)
         return rest[1::2] - rest[::2], expansion[1::2] - expansion[::2]
 
     def piece(first: int) -> np.ndarray:

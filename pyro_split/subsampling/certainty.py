@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_split.potential.expansion import Reference, controlled
+from pyro_split.potential.expansion import Reference, divided
 from pyro_split.potential.position import Position, flatten, unflatten
 from pyro_split.potential.split_potential import SplitPotential
 from split_common.certainty import PROBE_SCALE, PROBED_ROWS, Everyone, Pieces, most_influential, probe_directions
@@ -43,10 +43,8 @@ def find_certainty_rows(
     taylor, sums = reference.taylor, {}  # of the expansion's terms, by the first row of a piece
 
     def change(points: list[Position], row_terms: Callable[[Position], Tensor]) -> Tensor:
-        rest = controlled(taylor, row_terms, points[1]) - controlled(taylor, row_terms, points[0])
-        if taylor is None:
-            return torch.stack([rest, torch.zeros_like(rest)])
-        return torch.stack([rest, taylor.rows(row_terms, points[1]) - taylor.rows(row_terms, points[0])])
+        old, new = (torch.stack(divided(taylor, row_terms, z)) for z in points)
+        return new - old
 
     ranks = potential.ranks
     function, num_rows = potential.row_function(change, 2, list(z)), len(ranks.here)
