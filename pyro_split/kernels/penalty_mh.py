@@ -88,7 +88,8 @@ class PenaltyMH(SplitKernel):
         TypeError: at construction, for a flag that is not a bool, and for an argument that must be a function or a
             mapping and is not.
         ValueError: at construction, for an argument out of range; at ``run``, for a batch larger than the data, latent
-            sites inside the plate, more parameters than "taylor2" allows without ``hessian_rank``, and the faults of
+            sites inside the plate, more parameters than "taylor2" allows without ``hessian_rank``, a control variate
+            whose sum over all rows rounding has spoilt (:func:`split_common.reference.check_total`), and the faults of
             the model or the data that :func:`~pyro_split.split_model` lists.
 
     Example:
