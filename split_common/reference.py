@@ -147,7 +147,7 @@ def basis_for(precision: np.ndarray, spacing: float) -> np.ndarray | None:
     Example:
         >>> close = np.array([[1.0, 1000.0], [1000.0, 1000001.0]])  # an intercept and x = 1000 ± 1, 1 row
         >>> basis = basis_for(close, spacing=1e-7)
-        >>> abs(basis.T @ close @ basis - np.eye(2)).max() < 1e-3
+        >>> bool(abs(basis.T @ close @ basis - np.eye(2)).max() < 1e-3)
         True
         >>> basis_for(close, spacing=1e-16) is None
         True
