@@ -63,8 +63,8 @@ def find_certainty_rows(
     rows = most_influential(pieces if potential.reads_sources else list(pieces), batches, everyone)
     if taylor is not None:
         totals = likelihood_power * np.array([taylor.change(new, old) for old, new in pairs])
-        by_rank = everyone.of_all(sum(sums.values(), np.zeros(len(pairs))))
-        check_total(totals, sum(by_rank), math.sqrt(2) * PROBE_SCALE, str(flat.dtype).removeprefix("torch."))
+        by_rank = np.array(everyone.of_all(sum(sums.values(), np.zeros(len(pairs)))))
+        check_total(totals, by_rank.sum(0), math.sqrt(2) * PROBE_SCALE, str(flat.dtype).removeprefix("torch."))
     return rows
 
 
