@@ -17,6 +17,20 @@ metric :math:`\sqrt{\mathrm{var}(z_i) / \mathrm{var}(\partial_i U)}`. The multip
 at most D draws, which cannot see all directions, and falls with :math:`(D/n)^2` beyond. Beyond
 :data:`MAX_DENSE_SIZE` parameters the metric is of low rank (:mod:`split_common.low_rank_metric`).
 
+X is computed from roots. Let :math:`C = A^T A` and :math:`G = R^T R`, with what was added. If the singular value
+decomposition of :math:`A R^T` is :math:`U S V^T`, then :math:`R C R^T = V S^2 V^T`, so that
+
+.. math:: X = R^{-1} (R C R^T)^{1/2} R^{-T} = Y Y^T, \qquad Y = R^{-1} V S^{1/2},
+
+and the eigenvalues of X are the squares of the singular values of Y. Rounding changes a singular value by a share of
+the largest one, but an eigenvalue of :math:`R C R^T` by that share of the *square* of the largest one, which in single
+precision is more than the squares of those along directions that the window has not seen. From eigenvalues these
+directions would come out of any length, or of none.
+
+On the way to the posterior the variance along the way can be 10⁶ times that of all else, so that even singular values
+are lost. The multiple is therefore never less than the rounding of the largest one (:func:`above_rounding`): a
+direction that rounding hides counts as one that the window has not seen.
+
 Since the draws need be neither many nor from the posterior, windows end as early as after :data:`EARLY_ENDS`
 iterations, where the host's first metric comes after some hundred. Until there is a metric, a posterior of condition
 number κ takes :math:`\sqrt\kappa` steps a trajectory, which was most of what a warm-up cost. The draws since the last
@@ -121,10 +135,31 @@ def metric_of_window(draws: Any, grads: Any, num_draws: Any, xp: Any) -> Any:
         [[4.0, 1.0], [1.0, 1.0]]
     """
     unit = same_variance_units(xp.diagonal(draws), xp.diagonal(grads), xp)
-    added = shrinkage(num_draws, len(unit)) * xp.diag(xp.ones_like(unit))
     row, column = unit[None, :], unit[:, None]
-    draws, grads = draws / row / column + added, grads * row * column + added
-    return geometric_mean(draws, grads, xp) * (row * column)
+    draws, grads = draws / row / column, grads * row * column
+    multiple = above_rounding(shrinkage(num_draws, len(unit)), draws, grads, xp)
+    added = multiple * xp.diag(xp.ones_like(unit))
+    return geometric_mean(draws + added, grads + added, xp) * (row * column)
+
+
+def above_rounding(multiple: Any, draws: Any, grads: Any, xp: Any) -> Any:
+    """A multiple of the identity that is added to two covariances, or what rounding hides of them, if that is more.
+
+    Args:
+        multiple: the least multiple.
+        draws: covariance of the draws.
+        grads: covariance of the gradients.
+        xp: the arrays' module.
+
+    Example:
+        >>> import numpy as np
+        >>> large, small = np.diag([1e8, 1.0]), np.identity(2)
+        >>> [float(above_rounding(0.05, x.astype("float32"), x.astype("float32"), np)) for x in (large, small)]
+        [11.920928955078125, 0.05]
+    """
+    size = xp.sqrt(xp.linalg.norm(draws)) * xp.sqrt(xp.linalg.norm(grads))
+    rounding = xp.finfo(draws.dtype).eps * size
+    return xp.where(rounding <= multiple, multiple, rounding)
 
 
 def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
@@ -140,12 +175,28 @@ def geometric_mean(draws: Any, grads: Any, xp: Any) -> Any:
         >>> geometric_mean(np.diag([4.0, 1.0]), np.diag([1.0, 9.0]), np).round(3).tolist()
         [[2.0, 0.0], [0.0, 0.333]]
     """
-    # for any root L of G = L Lᵀ the solution is L⁻ᵀ (Lᵀ C L)^½ L⁻¹
-    root = xp.linalg.cholesky(grads)
-    values, vectors = xp.linalg.eigh(root.T @ draws @ root)
-    middle = vectors * xp.sqrt(xp.where(values > 0, values, 0.0 * values))[None, :] @ vectors.T
-    mean = xp.linalg.solve(root.T, xp.linalg.solve(root.T, middle).T)
+    root = root_of_mean(xp.linalg.cholesky(draws).T, xp.linalg.cholesky(grads).T, xp)
+    mean = root @ root.T
     return (mean + mean.T) / 2
+
+
+def root_of_mean(draws: Any, grads: Any, xp: Any) -> Any:
+    """A root Y of the geometric mean X = Y Yᵀ, from roots of the two matrices.
+
+    Args:
+        draws: A, of C = AᵀA, shape (n, D) with n of D or more.
+        grads: B, of G = BᵀB, of the same shape.
+        xp: the arrays' module.
+
+    Example:
+        >>> import numpy as np
+        >>> root = root_of_mean(np.diag([2.0, 1.0]), np.diag([1.0, 3.0]), np)
+        >>> (root @ root.T).round(3).tolist()
+        [[2.0, 0.0], [0.0, 0.333]]
+    """
+    _, triangle = xp.linalg.qr(grads)
+    _, values, right = xp.linalg.svd(draws @ triangle.T, full_matrices=False)
+    return xp.linalg.solve(triangle, right.T * xp.sqrt(values)[None, :])
 
 
 def same_variance_units(draws: Any, grads: Any, xp: Any) -> Any:

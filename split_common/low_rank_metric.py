@@ -9,7 +9,8 @@ velocities and energies take O(D × rank), and so does memory, besides the last 
 the current window. With S the units in which draws and gradients of a window have the same variance, C and
 G their covariances in these units (:mod:`split_common.gradient_metric`), :data:`SHRINKAGE` times the identity added to
 both, the middle is the geometric mean of C and G⁻¹ within a span, and the identity beside it. Eigenvalues between
-1/:data:`CUTOFF` and :data:`CUTOFF` count as 1: they are noise, or not worth their cost.
+1/:data:`CUTOFF` and :data:`CUTOFF` count as 1: they are noise, or not worth their cost. All are squares of singular
+values of roots, for single precision.
 
 The span decides how well n draws show a long direction. Let λ be the variance along that direction, 1 that along all
 others, and n < D. In the span of *all* draws and gradients both covariances are singular, and the mean gives about
@@ -40,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from split_common.gradient_metric import MAX_DENSE_SIZE, geometric_mean, same_variance_units
+from split_common.gradient_metric import MAX_DENSE_SIZE, above_rounding, root_of_mean, same_variance_units
 from split_common.values import copied, real_array, shown
 
 SHRINKAGE = 1e-3  # less than for a dense metric: a span has fewer directions than there are draws
@@ -293,16 +294,20 @@ def _leading(x: Any, xp: Any) -> Any:
 def _mean_within(basis: Any, x: Any, grad: Any, xp: Any) -> tuple[Any, Any]:
     """Eigenvectors and eigenvalues of the geometric mean within the span of an orthonormal basis."""
     x, grad = x @ basis, grad @ basis
-    shrinkage = SHRINKAGE * xp.diag(xp.ones_like(basis[0]))
-    factors, vectors = xp.linalg.eigh(geometric_mean(x.T @ x + shrinkage, grad.T @ grad + shrinkage, xp))
-    # what is not finite stays so; a least eigenvalue that rounding made negative says nothing
-    is_near = (factors <= CUTOFF) & ((factors >= 1 / CUTOFF) | (factors <= 0))
+    multiple = above_rounding(SHRINKAGE, x.T @ x, grad.T @ grad, xp)
+    added = xp.sqrt(multiple) * xp.diag(xp.ones_like(basis[0]))
+    root = root_of_mean(xp.concatenate((x, added)), xp.concatenate((grad, added)), xp)
+    vectors, roots, _ = xp.linalg.svd(root, full_matrices=False)
+    factors = roots**2
+    # what was added bounds the ratio of two factors, so that one of less than rounding of the largest says nothing
+    is_rounding = factors <= xp.finfo(factors.dtype).eps * factors.max()
+    is_near = (factors <= CUTOFF) & ((factors >= 1 / CUTOFF) | is_rounding)  # what is not finite stays so
     return basis @ vectors, xp.where(is_near, xp.ones_like(factors), factors)
 
 
 def _product(first: tuple[Any, Any], second: tuple[Any, Any], xp: Any) -> tuple[Any, Any]:
     """Directions and factors of R (I + W (K - I) Wᵀ) R, with R the root of the first stage's middle, in one basis."""
     basis, _ = xp.linalg.qr(xp.concatenate((first[0], second[0]), 1))
-    rooted = powered(*first, 0.5, basis.T)
-    factors, vectors = xp.linalg.eigh(powered(*second, 1.0, rooted) @ rooted.T)
-    return basis @ vectors, factors
+    # singular values of a root, since rounding of the eigenvalues of the product is a share of the largest
+    vectors, roots, _ = xp.linalg.svd(powered(*second, 0.5, powered(*first, 0.5, basis.T)) @ basis)
+    return basis @ vectors, roots**2

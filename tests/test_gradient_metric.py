@@ -74,6 +74,20 @@ def test_it_is_positive_definite_from_few_draws(num):
     np.testing.assert_array_equal(found, found.T)
 
 
+@pytest.mark.parametrize("num", [10, 20, 40])
+@pytest.mark.parametrize("arrays", ARRAYS)
+def test_in_single_precision_a_window_on_the_way_to_the_posterior_has_a_metric(arrays, num):
+    """Of variance 10⁶ along the way, which leaves rounding of the others too large for Cholesky roots."""
+    xp, array = ARRAYS[arrays]
+    rng = np.random.default_rng(num)
+    draws = rng.normal(size=(num, 50)) + 1000 * np.linspace(2, 0, num)[:, None] * rng.normal(size=50)
+    units = np.logspace(-1, 1, 50)
+    covariances = [array(np.cov(x.T).astype(np.float32)) for x in (draws * units, draws / units)]
+    found = np.asarray(metric_of_window(*covariances, num, xp))
+    assert found.dtype == np.float32
+    assert condition(found.astype(float), np.diag(units**2)) < 3
+
+
 def test_a_chain_that_stood_still_has_the_identity():
     nothing = np.zeros((3, 3))
     np.testing.assert_allclose(metric_of_window(nothing, nothing, 9, np), np.identity(3))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from numpyro.infer.hmc_util import HMCAdaptState
 from scipy.linalg import hadamard
 from scipy.stats import chi2
 
@@ -172,6 +173,97 @@ def test_the_packages_make_one_metric_of_one_window():
         np.testing.assert_allclose(first.velocity(jnp.eye(50)), second.velocity(eye), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(window_of_jax.draw_variances, window_of_torch.variances, rtol=1e-10)
         np.testing.assert_allclose(window_of_jax.fit(first), window_of_torch.fit(second), rtol=1e-10)
+
+
+SINGLE_DIM = 200
+STANDARD_DEVIATIONS = {
+    "near-isotropic": np.linspace(0.9, 1.1, SINGLE_DIM),
+    "few directions": np.r_[30.0, 10.0, 1 / 30, np.ones(SINGLE_DIM - 3)],
+    "wide spread": np.logspace(0, -2, SINGLE_DIM),
+}
+
+
+def rotated_window(scales, num, seed, far=0.0):
+    """Draws of a normal of these standard deviations along rotated axes, from ``far`` of them on, and gradients."""
+    rng = np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(rng.normal(size=(len(scales), len(scales))))
+    z = rng.normal(size=(num, len(scales))) + far * np.linspace(2, 0, num)[:, None] * rng.normal(size=len(scales))
+    return z * scales @ turn.T, z / scales @ turn.T
+
+
+def in_single_precision(lib):
+    """A function that makes the metric of a window as a package does in single precision, in arrays of NumPy."""
+    xp, array = (jnp, jnp.asarray) if lib.name == "numpyro" else (torch, torch.as_tensor)
+    find = jax.jit(lambda *window: low_rank_of_window(*window, xp)) if lib.name == "numpyro" else None
+
+    def found(draws, grads):
+        rows = [array(x.astype(np.float32)) for x in (draws, grads, np.ones(len(draws)))]
+        metric = find(*rows) if find else low_rank_of_window(*rows, xp)
+        assert low_rank_metric.is_usable(metric, xp)
+        return metric.converted(lambda x: np.asarray(x, np.float64))
+
+    return found
+
+
+@pytest.mark.parametrize("num", [20, 50, 100])
+def test_in_single_precision_it_is_the_metric_of_double_precision(lib, num, monkeypatch):
+    """To 3% along any direction, and 1% in any factor; all factors count, since one may be at the limit of those."""
+    monkeypatch.setattr(low_rank_metric, "CUTOFF", 1.0)
+    monkeypatch.setattr(low_rank_metric, "MAX_RANK", SINGLE_DIM)
+    found = in_single_precision(lib)
+    for scales in STANDARD_DEVIATIONS.values():
+        for seed in range(2):
+            draws, grads = rotated_window(scales, num, seed)
+            metric, expected = found(draws, grads), made(draws, grads)
+            np.testing.assert_allclose(np.sort(metric.factors), np.sort(expected.factors), rtol=0.01)
+            units = expected.scale(np.identity(SINGLE_DIM))
+            np.testing.assert_allclose(np.linalg.eigvalsh(metric.velocity(units) @ units.T), 1.0, rtol=0.03)
+
+
+@pytest.mark.parametrize("num", [20, 50, 100])
+def test_on_the_way_to_the_posterior_no_direction_is_made_of_rounding(lib, num):
+    """The way is 10⁶ times the variance of all else."""
+    found = in_single_precision(lib)
+    for seed in range(3):
+        metric = found(*rotated_window(np.ones(SINGLE_DIM), num, seed, far=1000.0))
+        np.testing.assert_allclose(metric.factors, 1.0, rtol=1e-3)
+
+
+def ended(lib, draws, grads):
+    """The metric after a window in single precision, which began with the identity."""
+    module = importlib.import_module(f"{lib.split.__name__}.adaptation.low_rank_metric")
+    start = LowRank.of_variances(np.ones(draws.shape[1]))
+    if lib.name == "pyro":
+        host = module.LowRankMassMatrix({("x",): start.converted(lambda x: torch.tensor(x).float())}, True)
+        for x, grad in zip(draws, grads, strict=True):
+            host.update({"x": torch.tensor(x).float()}, {"x": torch.tensor(grad).float()})
+        host.end_adaptation()
+        return host.inverse_mass_matrix["x",].converted(lambda x: np.asarray(x, np.float64))
+    with jax.enable_x64(False):
+        before = module.LowRankWindow.start(draws.shape[1], len(draws))
+        window = before._replace(
+            draws=before.draws.at[:-1].set(draws[:-1]), grads=before.grads.at[:-1].set(grads[:-1]), num=len(draws) - 1
+        )
+        state = HMCAdaptState(*[None] * len(HMCAdaptState._fields))._replace(
+            inverse_mass_matrix={("x",): start.converted(jnp.asarray).padded(full_rank(draws.shape[1]), jnp)},
+            mm_state=window,
+        )
+        last = {"x": jnp.asarray(draws[-1])}, {"x": jnp.asarray(grads[-1])}
+        state = module.with_low_rank_window(state, *last, True, jnp.array(True))
+        return state.inverse_mass_matrix["x",].converted(lambda x: np.asarray(x, np.float64))
+
+
+def test_a_window_on_the_way_to_the_posterior_ends_with_its_metric(lib):
+    """Without an error, though the covariances of such a window have no Cholesky roots in single precision."""
+    metric = dense(ended(lib, *rotated_window(np.full(SINGLE_DIM, 2.0), 50, 0, far=1000.0)))
+    np.testing.assert_allclose(metric, 4 * np.identity(SINGLE_DIM), atol=0.01)  # the old one is the identity
+
+
+@pytest.mark.parametrize("size", [1e25, np.nan])
+def test_a_window_without_a_usable_metric_leaves_the_old_one(lib, size):
+    """Draws whose squares are not finite in single precision, though they are, and such as are not finite."""
+    draws, grads = rotated_window(np.ones(SINGLE_DIM), 50, 0)
+    np.testing.assert_array_equal(dense(ended(lib, size * draws, grads)), np.identity(SINGLE_DIM))
 
 
 def test_no_axes_are_added_unasked():

@@ -60,7 +60,10 @@ class LowRankWindow:
         draws, grads = torch.stack(self.draws), torch.stack(self.grads)
         if not torch.isfinite(draws.sum() + grads.sum()):
             return None  # torch cannot decompose such matrices
-        found = low_rank_of_window(draws, grads, torch.ones_like(draws[:, 0]), torch)
+        try:
+            found = low_rank_of_window(draws, grads, torch.ones_like(draws[:, 0]), torch)
+        except torch.linalg.LinAlgError:  # squares of what is finite may not be
+            return None
         return found if is_usable(found, torch) else None
 
     def fit(self, inverse_mass_matrix: LowRank) -> tuple[float, float]:
