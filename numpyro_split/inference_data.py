@@ -16,8 +16,6 @@ from numpyro.infer.initialization import init_to_sample
 
 from numpyro_split.adaptation.settling import told_by
 from numpyro_split.host import arguments_of_run, has_draws, with_arguments, with_draws
-from numpyro_split.kernels.hamiltonian import Hamiltonian
-from numpyro_split.kernels.prepared import Prepared
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.potential.readings import UNREADABLE
@@ -145,7 +143,7 @@ class Observations:
         inside = [site for site in split.sites if self._density.plate in site.plates]
         self.row_axes = {site.name: site.plates[self._density.plate] for site in inside}
         self._observes_outside = any(site.observed and site.name not in self.row_axes for site in split.sites)
-        if isinstance(prepared.method, Hamiltonian):  # others know the energy of a draw from a few rows
+        if prepared.method.records_energy:
             warn_of_other_arguments(*_energies(mcmc.last_state, potential))
 
     def grid(self, draws_per_batch: int) -> Grid:
@@ -264,7 +262,7 @@ def _split_of(mcmc: MCMC) -> ModelSplit:
     return _prepared_for(mcmc)[0].known_split
 
 
-def _prepared_for(mcmc: MCMC) -> tuple[Prepared, SplitPotential]:
+def _prepared_for(mcmc: MCMC) -> tuple[Any, SplitPotential]:
     """The prepared method and the potential of a run's model and arguments."""
     kernel: Any = mcmc.sampler
     kernel._runs.num_chains = mcmc.num_chains if mcmc.chain_method == "vectorized" else 1

@@ -15,7 +15,6 @@ from pyro.infer import MCMC
 from torch import Tensor
 
 from pyro_split.host import arguments_of_run, diagnostics_by_chain, has_draws, unvalidated
-from pyro_split.kernels.hamiltonian import Hamiltonian
 from pyro_split.potential.arguments import Data
 from pyro_split.potential.model_rows import is_deterministic, sample_sites, shapes_of
 from pyro_split.potential.row_block import RowBlock
@@ -180,7 +179,7 @@ class Observations:
             raise ValueError("log_likelihood=True needs a model, got a run of a SplitPotential")
         args, kwargs = mcmc.kernel._open(*arguments_of_run(mcmc))
         split = mcmc.kernel._divide(args, kwargs)  # the kernel may have been run on other data since
-        if isinstance(mcmc.kernel._method, Hamiltonian):  # others know the energy of a draw from a few rows
+        if mcmc.kernel._method.records_energy:
             warn_of_other_arguments(*_energies(mcmc, split, split.bind(args, kwargs)))
         return cls(split, args, kwargs)
 

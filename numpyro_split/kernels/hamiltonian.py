@@ -94,6 +94,11 @@ class Hamiltonian:
         return ""
 
     @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: yes."""
+        return True
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """Texts of the schedule, the system and the centring."""
         return self.schedule.layout, *self.system.layout, *self.adaptation.center.layout

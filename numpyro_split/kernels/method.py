@@ -56,6 +56,11 @@ class Method(Protocol):
         ...
 
     @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows, not an estimate from a few."""
+        ...
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """Settings on which cached energies and gradients depend, as texts; part of the data digest."""
         ...

@@ -127,6 +127,11 @@ class Penalty:
         return self.settings.described_target
 
     @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: no, it is an estimate."""
+        return False
+
+    @property
     def layout(self) -> tuple[str, ...]:
         """The settings, and a digest of the given reference, as texts."""
         given = digest_of_arrays(np.asarray(x) for x in (self.given_start or {}).values()).key

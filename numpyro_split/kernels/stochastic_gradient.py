@@ -214,6 +214,11 @@ class StochasticGradient:
         return self.dynamics.described_target
 
     @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: no, it is an estimate."""
+        return False
+
+    @property
     def shared_fields(self) -> Mapping[str, Any]:
         """No field is shared between chains."""
         return {}

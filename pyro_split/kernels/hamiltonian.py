@@ -86,6 +86,11 @@ class Hamiltonian:
         """No text: the target is the posterior."""
         return ""
 
+    @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: yes."""
+        return True
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """No batches besides the subsets."""
         return ()

@@ -53,6 +53,11 @@ class Method(Protocol):
         """The distribution that chains sample, in words, where it is not the posterior; else ""."""
         ...
 
+    @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows, not an estimate from a few."""
+        ...
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Numbers of rows that are evaluated together besides those of a subset; the model is checked for each."""
         ...

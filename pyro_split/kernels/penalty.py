@@ -106,6 +106,11 @@ class Penalty:
         """The target in words, where it is not the posterior; else ""."""
         return self.settings.described_target
 
+    @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: no, it is an estimate."""
+        return False
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Numbers of rows of an estimate, and of the gradient that moves a proposal."""
         batches = self.settings.batches(num_rows)

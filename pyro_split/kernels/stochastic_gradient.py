@@ -177,6 +177,11 @@ class StochasticGradient:
         """The target in words, where it is not the posterior; else ""."""
         return self.dynamics.described_target
 
+    @property
+    def records_energy(self) -> bool:
+        """Whether the potential energy in a state is that of all rows: no, it is an estimate."""
+        return False
+
     def batch_sizes(self, num_rows: int) -> Iterable[int]:
         """Number of rows of a gradient, unless all rows are read."""
         size = check_batch_size(self.dynamics.batch_size, num_rows)
