@@ -66,7 +66,7 @@ from split_common.checks import (
     check_probability,
 )
 from split_common.minibatches import draws_with_replacement, share_of_shard
-from split_common.values import copied, is_name, real_array, shown, whole_number
+from split_common.values import as_numpy, copied, is_name, real_array, shown, whole_number
 
 PROPOSALS = ("random_walk", "langevin", "hamiltonian")
 TARGETS = ("posterior", "expected")
@@ -360,6 +360,20 @@ def check_reference(given: Iterable[str], sites: Iterable[str]) -> None:
     missing = [name for name in sites if name not in set(given)]
     if missing:
         raise ValueError(f"reference must hold a value of every latent site, {list(sites)}, got none of {missing}")
+
+
+def check_reference_inside(given: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
+    """Raise unless a reference lies inside the support of every site.
+
+    Args:
+        given: the reference by site, constrained.
+        reference: the same, unconstrained; not finite at a support's boundary and beyond it.
+    """
+    for name, u in reference.items():
+        if not np.all(np.isfinite(as_numpy(u))):
+            raise ValueError(
+                f"reference must lie inside the support of every site, got {shown(as_numpy(given[name]))} at {name!r}"
+            )
 
 
 def warn_of_tail(tail_error: Any) -> None:

@@ -284,6 +284,18 @@ def test_a_reference_must_hold_every_site(lib):
         lib.run(kernel, *args)
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_reference_lies_inside_the_support(lib, value):
+    def model(y):
+        s = lib.ppl.sample("s", lib.dist.HalfNormal(lib.array(1.0)))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(lib.array(0.0), s), obs=y)
+
+    kernel = lib.split.PenaltyMH(model, batch_size=20, num_batches=2, reference={"s": value})
+    with pytest.raises(ValueError, match=r"reference must lie inside the support of every site, got .*at 's'"):
+        lib.run(kernel, lib.array(np.linspace(-1.0, 1.0, 40)))
+
+
 def test_pickled_kernel(lib):
     kernel = pickle.loads(pickle.dumps(lib.split.PenaltyMH(models_free_model, batch_size=5, num_batches=2)))
     assert kernel.num_subsets == 2

@@ -53,6 +53,7 @@ from split_common.penalty import (
     PenaltySettings,
     check_hessian_size,
     check_reference,
+    check_reference_inside,
     penalty,
 )
 from split_common.start import check_sites
@@ -328,6 +329,7 @@ class Penalty:
             check_reference(given, split.site_sizes)
             reference = split.unconstrain_fn(setup.args, setup.kwargs)(given)
             check_sites("reference", {name: u.size for name, u in reference.items()}, split.site_sizes)
+            check_reference_inside(given, reference)
             return reference
         if any(isinstance(x, Tracer) for x in jax.tree.leaves(potential)):
             raise ValueError(

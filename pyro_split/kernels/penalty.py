@@ -43,6 +43,7 @@ from split_common.penalty import (
     PenaltySettings,
     check_hessian_size,
     check_reference,
+    check_reference_inside,
     penalty,
 )
 from split_common.settling import Settled
@@ -269,6 +270,7 @@ class Penalty:
             check_reference(given, split.site_sizes)
             reference = split.unconstrain(given)
             check_sites("reference", {name: u.numel() for name, u in reference.items()}, split.site_sizes)
+            check_reference_inside(given, reference)
             return reference
         if split is not None:
             return find_reference(potential, split.reference_position(setup.args, setup.kwargs), likelihood_power)
