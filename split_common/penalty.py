@@ -20,9 +20,9 @@ posterior of n rows, which over a finite data set is the likelihood tempered by 
 from rows drawn independently of all that, and from rows of great influence, which every iteration reads; and accepts
 with probability
 
-.. math:: \min(1, \exp(-\delta - u(\chi^2) - [T(p') - T(p)])),
+.. math:: \min(1, \exp(-\delta - u(\chi^2) - [E(p') - E(p)])),
 
-with T the kinetic energy.
+with E the kinetic energy.
 
 Given the force, the proposal is a volume-preserving map that is its own inverse up to a flip of the momentum, so with
 the above :math:`\pi` is left invariant, for as long as the noise is normal and its variance is known well enough.
