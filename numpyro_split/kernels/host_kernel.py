@@ -304,7 +304,7 @@ class SplitKernel(MCMCKernel):
             self._runs.note_run(arguments.signature, jax.tree.leaves(given), content)
             prepared = self._runs.find(content, num_warmup) if content.words is not None else None
             if prepared is None or not prepared.method.serves(init_params):
-                prepared = self._find_out(num_warmup, args, kwargs, content, init_params)
+                prepared = self._prepare_anew(num_warmup, args, kwargs, content, init_params)
                 self._runs.keep(content, num_warmup, prepared if content.words is not None else prepared.without_data())
         return prepared, self._bind(prepared, args, kwargs), content
 
@@ -352,7 +352,7 @@ class SplitKernel(MCMCKernel):
         prepared = None if program is None else self._runs.latest(program)
         return self._prepare(0, args, kwargs)[0] if prepared is None else prepared
 
-    def _find_out(
+    def _prepare_anew(
         self,
         num_warmup: int,
         args: tuple[Any, ...],
