@@ -30,6 +30,10 @@ SINGLE_PRECISION = (
     "likely part of the model computes in single precision (a network's weights, a `.float()`), where the sum over "
     "subsets is rounded otherwise than the sum over all rows; give all of it float64, or all of it float32"
 )
+NO_GRADIENT = (
+    "the model's own gradient is not finite at this point, where its value is; write the model so that its derivatives "
+    "exist (a square root at 0 has none, nor a `where` of which the branch that is not taken overflows)"
+)
 TOLERANCE, TOLERANCE_SINGLE = 1e-8, 1e-4  # relative differences in double and in single precision
 LARGEST_DIFFERENCE = 1e-3  # nats by which two changes of energy may differ
 ROUNDINGS = 32  # roundings of the sum of a potential's terms that may add up
@@ -79,9 +83,10 @@ def compare_split(
         return
     norm, off = np.linalg.norm(whole_grad), np.linalg.norm(whole_grad - split_grad)
     if not off <= tolerance * max(norm, 1.0):
+        reason = _likely_reason(float(off / max(norm, 1.0)), is_double) if np.isfinite(norm) else NO_GRADIENT
         raise ModelNotSplittableError(
             f"the gradient summed over subsets must equal the model's own, got norm {np.linalg.norm(split_grad):.10g} "
-            f"against {norm:.10g}, a difference of {off:.3g}; " + _likely_reason(float(off / max(norm, 1.0)), is_double)
+            f"against {norm:.10g}, a difference of {off:.3g}; {reason}"
         )
 
 

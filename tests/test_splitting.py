@@ -550,6 +550,12 @@ def test_precision_of_the_check(dtype, near, far):
             compare_split(whole, energies, grad, split_grad)
 
 
+def test_a_model_whose_own_gradient_is_not_finite_is_told_so():
+    energies, grad = np.array([100.0, 900.0]), np.array([1.0, np.nan])
+    with pytest.raises(ModelNotSplittableError, match="against nan, .*the model's own gradient is not finite at this"):
+        compare_split(1000.0, energies, grad, grad)
+
+
 @by_numbers
 def test_a_gradient_that_does_not_divide_is_refused(lib):
     """Though the energy does: the rows' term is zero, and its gradient is that of a sum over all rows."""
