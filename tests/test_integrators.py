@@ -130,6 +130,25 @@ def test_order_of_the_energy_error(lib, build, order):
     assert abs(np.median(slopes) - order) < 0.2
 
 
+@pytest.mark.parametrize("method", ["energy", "change_of"])
+def test_a_dense_metric_decides_by_the_momenta_that_it_draws(lib, method):
+    """In float32, of an intercept and the slope of x = 1000 ± 1; by the matrix itself ½ would be .41 to .69."""
+    lib.set_precision(32)
+    module = importlib.import_module(f"{lib.split.__name__}.integrators.euclidean")
+    offset = 1000.0
+    inverse = lib.array(np.array([[offset**2 + 1, -offset], [-offset, 1.0]]))
+    kinetic = module.kinetic_of_inverse({("a", "b"): inverse})
+    root = lib.to_numpy(kinetic.mass_matrix_sqrt["a", "b"])
+
+    def energy(r):
+        p = {name: lib.array(u) for name, u in zip("ab", root @ np.float32(r), strict=True)}
+        zero = {name: 0 * u for name, u in p.items()}
+        return float(kinetic.energy(zero, p) if method == "energy" else kinetic.change_of(p, zero))
+
+    corners = [(np.cos(angle), np.sin(angle)) for angle in np.linspace(0, np.pi, 8)]
+    np.testing.assert_allclose([energy(r) for r in corners], 0.5, rtol=2e-3)
+
+
 def test_a_step_with_negative_weights(lib):
     """Row by row in plain NumPy, for U(x) = |x|²/2 from x = 1 and p = 0."""
     schedule, z, p = yoshida(1), 1.0, 0.0

@@ -1,4 +1,11 @@
-"""The kinetic energy of a constant mass matrix, in the form in which NumPyro adapts it."""
+"""The kinetic energy of a constant mass matrix, in the form in which NumPyro adapts it.
+
+Momenta are p = S r of a standard normal r, with S a root of M that is computed from M⁻¹. A decision compares ½|S⁻¹p|²,
+not ½pᵀM⁻¹p with the matrix as it is given: in single precision :math:`S^T M^{-1} S` differs from the identity by some
+10⁻⁷ times the condition number of M⁻¹ in units of its diagonal, and momenta would be drawn from another distribution
+than the one that decides. S and its inverse agree to the root of that number. Velocities are M⁻¹p all the same: an
+error in them costs acceptance and nothing else, as a drift of any linear velocity preserves volume and is reversible.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.hmc import momentum_generator
 from numpyro.infer.hmc_util import HMCAdaptState, euclidean_kinetic_energy
+from numpyro.util import identity
 
 from numpyro_split.host import kinetic_grad
 from numpyro_split.integrators.integrator import IntegratorState, kinetic_change
@@ -75,11 +83,25 @@ class EuclideanKinetic(NamedTuple):
 
     def energy(self, z: Position, p: Position) -> jax.Array:
         """The kinetic energy K(p); the position does not matter."""
+        if self._decides_by_roots:
+            return self.change_of(p, zeros(p))
         return euclidean_kinetic_energy(self.inverse_mass_matrix, self._moving(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
         """K at ``new`` minus K at ``old``."""
-        return kinetic_change(self.velocity, new.p, old.p)
+        return self.change_of(new.p, old.p)
+
+    def change_of(self, new: Position, old: Position) -> jax.Array:
+        """K of the momentum ``new`` minus K of ``old``."""
+        if self._decides_by_roots:
+            return kinetic_change(identity, *(self.unscale(p, p) for p in (new, old)))
+        return kinetic_change(self.velocity, new, old)
+
+    @property
+    def _decides_by_roots(self) -> bool:
+        """Whether K is ½|S⁻¹p|²: with a dense block; of a diagonal one M⁻¹ has the same precision."""
+        is_dense = any(block.ndim == 2 for block in jax.tree.leaves(self.inverse_mass_matrix))
+        return is_dense and self.mass_matrix_sqrt_inv is not None
 
     def _moving(self, x: Position) -> Position:
         return {name: u for name, u in x.items() if name not in self.held} if self.held else x

@@ -32,7 +32,7 @@ from jax import random
 
 from numpyro_split.host import dce_jaxpr
 from numpyro_split.integrators.euclidean import EuclideanKinetic
-from numpyro_split.integrators.integrator import IntegratorState, kinetic_change
+from numpyro_split.integrators.integrator import IntegratorState
 from numpyro_split.integrators.low_rank import LowRankKinetic
 from numpyro_split.potential.compensated import compensated_total
 from numpyro_split.potential.model_rows import Trace
@@ -216,7 +216,7 @@ class HierarchicalKinetic(NamedTuple):
 
     def change(self, new: IntegratorState, old: IntegratorState) -> jax.Array:
         """K at ``new`` minus K at ``old``, a sum of the differences of each term."""
-        of_weights = kinetic_change(self.adapted.velocity, *(self.scaled(state.z, state.p) for state in (new, old)))
+        of_weights = self.adapted.change_of(*(self.scaled(state.z, state.p) for state in (new, old)))
         terms = [
             0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / like(mass, new.p[name])
             for name, mass in self.hierarchy.masses.items()

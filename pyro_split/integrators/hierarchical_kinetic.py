@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from pyro_split.integrators.euclidean import EuclideanKinetic
-from pyro_split.integrators.integrator import IntegratorState, kinetic_change
+from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
@@ -204,7 +204,7 @@ class HierarchicalKinetic(NamedTuple):
 
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
         """K at ``new`` minus K at ``old``, a sum of the differences of each term."""
-        of_weights = kinetic_change(self.adapted.velocity, *(self.scaled(state.z, state.p) for state in (new, old)))
+        of_weights = self.adapted.change_of(*(self.scaled(state.z, state.p) for state in (new, old)))
         terms = [
             0.5 * (new.p[name] - old.p[name]) * (new.p[name] + old.p[name]) / mass
             for name, mass in self.hierarchy.mass.items()

@@ -61,11 +61,15 @@ class LowRankKinetic(NamedTuple):
 
     def energy(self, z: Position, p: Position) -> float:
         """The kinetic energy K(p); the position does not matter."""
-        return kinetic_change(self.velocity, p, zeros(p))
+        return self.change_of(p, zeros(p))
 
     def change(self, new: IntegratorState, old: IntegratorState) -> float:
         """K at ``new`` minus K at ``old``."""
-        return kinetic_change(self.velocity, new.p, old.p)
+        return self.change_of(new.p, old.p)
+
+    def change_of(self, new: Position, old: Position) -> float:
+        """K of the momentum ``new`` minus K of ``old``."""
+        return kinetic_change(self.velocity, new, old)
 
     def _by_block(self, function: Callable[[LowRank, Tensor], Tensor], x: Position) -> Position:
         found = {}
