@@ -14,8 +14,8 @@ share. So all make the same steps, and none waits for a sum that another does no
 An energy is held as high + low (:mod:`numpyro_split.potential.compensated`), and sums of rounded numbers would depend
 on their order and lose what low holds. So it is sent as two words: a multiple of a step :math:`2^g`, the same on all
 devices, and the rest, of at most half a step. Sums of such multiples are exact, below :math:`2^{g+24}` in float32. The
-step is about :math:`2^{-11}` times the number of rows of a subset in a shard, and at least 32: for up to 65,000 rows
-the rest is known to 1e-6.
+step is about :math:`2^{-6}` times the number of rows of a subset in a shard, and at least 32: sums are exact up to
+260,000/P nats a row, and for up to 65,000 rows the rest is known to 3e-5.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from numpyro_split.potential.sharded_rows import named_sharding
 from split_common.subsets import SubsetLayout, extreme_rows
 
 Data = tuple[jax.Array, ...]
-LEAST_STEP, STEP_SHARE = 5, 11  # powers of 2: the least step, and rows of a part over the step
+LEAST_STEP, STEP_SHARE = 5, 6  # powers of 2: the least step, and rows of a part over the step
 
 
 class Shards(NamedTuple):
