@@ -35,6 +35,7 @@ APPROXIMATE = (
     "compare with an exact kernel, or with half the step_size"
 )
 TARGET = "target"  # attribute of the draws that names the distribution sampled, where it is not the posterior
+COARSE = 0.2  # square of the spacing of energies, in variances of theirs, above which E-BFMI is that of their rounding
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
 MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
 
@@ -91,6 +92,11 @@ class Report(NamedTuple):
             title += f"\n  draws of {target}, not of the posterior"
         if not _accepts(statistics):
             title += f"\n  {APPROXIMATE}"
+        elif _has_energies(statistics) and (spacing := _coarse_spacing(np.asarray(statistics["energy"]))):
+            title += (
+                f"\n  E-BFMI is not known unless it is low: single precision keeps these energies to {spacing:.2g} "
+                "nats, and rounding hides how slowly they change; double precision tells"
+            )
         settled = get_settled(statistics)
         checks = (*_of_statistics(statistics), *_of_warmup(settled), *_of_draws(draws))
         return cls(title, draws.attrs.get("split", ""), checks, ", ".join(filter(None, _settled(statistics, settled))))
@@ -152,6 +158,11 @@ def _accepts(statistics: Any) -> bool:
     return "rows_touched" not in statistics or "chi2" in statistics
 
 
+def _has_energies(statistics: Any) -> bool:
+    """Whether a run has energies of all rows; kernels that count rows have estimates, or none of a Hamiltonian."""
+    return "rows_touched" not in statistics
+
+
 def _of_statistics(statistics: Any) -> Iterator[Check]:
     """Checks of the sampler's statistics, each of shape (chains, draws)."""
     of = {str(name): np.asarray(statistics[name]) for name in statistics.data_vars}
@@ -160,10 +171,11 @@ def _of_statistics(statistics: Any) -> Iterator[Check]:
         yield _divergences(int(of["diverging"].sum()), f"{of['diverging'].size} draws", accepts)
     else:
         yield _divergences(int(sum(watched.num_diverging)), "all iterations since warm-up", accepts)
-    if "rows_touched" not in of:  # kernels with it have an estimated energy, or none of a Hamiltonian
+    if _has_energies(statistics):
         if of["energy"].shape[1] > 1:
-            bfmi = _bfmi(of["energy"]) if watched is None else np.asarray(watched.bfmi)
-            yield _energies(float(bfmi.min()))
+            bfmi = _bfmi(of["energy"].astype(float)) if watched is None else np.asarray(watched.bfmi)
+            if not (bfmi.min() >= LEAST_BFMI and _coarse_spacing(of["energy"])):
+                yield _energies(float(bfmi.min()))
         if "reached_max_treedepth" in of:
             yield _depth(float(of["reached_max_treedepth"].mean()))
         else:
@@ -192,6 +204,18 @@ def _bfmi(energy: np.ndarray) -> np.ndarray:
     """E-BFMI of each chain."""
     change, spread = np.mean(np.diff(energy, axis=1) ** 2, axis=1), np.var(energy, axis=1)
     return change / np.where(spread == 0, np.inf, spread)
+
+
+def _coarse_spacing(energy: np.ndarray) -> float:
+    """Spacing of floating-point numbers at these energies, if it is so wide that their changes are rounding; else 0.
+
+    Each is a sum of rounded terms, whose error has a variance of about spacing²/4; E-BFMI grows by twice that over the
+    variance of the energies.
+    """
+    if not np.isfinite(energy).all():
+        return 0.0
+    spacing, least = float(np.spacing(np.abs(energy).max())), float(np.var(energy.astype(float), axis=1).min())
+    return spacing if spacing**2 > COARSE * least > 0 else 0.0
 
 
 def _energies(worst: float) -> Check:

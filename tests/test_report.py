@@ -280,3 +280,33 @@ def test_a_run_of_another_kernel_is_an_error(lib):
 def test_energies_that_are_no_numbers_are_trouble():
     report = Report.of(run_of({"a": normal()}, energy=np.where(normal() > 3, np.nan, normal())), "XHMC")
     assert [check.name for check in report.trouble] == ["E-BFMI"]
+
+
+@pytest.mark.parametrize(("dtype", "level", "is_known"), [("f8", 2e7, True), ("f4", 1e5, True), ("f4", 2e7, False)])
+def test_rounded_energies_have_no_bfmi(dtype, level, is_known):
+    """Rounding raises E-BFMI (of independent errors it is 2), so that a low one looks fine."""
+    slow = normal()
+    for i in range(1, DRAWS):
+        slow[:, i] = 0.9 * slow[:, i - 1] + np.sqrt(0.19) * slow[:, i]
+    energy = (level + 2 * slow).astype(dtype)
+    report = Report.of(run_of({"a": normal()}, energy=energy), "SplitNUTS")
+    assert [check.name for check in report.trouble] == ["E-BFMI"] * is_known, str(report)
+    assert "E-BFMI" in report.table.index or not is_known
+    assert ("E-BFMI is not known unless it is low: single precision keeps these energies to 2 nats" in str(report)) is (
+        not is_known
+    )
+
+
+@pytest.mark.parametrize("level", [0.0, 1e3, 2e7])
+def test_sums_of_energies_are_those_of_the_energies_as_kept(level):
+    import jax
+
+    from numpyro_split.adaptation.health import Health
+
+    energy = (level + 5 * normal()[0]).astype("f4")
+    with jax.enable_x64(False):
+        health = Health.none()
+        for number in range(-2, DRAWS):
+            health = jax.jit(Health.with_draw)(health, number + 1, energy[number], False)
+    expected = np.sum(np.diff(energy.astype(float)) ** 2) / (DRAWS * np.var(energy.astype(float)))
+    assert float(health.bfmi) == pytest.approx(expected, rel=1e-4)

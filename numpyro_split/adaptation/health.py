@@ -22,13 +22,15 @@ class Health(NamedTuple):
 
     Attributes:
         num_diverging: number of draws whose trajectory diverged.
-        mean: mean of the energies.
+        first: the first energy, from which the mean is counted: of large energies single precision would lose it.
+        mean: mean of the energies, less the first.
         squares: sum of their squared distances from the mean.
         changes: sum of their squared changes from draw to draw.
         last: the last energy.
     """
 
     num_diverging: jax.Array
+    first: jax.Array
     mean: jax.Array
     squares: jax.Array
     changes: jax.Array
@@ -38,17 +40,19 @@ class Health(NamedTuple):
     def none(cls) -> Health:
         """Sums over no draws."""
         zero = jnp.zeros(())
-        return cls(jnp.zeros((), jnp.result_type(int)), zero, zero, zero, zero)
+        return cls(jnp.zeros((), jnp.result_type(int)), zero, zero, zero, zero, zero)
 
     def with_draw(self, number: jax.Array, energy: jax.Array, diverging: jax.Array) -> Health:
         """The sums with one more draw; its number counts from 1 after warm-up, and numbers below 1 are ignored."""
-        distance = energy - self.mean
+        first = jnp.where(number > 1, self.first, energy)
+        distance = (energy - first) - self.mean
         mean = self.mean + distance / jnp.maximum(number, 1)
         change = jnp.where(number > 1, energy - self.last, 0.0)
         counted = Health(
             num_diverging=self.num_diverging + diverging,
+            first=first,
             mean=mean,
-            squares=self.squares + distance * (energy - mean),
+            squares=self.squares + distance * (energy - first - mean),
             changes=self.changes + change**2,
             last=energy,
         )
