@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from benchmarks.arrival.chance import counts
 from benchmarks.arrival.record import HOST
 from benchmarks.common.markdown import NO_FIGURE, results_of, table
 
@@ -16,6 +17,14 @@ def runs(framework: str) -> str:
     """Of every target: R-hat and trouble of the host, and of each kernel those, |z|, and gradients over the host's."""
     header = ["target", "seeds", "R-hat of NUTS", *(f"{kernel}: R-hat; \\|z\\|; gradients" for kernel in KERNELS)]
     return table(header, (_row(name, found) for name, found in results_of(f"arrival_{framework}").items()))
+
+
+def by_chance() -> str:
+    """Of runs whose host has an R-hat below 1.02: how many have more, and how many would have by chance alone."""
+    header = ["kernel", *(f"{host}: runs; R-hat of 1.02 or more; by chance" for host in ("NumPyro", "Pyro"))]
+    found = [results_of(f"arrival_{framework}") for framework in FRAMEWORKS]
+    rows = ((f"`{kernel}`", *("{}; {}; {:.1f}".format(*counts(x, kernel)) for x in found)) for kernel in KERNELS)
+    return table(header, rows)
 
 
 def _row(target: str, found: dict[str, dict[str, Any]]) -> list[str]:
@@ -44,4 +53,7 @@ def _largest(runs: dict[str, Any], host: Iterable[str], figure: str) -> float:
     return max(runs[seed][figure] for seed in host if seed in runs)
 
 
-TABLES = {framework: lambda framework=framework: runs(framework) for framework in FRAMEWORKS}
+TABLES = {
+    **{framework: lambda framework=framework: runs(framework) for framework in FRAMEWORKS},
+    "by chance": by_chance,
+}
