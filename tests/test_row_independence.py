@@ -586,6 +586,31 @@ def test_what_is_held_follows_the_data():
             assert abs(mcmc.get_samples()["b"].mean() - (y / y.max()).mean()) < 4.5 * 0.224 / np.sqrt(300)
 
 
+@pytest.mark.parametrize(
+    "weak",
+    [lambda y: (y > 0) * 1.0, lambda y: jnp.where(y > 0, 1.0, 0.0), lambda y: jnp.arange(len(y)) * 1.0],
+    ids=["a truth times a number", "chosen numbers", "a count times a number"],
+)
+def test_arrays_of_a_weak_type_are_taken_beside_held_values(weak):
+    """Which take the type of what they meet, so that conversions stand in the program."""
+
+    def model(x, y, scale):
+        b = numpyro.sample("b", dist.Uniform(x.min() - 1.0, x.max() + 9.0))
+        with numpyro.plate("data", y.shape[0]):
+            numpyro.sample("y", dist.Normal(b * (x - x.mean()), scale), obs=y)
+
+    x, y = jnp.asarray(Y), weak(jnp.asarray(Y))
+    args, z = (y, x, jnp.asarray(2.0)), {"b": jnp.array(0.3)}
+    assert all(array.weak_type for array in args[::2])
+    potential = split_model(model, args, num_subsets=SUBSETS)
+    np.testing.assert_allclose(potential.potential(z), potential_energy(model, args, {}, z), rtol=1e-9)
+    kernel = SymmetricSplitHMC(model, num_subsets=SUBSETS)
+    mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False, jit_model_args=True)
+    mcmc.run(jax.random.key(0), *args)
+    found = mcmc.last_state.potential_energy
+    np.testing.assert_allclose(found, potential_energy(model, args, {}, mcmc.last_state.z), rtol=1e-9)
+
+
 @pytest.mark.parametrize("build", models.SPLITTABLE, ids=lambda build: build.__name__)
 def test_models_that_divide_are_proved(build):
     model, args = build(NumPyroBackend())

@@ -143,7 +143,8 @@ class Arguments:
 
     def shapes(self) -> Data:
         """Shapes and types of the arrays."""
-        return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.data)  # type: ignore[misc]
+        shape_of = jax.ShapeDtypeStruct
+        return tuple(shape_of(x.shape, x.dtype, weak_type=is_weak(x)) for x in self.data)  # type: ignore[misc]
 
     def num_blocks(self, layout: SubsetLayout, num_shards: int = 1) -> int:
         """In how many blocks to evaluate a subset of each shard, so that a block's rows stay in a CPU's cache."""
@@ -252,6 +253,11 @@ def as_array(leaf: Any) -> Any:
     if is_source(leaf):
         return leaf
     return on_automatic_mesh(jnp.asarray(leaf.array if isinstance(leaf, Given | ShardedRows) else leaf))
+
+
+def is_weak(x: Any) -> bool:
+    """Whether an array takes the type of what it meets, as ``(x > 0) * 1.0`` does; the program shows which do."""
+    return bool(getattr(x, "weak_type", False))
 
 
 def filled_sizes(arrays: list[Any]) -> tuple[int, ...] | None:

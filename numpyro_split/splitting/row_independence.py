@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 import split_common
-from numpyro_split.potential.arguments import Data
+from numpyro_split.potential.arguments import Data, is_weak
 from numpyro_split.potential.densities import ModelDensity
 from numpyro_split.potential.flat_program import FlatProgram, Step
 from numpyro_split.potential.position import Position
@@ -90,16 +90,16 @@ def _expression(density: ModelDensity, data: Data, z: Position, num_rows: int) -
         Aligned(0) if yields_numbers(density.mode) else Numbers(0),
     ]
     local = {name: _like(u, of_sites.get(name), num_rows) for name, u in z.items()}
-    taken = tuple(_like(x, axis, num_rows) for x, axis in zip(data, of_data, strict=True))
+    taken = tuple(_like(x, axis, num_rows, is_weak(x)) for x, axis in zip(data, of_data, strict=True))
     indices = jax.ShapeDtypeStruct((num_rows,), jnp.arange(0).dtype)
     program, ndims, axes = density.expression(local, taken, indices)
     return Expression(program, inputs, ndims, axes)
 
 
-def _like(x: jax.Array, axis: int | None, num_rows: int) -> jax.ShapeDtypeStruct:
+def _like(x: jax.Array, axis: int | None, num_rows: int, weak_type: bool = False) -> jax.ShapeDtypeStruct:
     """Shape and type of an array with another number of rows, along an axis or along none."""
     shape = tuple(num_rows if place == axis else length for place, length in enumerate(x.shape))
-    return jax.ShapeDtypeStruct(shape, x.dtype)
+    return jax.ShapeDtypeStruct(shape, x.dtype, weak_type=weak_type)
 
 
 class Walk:
