@@ -17,13 +17,21 @@ from split_common.values import is_name, shown, whole_number
 
 def argument_names(function: Callable[..., Any] | None, num_positional: int, kwargs: Mapping[str, Any]) -> list[str]:
     """Name of each positional argument as the signature has it, then of each keyword argument."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values()) if function else []
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = _parameters(function) if function else []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     positional = [named[i] if i < len(named) else f"argument {i}" for i in range(num_positional)]
     return positional + list(kwargs)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a model; of a PyTorch module those of its ``forward``, which the module's own call hides."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+        forward = getattr(inspect.unwrap(function), "forward", None)
+        is_hidden = {p.kind for p in found} == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        return list(inspect.signature(forward).parameters.values()) if is_hidden and forward is not None else found
+    except (TypeError, ValueError):
+        return []
 
 
 def check_data_axes(

@@ -11,6 +11,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro.distributions import transforms
+from pyro.nn import PyroModule, PyroSample
 from torch.nn import functional as F
 
 from pyro_split import ModelNotSplittableError, split_model
@@ -310,3 +311,26 @@ def test_latents_of_two_types_are_compared_in_the_rougher_one():
     potential = split_model(model, (y,), num_subsets=3)
     expected, _ = PyroBackend().host_potential_and_grad(model, (y,), {}, z)
     np.testing.assert_allclose(float(potential.potential_and_grad(z)[0]), float(expected), rtol=1e-5)
+
+
+class Softmax(PyroModule):
+    """A module whose rows rest on one another, where ``mixes``; its call has the signature ``(*args, **kwargs)``."""
+
+    def __init__(self, mixes):
+        super().__init__()
+        self.axis = 0 if mixes else 1
+        self.w = PyroSample(dist.Normal(torch.zeros(3), 1.0).to_event(1))
+
+    def forward(self, X, y=None):
+        mean = (torch.softmax(X, 1) * torch.softmax(self.w * X, self.axis)).sum(1)
+        with pyro.plate("data", X.shape[0]):
+            pyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+@pytest.mark.parametrize("given", [lambda model: model, lambda model: pyro.condition(model, {})], ids=["", "handled"])
+def test_arguments_of_a_module_have_the_names_of_its_forward(given):
+    X, y = torch.randn(N, 3), torch.randn(N)
+    z = {"w": torch.ones(3)}
+    check_against_the_host(given(Softmax(False)), (X, y), z, num_subsets=3, data_axes={"X": 0, "y": 0})
+    with pytest.raises(ModelNotSplittableError, match=r"hold rows: 'X', 'y'; .* data_axes=\{'X': 0\}"):
+        split_model(given(Softmax(True)), (X, y), num_subsets=3)
