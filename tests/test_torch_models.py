@@ -11,6 +11,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro.distributions import transforms
+from pyro.infer.reparam import LocScaleReparam
 from pyro.nn import PyroModule, PyroSample
 from torch.nn import functional as F
 
@@ -334,3 +335,20 @@ def test_arguments_of_a_module_have_the_names_of_its_forward(given):
     check_against_the_host(given(Softmax(False)), (X, y), z, num_subsets=3, data_axes={"X": 0, "y": 0})
     with pytest.raises(ModelNotSplittableError, match=r"hold rows: 'X', 'y'; .* data_axes=\{'X': 0\}"):
         split_model(given(Softmax(True)), (X, y), num_subsets=3)
+
+
+def test_a_latent_that_the_host_starts_as_one_value_for_all_rows_is_refused_by_name():
+    """A handler inside the plate samples another site, to whose starting value Pyro does not apply the plate."""
+
+    def model(y):
+        mu = pyro.sample("mu", dist.Normal(torch.zeros(()), 1.0))
+        with pyro.plate("data", len(y)):
+            with pyro.poutine.reparam(config={"a": LocScaleReparam(0.0)}):
+                a = pyro.sample("a", dist.Normal(mu, 1.0))
+            pyro.sample("y", dist.Normal(a, 1.0), obs=y)
+
+    y = torch.randn(N)
+    with pytest.raises(ModelNotSplittableError, match="one for all rows of 'a_decentered'"):
+        split_model(model, (y,), num_subsets=3)
+    z = {"mu": torch.tensor(0.3), "a_decentered": torch.tensor(0.5)}
+    check_against_the_host(model, (y,), z, num_subsets=1)  # the host's, on which one value stands for all rows

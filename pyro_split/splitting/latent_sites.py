@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -96,6 +96,25 @@ class Initialisation(NamedTuple):
             columns = [(name, first_rows(x)) for name, x in density.arguments.named_arrays()]
             raise no_finite_start(columns) from error
         return LatentSites({name: u.detach() for name, u in z.items()}, transforms)
+
+
+def check_local_sizes(z: Position, axes: Mapping[str, int], num_rows: int) -> None:
+    """Check that latents in the plate have an entry for each row: the host may give one value to all of them.
+
+    Args:
+        z: the host's starting point.
+        axes: for each latent in the plate, the axis (negative) of the rows.
+        num_rows: number of rows.
+
+    Raises:
+        ModelNotSplittableError: where one has a single value.
+    """
+    for name, axis in axes.items():
+        if not (0 < -axis <= z[name].dim() and z[name].shape[axis] == num_rows):
+            raise ModelNotSplittableError(
+                f"a latent in the data plate must have a value for each row, got one for all rows of {name!r}, as Pyro "
+                "starts a site of a handler in the plate; put the handler, such as poutine.reparam, round the plate"
+            )
 
 
 def check_local_supports(density: ModelDensity, z: Position, names: Iterable[str]) -> None:

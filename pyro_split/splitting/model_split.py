@@ -34,7 +34,13 @@ from pyro_split.splitting.choice import find_fitting
 from pyro_split.splitting.description import check_written_by_row, describe, observed_columns
 from pyro_split.splitting.exactness import check_exact, warn_unless_same_again
 from pyro_split.splitting.implied_plate import InImpliedPlate
-from pyro_split.splitting.latent_sites import NOT_LEARNED, Initialisation, LatentSites, check_local_supports
+from pyro_split.splitting.latent_sites import (
+    NOT_LEARNED,
+    Initialisation,
+    LatentSites,
+    check_local_sizes,
+    check_local_supports,
+)
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
 from split_common.containers import Form
@@ -508,6 +514,7 @@ class ModelSplit:
             name: (site.plates[self._model.plate] or -1) - (z[name].dim() - site.batch_ndim)
             for name, site in local.items()
         }
+        check_local_sizes(z, self._local_axes, self.layout.num_rows)
         check_local_supports(self._density(args, kwargs), z, self._local_axes)
         self._latent = self._latent.on_supports_of_all_rows(self._density(args, kwargs), len(self.part(0)))
         self._takes_parts = bool(batch_sizes)
