@@ -12,7 +12,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from split_common.health import LEAST_BFMI, WARN_ABOVE_SHARE, get_watched
 from split_common.penalty import TRUSTED_NOISE
 from split_common.settling import METRIC_LIMIT, THRESHOLD_LIMIT, VALUE_LIMIT, Settled, get_settled
 
-MOST_COMPONENTS = 200  # components of the draws whose R-hat and effective sample size are computed, evenly spaced
+MOST_COMPONENTS = 200  # components of the draws whose R-hat and effective sample size are computed
 MOST_RHAT = 1.02  # limit for chains that agree; the highest of so many components is sometimes above 1.01 by chance
 LEAST_ESS = 100  # effective draws of all chains together, below which no standard error can be trusted
 LEAST_DRAWS = 4  # draws of a chain below which ArviZ has neither R-hat nor effective sample sizes
@@ -353,18 +353,35 @@ def _not_finite(draws: Any) -> str:
 
 def _components(draws: Any) -> tuple[list[str], np.ndarray]:
     """Names and values, shape (chains, draws, components), of some components that are finite and not constant."""
-    names, columns = [], []
+    found: list[list[tuple[str, np.ndarray]]] = []
     for name, variable in draws.data_vars.items():
         values = np.asarray(variable)
         if values.dtype.kind not in "fiub":
             continue
         flat = values.reshape(*values.shape[:2], -1)
-        for at in evenly(flat.shape[-1], MOST_COMPONENTS):
-            names.append(_named(name, at, values.shape[2:]))
-            columns.append(flat[:, :, at].astype(float))
-    judged = [i for i, x in enumerate(columns) if np.isfinite(x).all() and not np.all(x == x.flat[0])]
-    kept = [judged[i] for i in evenly(len(judged), MOST_COMPONENTS)]
-    return [names[i] for i in kept], np.stack([columns[i] for i in kept], -1) if kept else np.zeros((0, 0, 0))
+        columns = [(at, flat[:, :, at].astype(float)) for at in evenly(flat.shape[-1], MOST_COMPONENTS)]
+        judged = [(at, x) for at, x in columns if np.isfinite(x).all() and not np.all(x == x.flat[0])]
+        found.append([(_named(name, at, values.shape[2:]), x) for at, x in judged])
+    numbers = shares([len(judged) for judged in found], MOST_COMPONENTS)
+    kept = [judged[i] for judged, num in zip(found, numbers, strict=True) for i in evenly(len(judged), num)]
+    return [name for name, _ in kept], np.stack([x for _, x in kept], -1) if kept else np.zeros((0, 0, 0))
+
+
+def shares(sizes: Sequence[int], most: int) -> list[int]:
+    """How many components of each variable are looked at, ``most`` in all: as many of each, or all that it has.
+
+    At least one of each variable, also where there are more than ``most``: a scale that many weights share is one
+    number beside theirs, and often the worst.
+
+    Example:
+        >>> shares([1000, 1, 90, 1000], 200), shares([2, 2, 2], 2)
+        ([66, 1, 66, 67], [1, 1, 1])
+    """
+    numbers, left = [0] * len(sizes), most
+    for done, i in enumerate(sorted(range(len(sizes)), key=lambda i: sizes[i])):
+        numbers[i] = min(sizes[i], max(left // (len(sizes) - done), 1))
+        left -= numbers[i]
+    return numbers
 
 
 def evenly(number: int, most: int) -> np.ndarray:

@@ -72,7 +72,13 @@ TROUBLE = {
     ],
 }
 OF_DRAWS = {
-    "R-hat": [{"a": stuck()}, {"a": normal(), "b": normal(3) + np.array([0, 0, 1, 1])[:, None, None]}],
+    "R-hat": [
+        {"a": stuck()},
+        {"a": normal(), "b": normal(3) + np.array([0, 0, 1, 1])[:, None, None]},
+        {"a": normal(100), "scale of a and b": stuck(), "b": normal(100)},  # 201 components
+        {"a": normal(3000), "scale of a and b": stuck(), "b": normal(3000), "c": normal(2)},
+        {f"a{i}": normal() for i in range(150)} | {"b": stuck()} | {f"c{i}": normal() for i in range(150)},
+    ],
     "effective draws": [
         {"a": normal()[:, :8]},
         {"a": drawn_slowly(), "b": normal(2)},

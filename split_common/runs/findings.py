@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from split_common.errors import first_line
-from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report, evenly
+from split_common.report import LEAST_ESS, MOST_COMPONENTS, MOST_RHAT, Check, Report, evenly, shares
 from split_common.runs.reading import Progress, open_store, summary_of
 from split_common.runs.store import AFTER_WARMUP, state_in
 from split_common.runs.store_path import open_group
@@ -175,8 +175,9 @@ class _Sampled(NamedTuple):
         """The draws and coordinates within the bounds, read from a dataset on disk."""
         variables = {str(name): x for name, x in draws.data_vars.items() if x.dtype.kind in "fiub"}
         sizes = {name: math.prod(x.shape[2:]) for name, x in variables.items()}
-        places = [(name, int(at)) for name, size in sizes.items() for at in evenly(size, MOST_COMPONENTS)]
-        places = [places[i] for i in evenly(len(places), MOST_COMPONENTS)]
+        numbers = shares(list(sizes.values()), MOST_COMPONENTS)
+        looked_at = zip(sizes.items(), numbers, strict=True)
+        places = [(name, int(at)) for (name, size), num in looked_at for at in evenly(size, num)]
         used = {name: [at for other, at in places if other == name] for name in dict.fromkeys(n for n, _ in places)}
         num_chains, num = draws.sizes["chain"], draws.sizes["draw"]
         chunk_bytes = chunk * num_chains * sum(sizes[name] * variables[name].dtype.itemsize for name in used)
