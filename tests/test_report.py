@@ -31,6 +31,7 @@ def run_of(draws, **statistics):
         "n_steps": np.full(shape, 7),
         "acceptance_rate": np.full(shape, 0.8),
         "step_size": np.full(shape, 0.5),
+        "lp": -rng.gamma(0.5, size=shape),
     }
     return az.from_dict(posterior=draws, sample_stats=fine | statistics)
 
@@ -45,6 +46,13 @@ def stuck():
     return draws
 
 
+def arriving(num_chains, by):
+    """Log densities of chains of which the first comes from this many nats below in its first draws."""
+    lp = -np.random.default_rng(3).gamma(1.0, size=(num_chains, DRAWS))
+    lp[0] -= by * 0.5 ** np.arange(DRAWS)
+    return lp
+
+
 def drawn_slowly():
     return np.cumsum(normal(), axis=1)
 
@@ -53,6 +61,7 @@ SHAPE = (4, DRAWS)
 TROUBLE = {
     "divergences": [{"diverging": np.arange(4 * DRAWS).reshape(SHAPE) == 5}, {"diverging": np.ones(SHAPE, bool)}],
     "E-BFMI": [{"energy": drawn_slowly()}, {"energy": np.linspace(0, 1, 4 * DRAWS).reshape(SHAPE)}],
+    "arrival": [{"lp": arriving(4, 100.0)}, {"lp": arriving(1, 1e6) * np.ones((4, 1))}],
     "cut trajectories": [{"n_steps": np.full(SHAPE, 8192)}, {"n_steps": np.where(normal() > 0, 8192, 1)}],
     "depth limit": [
         {"reached_max_treedepth": np.ones(SHAPE, bool), "tree_depth": np.full(SHAPE, 10)},
@@ -131,6 +140,39 @@ def test_trouble_of_statistics_is_said(name, which):
     assert name in [check.name for check in report.trouble], str(report)
     with pytest.warns(UserWarning, match=r"kernel\.report"):
         report.warn()
+
+
+@pytest.mark.parametrize("by", [0.0, 5.0])
+def test_a_start_in_the_posterior_is_no_trouble(by):
+    """The lowest of 200 draws of a gamma distribution is at about 5 nats, and further down by chance."""
+    lp = arriving(1, by) * np.ones((4, 1))
+    for n in (DRAWS, 190):  # of fewer than 200 draws nothing is said
+        report = Report.of(run_of({"a": normal()[:, :n]}, lp=lp[:, :n]), "SplitHMC")
+        assert not report.trouble, str(report)
+        assert ("arrival" in report.table.index) == (n == DRAWS)
+
+
+@pytest.mark.parametrize("name", ["SymmetricSplitHMC", "SplitNUTS"])
+@pytest.mark.parametrize(("start", "is_told"), [(30.0, True), (1.0, False)])
+def test_draws_from_the_way_to_the_posterior_are_told(lib, name, start, is_told):
+    """Of one chain of a standard normal, which is there after some ten draws: all else is fine.
+
+    From 30 its standard deviation comes out well above 1.
+    """
+
+    def model(y):
+        x = lib.ppl.sample("x", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(0.0 * x + 0.0 * y, 1.0), obs=y)
+
+    length = {"num_steps": 1} if name == "SymmetricSplitHMC" else {}
+    kernel = getattr(lib.split, name)(model, num_subsets=2, step_size=0.6, adapt_step_size=False, **length)
+    init = {"x": lib.array(start)}
+    mcmc = lib.run(kernel, lib.array(np.zeros(4)), num_warmup=0, num_samples=DRAWS, init_params=init)
+    report = kernel.report(mcmc)
+    assert ("arrival" in [check.name for check in report.trouble]) == is_told, str(report)
+    sd = float(lib.to_numpy(mcmc.get_samples()["x"]).std())
+    assert (sd > 1.3) == is_told
 
 
 @pytest.mark.parametrize(("name", "which"), [(name, i) for name, runs in OF_DRAWS.items() for i in range(len(runs))])
