@@ -1018,6 +1018,37 @@ def test_latents_of_a_plate_whose_support_moves_are_refused(lib):
         lib.split.split_model(model, (lib.array(np.linspace(0.0, 1.0, 10)),), num_subsets=2)
 
 
+def below_another(lib, inside):
+    """A latent between 0 and another latent, in the data plate or outside it; and its data."""
+
+    def model(y):
+        width = lib.ppl.sample("width", lib.dist.HalfNormal(lib.array(10.0)))
+        bounded = lib.dist.Uniform(lib.array(0.0), width)
+        u = None if inside else lib.ppl.sample("u", bounded)
+        with lib.ppl.plate("data", y.shape[0]):
+            u = lib.ppl.sample("u", bounded) if inside else u
+            lib.ppl.sample("y", lib.dist.Normal(u, lib.array(1.0)), obs=y)
+
+    return model, lib.array(np.linspace(1.0, 3.0, 10))
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+def test_latents_outside_the_plate_whose_support_moves_are_refused(lib):
+    """Where the width starts at 0.3, say, the host and all kernels would never draw above that."""
+    model, y = below_another(lib, inside=False)
+    with pytest.raises(ModelNotSplittableError, match="support of a latent must not depend on other .* of u; sample"):
+        lib.split.split_model(model, (y,), num_subsets=2)
+
+
+@pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_undivided_latents_whose_support_moves_are_warned_of(lib, inside):
+    """The host takes such a model, and so does one subset."""
+    model, y = below_another(lib, inside)
+    with pytest.warns(UserWarning, match="draws will be of no posterior: the support of a latent must not depend"):
+        lib.split.split_model(model, (y,), num_subsets=1)
+
+
 @pytest.mark.parametrize("lib", [PyroBackend], indirect=True, ids=["pyro"])
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")

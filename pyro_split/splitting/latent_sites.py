@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -117,25 +118,50 @@ def check_local_sizes(z: Position, axes: Mapping[str, int], num_rows: int) -> No
             )
 
 
-def check_local_supports(density: ModelDensity, z: Position, names: Iterable[str]) -> None:
-    """Check that supports in the plate depend on data alone: each draw is mapped by the transforms of the start.
+def check_supports(density: ModelDensity, z: Position, rows: torch.Tensor) -> None:
+    """Check that supports depend on data alone: each draw is mapped by the transforms of the start.
 
     Args:
         density: the model's.
         z: a position.
-        names: names of the latent sites in the plate.
+        rows: rows to run the model on; all of them where latents have an entry per row. Of a model that does not run
+            on them, such as one that looks rows up, all rows are taken.
 
     Raises:
         ModelNotSplittableError: where one depends on other latents.
     """
-    names = list(names)
-    if not names:
-        return
+    try:
+        moving = _moving(density, z, rows)
+    except Exception:  # whatever a model raises on fewer rows
+        if density.arguments.sources and len(rows) < density.layout.num_rows:
+            return  # whether it divides is judged by what follows, which says why not
+        moving = _moving(density, z, torch.arange(density.layout.num_rows))
+    if moving:
+        raise ModelNotSplittableError(moving)
+
+
+def warn_of_moving_supports(density: HostDensity, z: Position) -> None:
+    """Warn where a support of an undivided model depends on other latents, which the host allows.
+
+    Args:
+        density: the model's log-density.
+        z: a position.
+    """
+    if moving := _moving(density, z, torch.arange(1)):
+        warnings.warn(f"draws will be of no posterior: {moving}", stacklevel=2)
+
+
+def _moving(density: ModelDensity | HostDensity, z: Position, rows: torch.Tensor) -> str:
+    """The first latent site whose support depends on other latents, in words; "" where there is none."""
     tracked = {name: u.detach().clone().requires_grad_() for name, u in z.items()}
-    sites = density.sites_at(tracked, torch.arange(density.layout.num_rows))
-    for name in names:
-        if any(bound.requires_grad for bound in bounds_of(sites[name]["fn"].support)):
-            raise ModelNotSplittableError(
-                f"the support of a latent in the data plate must not depend on other latents, got such bounds of "
-                f"{name}; sample it on a fixed support, and scale it with pyro.deterministic"
+    sites, leaves = density.sites_at(tracked, rows), list(tracked.values())
+    for name in [name for name in z if name in sites]:
+        bounds = [bound.sum() for bound in bounds_of(sites[name]["fn"].support) if bound.requires_grad]
+        grads = [torch.autograd.grad(bound, leaves, retain_graph=True, allow_unused=True) for bound in bounds]
+        if any(grad is not None for of_bound in grads for grad in of_bound):  # a bound may be a param site's
+            where = " in the data plate" if name in density.local_axes else ""
+            return (
+                f"the support of a latent{where} must not depend on other latents, got such bounds of {name}; sample "
+                "it on a fixed support, and scale it with pyro.deterministic"
             )
+    return ""

@@ -39,7 +39,8 @@ from pyro_split.splitting.latent_sites import (
     Initialisation,
     LatentSites,
     check_local_sizes,
-    check_local_supports,
+    check_supports,
+    warn_of_moving_supports,
 )
 from pyro_split.splitting.row_independence import prove, prove_free
 from split_common.checks import check_callable, check_model_arguments
@@ -322,6 +323,7 @@ class ModelSplit:
         split.sites, split.params = sites.sites, sites.fixed
         split._parts = Parts.of(split.sites, whole, *arguments.build(arguments.data))
         split._latent = split._initialize(split._density(args, kwargs))
+        warn_of_moving_supports(split._density(args, kwargs), split._latent.position)
         is_pure = warn_unless_same_again(split._density(args, kwargs), split._latent.position)
         split._jit_compile = jit_compile and is_pure  # a trace would keep the random numbers of one run
         if is_pure and not readings.depend_on_parameters:
@@ -515,7 +517,8 @@ class ModelSplit:
             for name, site in local.items()
         }
         check_local_sizes(z, self._local_axes, self.layout.num_rows)
-        check_local_supports(self._density(args, kwargs), z, self._local_axes)
+        few = torch.arange(self.layout.num_rows) if self._local_axes else self.part(0)
+        check_supports(self._density(args, kwargs), z, few)
         self._latent = self._latent.on_supports_of_all_rows(self._density(args, kwargs), len(self.part(0)))
         self._takes_parts = bool(batch_sizes)
         self.verdict, self._held = self._judge(self._density(args, kwargs), z, batch_sizes)
