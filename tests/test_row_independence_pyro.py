@@ -171,6 +171,24 @@ def test_what_is_not_proved_has_a_reason(name, reason, caplog):
     assert re.match(f"split by slice not proved: {reason}", caplog.messages[0])
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_branch_that_rows_take_together_is_compared_where_some_subsets_take_it(seed):
+    """Near the start none takes it, far away all do, and energies agree."""
+
+    def model(X, y):
+        w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        mu = X @ w
+        if (mu.abs() > 8).any():
+            mu = 0.9 * mu.clamp(-8, 8)
+        with pyro.plate("data", len(y)):
+            pyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    rng = np.random.default_rng(seed)
+    rows = torch.as_tensor(rng.normal(size=(60, 3))), torch.as_tensor(rng.normal(size=60))
+    with pytest.raises(ModelNotSplittableError, match="does not divide over its data plate"):
+        split_model(model, rows, num_subsets=7, jit_compile=False)
+
+
 def test_a_maximum_that_a_sample_of_the_rows_does_not_hold():
     """S2 of the field tests: a numerical check on a sample of the rows passes this with each subset's own maximum."""
 
