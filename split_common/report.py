@@ -34,6 +34,7 @@ APPROXIMATE = (
     "approximate draws: there is no accept step, and no statistic shows the error that step_size and batch_size make; "
     "compare with an exact kernel, or with half the step_size"
 )
+ONE_REFERENCE = "chains without init_params all start beside one reference: that they agree says nothing of other modes"
 TARGET = "target"  # attribute of the draws that names the distribution sampled, where it is not the posterior
 COARSE = 0.2  # square of the spacing of energies, in variances of theirs, above which E-BFMI is that of their rounding
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
@@ -96,6 +97,8 @@ class Report(NamedTuple):
         statistics = run["sample_stats"]
         if target := draws.attrs.get(TARGET):
             title += f"\n  draws of {target}, not of the posterior"
+        if "chi2" in statistics and num_chains > 1:
+            title += f"\n  {ONE_REFERENCE}"
         if not _accepts(statistics):
             title += f"\n  {APPROXIMATE}"
         elif _has_energies(statistics) and (spacing := _coarse_spacing(np.asarray(statistics["energy"]))):

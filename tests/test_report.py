@@ -196,6 +196,16 @@ def test_one_chain_has_no_other_to_meet():
     assert "effective draws" in [check.name for check in report.trouble]
 
 
+@pytest.mark.parametrize(
+    ("num_chains", "name", "is_told"), [(4, "PenaltyMH", True), (1, "PenaltyMH", False), (4, "XHMC", False)]
+)
+def test_chains_from_one_reference_tell_of_no_other_mode(num_chains, name, is_told):
+    estimates = {"chi2": np.zeros(SHAPE), "num_batches": np.full(SHAPE, 20), "rows_touched": np.full(SHAPE, 20)}
+    estimates = {key: x[:num_chains] for key, x in estimates.items()} if name == "PenaltyMH" else {}
+    report = Report.of(run_of({"a": normal()[:num_chains]}, **estimates), name)
+    assert ("all start beside one reference" in str(report)) == is_told
+
+
 def test_many_parameters_take_little_time():
     """Of more than some hundreds, some are looked at."""
     report = Report.of(run_of({"w": normal(5000)[:, :50]}), "SplitNUTS")
