@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -60,6 +60,24 @@ def is_random(target: Any, settings: Any, *args: Any) -> bool:
 def writes(target: Any) -> bool:
     """Whether an operation of a graph writes into one of its operands."""
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def compiled(function: Callable[..., list[torch.Tensor]], like: tuple[torch.Tensor, ...]) -> Any:
+    """A function of tensors as a program of PyTorch's JIT, whose memory is freed with it.
+
+    Programs of ``torch.jit.trace`` stand in a table of the process, from which none is removed: they would take
+    megabytes for each run of a simulation study.
+
+    Args:
+        function: from tensors to a list of tensors; its operations must not depend on their values.
+        like: arguments that it is traced with.
+
+    Raises:
+        RuntimeError: for an operation that the JIT does not take.
+    """
+    graph, _ = torch._C._create_graph_by_tracing(function, like, lambda value: "", False, False)
+    torch._C._jit_pass_constant_propagation(graph)
+    return torch._C._create_function_from_graph("compiled", graph)
 
 
 @contextmanager
@@ -353,6 +371,7 @@ __all__ = [
     "TorchDispatchMode",
     "arguments_of_run",
     "as_in_a_run",
+    "compiled",
     "covariances",
     "diagnostics_by_chain",
     "dispatch_functionalize",

@@ -4,7 +4,9 @@ A new version of a host that moves one, or changes what it does, is named here b
 """
 
 import ast
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +289,24 @@ def test_operations_are_captured_on_shapes(lib):
             assert not isinstance(lib.np.ones(3), FakeTensor)
     leaves, form = pytree.tree_flatten({"a": [1, 2]})
     assert pytree.tree_unflatten(leaves, form) == {"a": [1, 2]}
+
+
+@in_pyro
+def test_a_compiled_program_is_freed_with_what_it_holds(lib):
+    import torch
+
+    from pyro_split.host import compiled
+
+    def constant_of_program():
+        x, constant = torch.ones(3), torch.arange(3.0)
+        program = compiled(lambda x: [x + constant, x.sum()], (x,))
+        for _ in range(3):  # the JIT optimises a program by its first calls
+            assert [found.tolist() for found in program(2.0 * x)] == [[2.0, 3.0, 4.0], 6.0]
+        return weakref.ref(constant)
+
+    held = constant_of_program()
+    gc.collect()
+    assert held() is None
 
 
 @in_pyro

@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import re
 from unittest import mock
 
 import numpy as np
@@ -353,6 +354,23 @@ def test_vectorised_chains_share_one_copy_of_the_data(lib, name):
     copies = {(num_chains, *x.shape) for x in problem.args if x.ndim == 2}
     assert copies
     assert not copies & set(shapes_of("broadcast_in_dim", made.jaxpr))
+
+
+@only_numpyro
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_chain_holds_its_data_once(lib, name):
+    """XLA would copy rows that are constants into every loop and branch that reads them."""
+    import jax
+
+    problem, entry = small(lib), TABLE[name]
+    few_rows = {"batch_size": 6, "num_batches": 3} if entry.name == "PenaltyMH" else {}
+    kernel = getattr(lib.split, entry.name)(problem.model, num_subsets=4, **few_rows, **entry.options)
+    state = kernel.init(jax.random.key(0), 200, model_args=problem.args)
+    program = jax.jit(lambda state: kernel.sample(state, problem.args, {})).lower(state).compile().as_text()
+    for x in problem.args:
+        size = ",".join(map(str, x.shape))
+        assert len(re.findall(rf"\w+\[{size}\]\S* constant\(", program)) <= 1
 
 
 def shapes_of(operation, jaxpr):

@@ -48,7 +48,13 @@ from numpyro_split.potential.sharded_rows import is_elsewhere
 from numpyro_split.potential.shards import Shards
 from numpyro_split.potential.sources import CHAINS
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.potential.tracing import always_call_back, call_back, eagerly, one_thread_at_a_time
+from numpyro_split.potential.tracing import (
+    always_call_back,
+    call_back,
+    constants_once,
+    eagerly,
+    one_thread_at_a_time,
+)
 from numpyro_split.splitting.captured import check_captured
 from numpyro_split.splitting.latent_sites import check_supports_of_block
 from numpyro_split.splitting.model_split import ModelSplit
@@ -178,6 +184,7 @@ class SplitKernel(MCMCKernel):
         own_key = None if state.adapt_state is None else state.adapt_state.rng_key
         state = with_key_like(state, state.rng_key)
         prepared, potential, content = self._look_up(state, model_args, model_kwargs)
+        potential = constants_once(potential)
         check_warmup_ended(state.warmup)
         method = prepared.method
         if method.depends_on_data:

@@ -71,6 +71,20 @@ def undivided_axes() -> set[str]:
     return set(context.axis_names) - set(context.manual_axes) if context.manual_axes else set()
 
 
+def constants_once(tree: Any) -> Any:
+    """The same tree, whose arrays are constants of the program that is being traced, each held by it once.
+
+    XLA copies a constant into every loop and branch that reads it, which would make data some nine times as large.
+    """
+    if not isinstance(jnp.zeros(()), Tracer):  # evaluated eagerly, arrays would be copied
+        return tree
+
+    def once(x: Any) -> Any:
+        return lax.optimization_barrier(x) if isinstance(x, jax.Array) and not isinstance(x, Tracer) else x
+
+    return jax.tree.map(once, tree)
+
+
 WARNINGS_VARIABLE = "SPLIT_MCMC_WARNINGS"  # "report" in this environment variable leaves warnings to the report
 
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from pyro_split.host import (
     FACTORISATION_CHECK,
     FAKE_TENSOR_LOG,
     FakeTensor,
+    compiled,
     dispatch_functionalize,
     is_functional,
     is_numerical,
@@ -111,12 +112,11 @@ class Traced:
             warnings.simplefilter("ignore")  # torch.jit says that it is deprecated; nothing else runs a list as fast
             try:
                 own = tuple(x.detach() for x in tensors)  # the JIT tells inputs apart by identity
-                script = torch.jit.trace(graph.eval(), own, check_trace=False)
+                return _Script(compiled(graph, own), graph)
             except RuntimeError as error:
                 if is_numerical(error):
                     raise
                 return graph  # the JIT does not take some operations, such as a convolution's gradient
-            return _Script(torch.jit.freeze(cast(torch.jit.ScriptModule, script).eval()).forward, graph)
 
 
 class _Script:
