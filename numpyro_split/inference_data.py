@@ -21,7 +21,7 @@ from numpyro_split.potential.model_rows import SelectRows
 from numpyro_split.potential.readings import UNREADABLE
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.divided_model import DividedModel
 from split_common.discrete import check_none_summed_out
 from split_common.health import Watched, put_watched
 from split_common.report import TARGET, Report, check_has_draws, warn_of_target
@@ -243,7 +243,7 @@ def _dims_of_site(site: dict[str, Any]) -> list[str]:
     return [*batch, *site.get("infer", {}).get("event_dims", [])]
 
 
-def _few_rows(mcmc: MCMC, split: ModelSplit) -> Arguments | None:
+def _few_rows(mcmc: MCMC, split: DividedModel) -> Arguments | None:
     """Arguments with a few rows: in shards, those that every process has; in sources, the first two; else None.
 
     A model whose rows are elsewhere is run on these for everything but its observations.
@@ -257,7 +257,7 @@ def _few_rows(mcmc: MCMC, split: ModelSplit) -> Arguments | None:
     return arguments.replace(arguments.take(block, arguments.data))
 
 
-def _split_of(mcmc: MCMC) -> ModelSplit:
+def _split_of(mcmc: MCMC) -> DividedModel:
     """How the model of a run divides."""
     return _prepared_for(mcmc)[0].known_split
 

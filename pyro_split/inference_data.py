@@ -19,7 +19,7 @@ from pyro_split.potential.arguments import Data
 from pyro_split.potential.model_rows import is_deterministic, sample_sites, shapes_of
 from pyro_split.potential.row_block import RowBlock
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
 from split_common.report import TARGET, Report, check_has_draws, warn_of_target
@@ -154,7 +154,7 @@ class Observations:
         reads_sources: whether rows are read from sources as they are needed; observed values are then not joined.
     """
 
-    def __init__(self, split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(self, split: DividedModel, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.verdict = split.verdict
         self._split, self._arguments = split, (args, kwargs)
         self._density = density = split._density(args, kwargs)
@@ -262,7 +262,7 @@ class Observations:
         np.moveaxis(whole, axis, 0)[rows.start : rows.stop] = np.moveaxis(values, axis, 0)
 
 
-def _energies(mcmc: MCMC, split: ModelSplit, potential: SplitPotential) -> tuple[list[float], list[float]]:
+def _energies(mcmc: MCMC, split: DividedModel, potential: SplitPotential) -> tuple[list[float], list[float]]:
     """Potential energies of some draws: as the run recorded them, and as they are computed now; none where unknown."""
     by_chain = diagnostics_by_chain(mcmc) if has_draws(mcmc) else []
     draws = mcmc.get_samples(group_by_chain=True) if by_chain else {}

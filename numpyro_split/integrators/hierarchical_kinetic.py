@@ -38,7 +38,7 @@ from numpyro_split.potential.compensated import compensated_total
 from numpyro_split.potential.model_rows import Trace
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.divided_model import DividedModel
 from split_common.digest import Digest
 from split_common.hierarchy import Group, Rows, Scales, find_concentrations, find_groups, precision_masses
 
@@ -246,7 +246,7 @@ class HierarchicalKinetic(NamedTuple):
 
 
 def find_hierarchy(
-    split: ModelSplit,
+    split: DividedModel,
     potential: SplitPotential,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

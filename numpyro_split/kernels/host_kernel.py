@@ -56,8 +56,8 @@ from numpyro_split.potential.tracing import (
     one_thread_at_a_time,
 )
 from numpyro_split.splitting.captured import check_captured
+from numpyro_split.splitting.divided_model import DividedModel
 from numpyro_split.splitting.latent_sites import check_supports_of_block
-from numpyro_split.splitting.model_split import ModelSplit
 from numpyro_split.splitting.settings import Splitting
 from split_common.containers import Form
 from split_common.health import warn_of_other_data
@@ -448,7 +448,7 @@ class SplitKernel(MCMCKernel):
             self._divide(args, kwargs, program="")  # its error names the fault of model or data
             raise
 
-    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> ModelSplit:
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], program: str) -> DividedModel:
         """How the model divides over these arguments, after checks."""
         batch_sizes, num_chains = self._method.batch_sizes, self._runs.num_chains
         return self._splitting.find(self._running_model, args, kwargs, program, batch_sizes, num_chains)

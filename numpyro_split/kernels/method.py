@@ -14,7 +14,7 @@ import jax
 from numpyro_split.kernels.state import ChainState
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.divided_model import DividedModel
 
 
 class Setup(NamedTuple):
@@ -31,7 +31,7 @@ class Setup(NamedTuple):
 
     num_warmup: int
     potential: SplitPotential
-    split: ModelSplit | None
+    split: DividedModel | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     init_params: Position | None

@@ -24,7 +24,7 @@ import jax
 from numpyro_split.kernels.method import Method
 from numpyro_split.potential.content import Content
 from numpyro_split.potential.split_potential import SplitPotential
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.divided_model import DividedModel
 from split_common.containers import Form
 
 MOST_KEPT = 16  # entries of each table of one kernel
@@ -43,14 +43,14 @@ class Prepared:
         state_like: shapes and dtypes of the state of one chain; None before a chain has started.
     """
 
-    split: ModelSplit | None
+    split: DividedModel | None
     potential: SplitPotential | None
     method: Method
     compiled_start: Any
     state_like: Any = None
 
     @property
-    def known_split(self) -> ModelSplit:
+    def known_split(self) -> DividedModel:
         """How the model divides; the kernel must be made from a model."""
         assert self.split is not None
         return self.split

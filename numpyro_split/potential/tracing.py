@@ -17,6 +17,8 @@ from jax import lax
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, PartitionSpec
 
+from numpyro_split.host import dce_jaxpr
+
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # address of a function in the text of a jaxpr
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -117,3 +119,10 @@ def always_call_back(function: Callable[..., None], *operands: Any) -> None:
     call = partial(jax.debug.callback, lambda _, *told: function(*told))
     alike = PartitionSpec()
     jax.shard_map(call, in_specs=alike, out_specs=alike, axis_names=axes, check_vma=False)(jnp.zeros(()), *operands)
+
+
+def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
+    """Whether the results of a function depend on its inputs, by its jaxpr, which is not evaluated."""
+    expression = jax.make_jaxpr(function)(inputs).jaxpr
+    used = dce_jaxpr(expression, [True] * len(expression.outvars))[1]
+    return any(used)

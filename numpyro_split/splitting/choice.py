@@ -19,13 +19,14 @@ from jax.experimental import multihost_utils
 from numpyro_split.potential.arguments import Arguments
 from numpyro_split.potential.memory import bytes_of_gradient
 from numpyro_split.potential.tracing import eagerly
+from numpyro_split.splitting.divided_model import DividedModel
 from split_common.errors import ModelNotSplittableError, first_line
 from split_common.memory import AutoSubsets, ChosenSubsets, choose_num_subsets, does_not_fit
 from split_common.subsets import SubsetLayout
 
 WORD = 2**24
 
-Split = TypeVar("Split", bound=Any)  # a ModelSplit, whose file imports this one
+Split = TypeVar("Split", bound=DividedModel)
 
 logger = logging.getLogger(__name__)
 

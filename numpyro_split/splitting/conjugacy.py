@@ -18,7 +18,7 @@ from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.flat_program import FlatProgram
 from numpyro_split.potential.model_rows import log_prob_of
 from numpyro_split.potential.position import Position
-from numpyro_split.splitting.model_split import ModelSplit
+from numpyro_split.splitting.divided_model import DividedModel
 from numpyro_split.splitting.row_independence import place_of
 from split_common.conjugacy import PARAMETERS, SUPPORT, Free, Log, Other, Term, Value, result
 
@@ -29,7 +29,7 @@ SAME |= {"copy", "copy_p"}
 
 
 def read_terms(
-    split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]
+    split: DividedModel, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]
 ) -> list[Term]:
     """The terms of a model's log-density outside the data plate; nothing is evaluated.
 

@@ -22,7 +22,7 @@ from numpyro_split.potential.model_rows import RowSelectableModel, bounds_of
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.row_block import RowBlock
 from numpyro_split.potential.sources import first_rows, is_source
-from numpyro_split.splitting.over_shards import reads_inputs
+from numpyro_split.potential.tracing import reads_inputs
 from split_common.selection import NUMBERED
 from split_common.start import made_nan, no_finite_start
 

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from numpyro_split.host import dce_jaxpr
 from numpyro_split.potential.arguments import Arguments, Data
 from numpyro_split.potential.position import Position
 from numpyro_split.potential.shards import Shards
+from numpyro_split.potential.tracing import reads_inputs
+from numpyro_split.splitting.divided_model import DividedModel
 from split_common.errors import ModelNotSplittableError
-from split_common.row_independence import PROVED, Verdict
+from split_common.row_independence import PROVED
 from split_common.selection import SLICE, yields_numbers
 
 IN_SHARDS = "a model whose rows lie on several devices must"
 
 
-class Split(Protocol):
-    """How a model divides: a :class:`~numpyro_split.splitting.model_split.ModelSplit`."""
-
-    mode: str
-    verdict: Verdict
-    _row_axes: dict[str, int]
-
-    @property
-    def local_sites(self) -> Any:
-        """Latent sites inside the plate."""
-        ...
-
-    @property
-    def reads(self) -> bool:
-        """Whether the model reads values of its data with Python."""
-        ...
-
-
-def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int], names: Iterable[str]) -> None:
+def check_over_shards(split: DividedModel, shards: Shards, row_axes: Mapping[str, int], names: Iterable[str]) -> None:
     """Raise unless a split, found on a few rows, is one that shards can have.
 
     Args:
@@ -48,7 +31,7 @@ def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int],
         row_axes: for the path of each array that holds rows, their axis.
         names: names of the arguments that hold rows.
     """
-    if split.mode != SLICE or split._row_axes != row_axes:
+    if split.mode != SLICE or split.row_axes != row_axes:
         raise ModelNotSplittableError(
             f"{IN_SHARDS} take them from its arguments {list(names)} and give its data plate as many rows as these "
             f"have, as in numpyro.plate('data', X.shape[0]), got one that {_how(split)}"
@@ -59,13 +42,13 @@ def check_over_shards(split: Split, shards: Shards, row_axes: Mapping[str, int],
         raise ModelNotSplittableError(f"{IN_SHARDS} read no values of them with Python, which has none of them all")
 
 
-def _how(split: Split) -> str:
+def _how(split: DividedModel) -> str:
     if split.mode != SLICE:
         return "is told the numbers of its rows" if yields_numbers(split.mode) else "does not divide"
-    return f"has rows in other arguments: {sorted(split._row_axes)}"
+    return f"has rows in other arguments: {sorted(split.row_axes)}"
 
 
-def check_proved(split: Split, held: Iterable[Any]) -> None:
+def check_proved(split: DividedModel, held: Iterable[Any]) -> None:
     """Raise unless the rows of a model are proved to be independent, without shared values."""
     if split.verdict.kind != PROVED:
         raise ModelNotSplittableError(
@@ -77,13 +60,6 @@ def check_proved(split: Split, held: Iterable[Any]) -> None:
             f"{IN_SHARDS} take nothing from all rows, got one that does ({split.verdict}); compute it beforehand, and "
             "give the result as an argument"
         )
-
-
-def reads_inputs(function: Callable[[Any], Any], inputs: Any) -> bool:
-    """Whether the results of a function depend on its inputs, by its jaxpr, which is not evaluated."""
-    expression = jax.make_jaxpr(function)(inputs).jaxpr
-    used = dce_jaxpr(expression, [True] * len(expression.outvars))[1]
-    return any(used)
 
 
 def depending_on(

@@ -34,7 +34,7 @@ from pyro_split.integrators.integrator import IntegratorState
 from pyro_split.integrators.low_rank import LowRankKinetic
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 from split_common.hierarchy import Group, Rows, Scales, find_concentrations, find_groups, precision_masses
 
 
@@ -230,7 +230,7 @@ class HierarchicalKinetic(NamedTuple):
 
 
 def find_hierarchy(
-    split: ModelSplit,
+    split: DividedModel,
     potential: SplitPotential,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

@@ -18,7 +18,7 @@ from pyro_split.potential.densities import FunctionDensity
 from pyro_split.potential.position import Position
 from pyro_split.potential.ranks import Ranks, digest_of_random_state, group_of, random_state, set_random_state, together
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 from pyro_split.splitting.settings import Splitting
 from split_common.errors import RanksError
 from split_common.runs.identity import code_of, texts_of, versions_of
@@ -41,7 +41,7 @@ class Bound(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    split: ModelSplit | None
+    split: DividedModel | None
     potential: SplitPotential
 
 

@@ -27,7 +27,7 @@ from pyro_split.potential.position import Position, in_one_type
 from pyro_split.potential.ranks import Ranks, together
 from pyro_split.potential.running import check_gradients_are_enabled, check_only_run
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 from pyro_split.splitting.settings import Splitting
 from split_common.containers import Form
 from split_common.data_axes import argument_names
@@ -51,7 +51,7 @@ class Prepared(NamedTuple):
         method: the prepared method.
     """
 
-    split: ModelSplit | None
+    split: DividedModel | None
     potential: SplitPotential
     method: Method
 
@@ -334,7 +334,7 @@ class SplitKernel(MCMCKernel):
         """The arguments of a run that has begun, as tensors."""
         return FORMS.open(self.model, tuple(model_args), dict(model_kwargs), self._form)[:2]
 
-    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> ModelSplit:
+    def _divide(self, args: tuple[Any, ...], kwargs: dict[str, Any], num_subsets: int | None = None) -> DividedModel:
         """How the model divides over these arguments, after checks."""
         assert self.model is not None
         splitting = self._splitting if num_subsets is None else self._splitting.for_subsets(num_subsets)
@@ -355,7 +355,7 @@ class SplitKernel(MCMCKernel):
         return z
 
     def _check_observed(
-        self, split: ModelSplit, ranks: Ranks, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, split: DividedModel, ranks: Ranks, z: Position, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Raise on every rank where distributions do not take their arguments or observations on one."""
         check = partial(split.check_observed, z, args, kwargs)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from pyro_split.kernels.state import ChainState
 from pyro_split.potential.position import Position
 from pyro_split.potential.split_potential import SplitPotential
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 
 
 class Setup(NamedTuple):
@@ -29,7 +29,7 @@ class Setup(NamedTuple):
 
     warmup_steps: int
     potential: SplitPotential
-    split: ModelSplit | None
+    split: DividedModel | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     initial_params: Position | None

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import torch
 
 from pyro_split.potential.memory import bytes_of_gradient
+from pyro_split.splitting.divided_model import DividedModel
 from split_common.errors import ModelNotSplittableError, first_line
 from split_common.memory import AutoSubsets, ChosenSubsets, choose_num_subsets, does_not_fit
 
-Split = TypeVar("Split", bound=Any)  # a ModelSplit, whose file imports this one
+Split = TypeVar("Split", bound=DividedModel)
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from pyro_split.host import FakeTensorMode, unvalidated
 from pyro_split.potential.capture import OF_SHAPE, graph_of, operation_of, unlogged
 from pyro_split.potential.position import Position
-from pyro_split.splitting.model_split import ModelSplit
+from pyro_split.splitting.divided_model import DividedModel
 from split_common.conjugacy import PARAMETERS, Free, Log, Other, Term, Value, not_conjugate, result
 from split_common.errors import first_line
 
@@ -39,7 +39,7 @@ SAME |= {"index", "index_select", "repeat", "clone", "alias", "lift_fresh_copy"}
 
 
 def read_terms(
-    split: ModelSplit, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]
+    split: DividedModel, args: tuple[Any, ...], kwargs: dict[str, Any], precisions: Sequence[str]
 ) -> list[Term]:
     """The terms of a model's log-density outside the data plate; nothing is evaluated.
 
