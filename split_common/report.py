@@ -277,7 +277,7 @@ def _noise(share: float) -> Check:
 
 
 def _tail(error: float) -> Check:
-    seen = f"rows that an iteration does not read may put the log-density off by {error:.2g}"
+    seen = f"rows that an iteration does not read may put the log-density off by {error:.2g} (by those it reads)"
     advice = (
         "The noise comes from single rows, so the draws may be biased; audit(mcmc) measures by how much. Raise "
         "batch_size (that many of the most influential rows are read in every iteration) or num_batches, or use an "
