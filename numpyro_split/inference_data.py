@@ -24,7 +24,7 @@ from numpyro_split.potential.split_potential import SplitPotential
 from numpyro_split.splitting.divided_model import DividedModel
 from split_common.discrete import check_none_summed_out
 from split_common.health import Watched, put_watched
-from split_common.report import TARGET, Report, check_has_draws, warn_of_target
+from split_common.report import TARGET, Report, check_has_draws, note_free_sites, warn_of_target
 from split_common.runs.pairing import MOST_COMPARED, warn_of_other_arguments
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, in_memory
 from split_common.settling import put_settled
@@ -97,6 +97,7 @@ def to_inference_data(mcmc: MCMC, *, log_likelihood: bool = False, **options: An
                 warn_of_target(target)
         if split is not None:
             found["posterior"].attrs["split"] = str(split.verdict)
+        note_free_sites(found["posterior"], None if split is None else split.site_sizes)
         settled = getattr(mcmc.last_state, "settled", None)
         if settled is not None:  # the kernel adapts
             put_settled(found["sample_stats"], told_by(settled))

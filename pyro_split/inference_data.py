@@ -22,7 +22,7 @@ from pyro_split.potential.split_potential import SplitPotential
 from pyro_split.splitting.divided_model import DividedModel
 from split_common.discrete import check_none_summed_out
 from split_common.health import STATISTICS
-from split_common.report import TARGET, Report, check_has_draws, warn_of_target
+from split_common.report import TARGET, Report, check_has_draws, note_free_sites, warn_of_target
 from split_common.row_independence import Verdict
 from split_common.runs.pairing import MOST_COMPARED, warn_of_other_arguments
 from split_common.runs.pointwise import DRAWS_PER_BATCH, Grid, Piece, Posterior, Rows, in_memory
@@ -99,6 +99,7 @@ def to_inference_data(
     found = _from_dict({name: group for name, group in groups.items() if group}, options)
     if verdict is not None:
         found["posterior"].attrs["split"] = str(verdict)
+    note_free_sites(found["posterior"], _site_sizes(mcmc, draws))
     if "settled" in by_chain[0]:  # the kernel adapts
         put_settled(found["sample_stats"], Settled(*zip(*(chain["settled"] for chain in by_chain), strict=True)))
     if target := mcmc.kernel._method.target:
@@ -114,6 +115,12 @@ def _statistics(by_chain: list[Any]) -> dict[str, np.ndarray]:
         name for name, values in by_chain[0].items() if isinstance(values, list) and name != "divergences"
     ]
     return arviz_statistics({name: np.array([chain[name] for chain in by_chain]) for name in names})
+
+
+def _site_sizes(mcmc: MCMC, draws: dict[str, Tensor]) -> dict[str, int]:
+    """Number of unconstrained values at each latent site, by the run's own transforms and its first draw."""
+    transforms = mcmc.transforms or {}
+    return {name: transforms.get(name, lambda x: x)(x[0, 0]).numel() for name, x in draws.items()}
 
 
 def _observations(

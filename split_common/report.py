@@ -12,7 +12,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ APPROXIMATE = (
 )
 ONE_REFERENCE = "chains without init_params all start beside one reference: that they agree says nothing of other modes"
 TARGET = "target"  # attribute of the draws that names the distribution sampled, where it is not the posterior
+FREE_SITES = "free_sites"  # attribute of the draws: latent sites of which every number moves by itself
 COARSE = 0.2  # square of the spacing of energies, in variances of theirs, above which E-BFMI is that of their rounding
 LEAST_ACCEPTANCE = 0.1  # least mean acceptance of a chain
 MOST_UNLIKE = 4.0  # largest ratio of the chains' longest step size to the shortest
@@ -151,6 +152,21 @@ def warn_of_target(target: str) -> None:
         f"the log-likelihoods are of draws of {target}: az.loo and az.waic take them for draws of the posterior",
         stacklevel=3,
     )
+
+
+def note_free_sites(draws: Any, sizes: Mapping[str, int] | None) -> None:
+    """Note in draws the latent sites of which every number moves by itself, so that none is the same in all draws.
+
+    Numbers of other sites may be constant: those of deterministic ones, and zeros of a Cholesky factor.
+
+    Args:
+        draws: the draws, each of shape (chains, draws, ...).
+        sizes: number of unconstrained values at each latent site; None where draws are of these values.
+    """
+    numbers = {str(name): x[0, 0].size for name, x in draws.data_vars.items()}
+    free = [name for name, number in numbers.items() if sizes is None or sizes.get(name) == number]
+    if free:
+        draws.attrs[FREE_SITES] = free
 
 
 def check_has_draws(has_draws: bool) -> None:
@@ -355,6 +371,13 @@ def _of_draws(draws: Any) -> Iterator[Check]:
         seen = f"{num_draws} draws of a chain are too few to tell whether chains agree"
         yield Check("effective draws", float(num_chains * num_draws), LEAST_ESS, False, seen, DRAW_MORE)
         return
+    if stuck := _constant(draws):
+        who = f"{stuck[0]} has" if len(stuck) == 1 else f"{stuck[0]} and {len(stuck) - 1} more parameters have"
+        advice = (
+            "Chains stand still there: the step size is too small, every proposal was refused, or single precision "
+            "cannot hold changes as small as these of a number as large (subtract a constant, or use double precision)."
+        )
+        yield Check("moving parameters", float(len(stuck)), 0.0, False, f"{who} one value in all draws", advice)
     names, x = _components(draws)
     if not names:
         return
@@ -377,6 +400,17 @@ def _not_finite(draws: Any) -> str:
         if values.dtype.kind == "f" and not (finite := np.isfinite(values).all(axis=(0, 1))).all():
             return _named(name, int(np.argmin(finite)), values.shape[2:])
     return ""
+
+
+def _constant(draws: Any) -> list[str]:
+    """Names of the components of free sites that are the same in all draws of all chains."""
+    found = []
+    for name in draws.attrs.get(FREE_SITES, ()):
+        values = np.asarray(draws[name]) if name in draws else np.zeros((0, 0, 0))
+        if values.size:
+            is_constant = np.ravel(values.min((0, 1)) == values.max((0, 1)))
+            found += [_named(name, int(at), values.shape[2:]) for at in np.flatnonzero(is_constant)]
+    return found
 
 
 def _components(draws: Any) -> tuple[list[str], np.ndarray]:

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from split_common.report import Report
+from split_common.report import Report, note_free_sites
 from split_common.runs.elpd import waic
 from tests.backends import NumPyroBackend
 from tests.kernels import TABLE, small
@@ -368,3 +368,48 @@ def test_sums_of_energies_are_those_of_the_energies_as_kept(level):
             health = jax.jit(Health.with_draw)(health, number + 1, energy[number], False)
     expected = np.sum(np.diff(energy.astype(float)) ** 2) / (DRAWS * np.var(energy.astype(float)))
     assert float(health.bfmi) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_latent_that_stands_still_is_told(lib, stored, tmp_path):
+    """A number of 1e17 keeps no change below 8; zeros of a Cholesky factor are right, and so are constants."""
+
+    def model(y):
+        lib.ppl.sample("far", lib.dist.Normal(lib.array(1e17), lib.array(1e-4)))
+        mu = lib.ppl.sample("mu", lib.dist.Normal(lib.array(0.0), lib.array(1.0)))
+        lib.ppl.sample("L", lib.dist.LKJCholesky(3, concentration=lib.array(1.0)))
+        lib.ppl.deterministic("one", lib.array(1.0))
+        with lib.ppl.plate("data", y.shape[0]):
+            lib.ppl.sample("y", lib.dist.Normal(mu, lib.array(1.0)), obs=y)
+
+    kernel = lib.split.SymmetricSplitHMC(
+        model, 2, step_size=0.3, num_steps=4, adapt_step_size=False, adapt_mass_matrix=False
+    )
+    start = {"far": lib.array(1e17), "mu": lib.array(0.0), "L": lib.array(np.zeros(3))}
+    args, path = (lib.array(np.zeros(6)),), str(tmp_path / "run.zarr")
+    if not stored:
+        mcmc = lib.run(kernel, *args, num_warmup=5, num_samples=100, init_params=start)
+    elif lib.name == "numpyro":
+        mcmc = lib.mcmc(kernel, 5, 100)
+        lib.sample(mcmc, *args, store=path, init_params=start)
+    else:
+        mcmc = lib.mcmc(kernel, 5, 100, initial_params=start)
+        lib.sample(mcmc, *args, store=path)
+    table = kernel.report(path if stored else mcmc).table
+    assert table["seen"]["moving parameters"] == "far has one value in all draws"
+    if not stored:
+        lib.split.to_inference_data(mcmc).to_netcdf(str(tmp_path / "run.nc"))
+
+
+def test_draws_without_known_latents_are_not_said_to_stand_still():
+    """Of another package's run, or of a store made before latent sites were noted."""
+    draws = run_of({"x": np.ones(SHAPE), "y": normal()})
+    assert "moving parameters" not in Report.of(draws, "SplitNUTS").table.index
+    note_free_sites(draws["posterior"], {"x": 1, "y": 1, "z": 1})
+    assert Report.of(draws, "SplitNUTS").table["seen"]["moving parameters"] == "x has one value in all draws"
+    note_free_sites(draws["posterior"], {"x": 2, "y": 1})
+    assert "moving parameters" not in Report.of(draws, "SplitNUTS").table.index
+    several = run_of({"w": np.ones((*SHAPE, 2, 3))})
+    note_free_sites(several["posterior"], None)
+    seen = Report.of(several, "SplitNUTS").table["seen"]["moving parameters"]
+    assert seen == "w[0, 0] and 5 more parameters have one value in all draws"

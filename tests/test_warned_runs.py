@@ -111,6 +111,10 @@ CASES = {
         *("SymmetricSplitHMC", {"num_subsets": 2, "step_size": 1e-3, "num_steps": 2, **FIXED}),
         *(regression, 0, 200, None),
     ),
+    "moving parameters": (
+        *("SymmetricSplitHMC", {"num_subsets": 2, "step_size": 1e-30, "num_steps": 2, **FIXED}),
+        *(regression, 0, 200, None),
+    ),
     "settled metric": ("SymmetricSplitHMC", {"num_subsets": 2}, narrow, 150, 100, None),
 }
 

@@ -269,6 +269,7 @@ class NumPyroStart:
             "package": "numpyro_split",
             "kernel": type(kernel).__name__,
             "split": None if split is None else str(split.verdict),
+            "site_sizes": None if split is None else split.site_sizes,
             "target": kernel._method.target,
         }
 

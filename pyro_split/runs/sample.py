@@ -277,6 +277,7 @@ class PyroStart:
             "package": "pyro_split",
             "kernel": type(kernel).__name__,
             "split": None if split is None else str(split.verdict),
+            "site_sizes": None if split is None else split.site_sizes,
             "target": kernel._method.target,
             "shards": list(potential.ranks.num_rows),
             "num_subsets": potential.num_subsets,

@@ -12,7 +12,7 @@ import numpy as np
 
 from split_common.errors import StoreError, first_line
 from split_common.health import Watched, put_watched
-from split_common.report import TARGET, Report
+from split_common.report import TARGET, Report, note_free_sites
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
 from split_common.runs.store import (
@@ -42,8 +42,9 @@ class Progress(NamedTuple):
     Attributes:
         plan: planned length of the run.
         started: time when it began, in ISO 8601.
-        about: properties of the run: ``kernel``; ``split``, how the model divides; and ``target``, the distribution
-            sampled, where it is not the posterior.
+        about: properties of the run: ``kernel``; ``split``, how the model divides; ``site_sizes``, unconstrained values
+            of each latent site, None without a model; and ``target``, the distribution sampled, where it is not the
+            posterior.
         chains: progress of each chain: ``draws`` and ``warmup_draws``, how many there are; ``time``, when it was
             written last; ``seconds`` of sampling so far; ``settled``, the values that warm-up settled on; ``watched``,
             the divergences and E-BFMI of all iterations of a thinned run.
@@ -108,6 +109,8 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
             stacklevel=2,
         )
     posterior.attrs.update({name: found.about[name] for name in ("split", TARGET) if found.about.get(name)})
+    if "site_sizes" in found.about:
+        note_free_sites(posterior, found.about["site_sizes"])
     posterior.attrs["draws_by_chain"] = [chain.get("draws", 0) for chain in found.chains]
     chains = [found.chains[i] for i in posterior["chain"].values]
     if columns := _columns(chains, "settled"):
