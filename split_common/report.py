@@ -12,7 +12,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -371,14 +371,14 @@ def _of_draws(draws: Any) -> Iterator[Check]:
         seen = f"{num_draws} draws of a chain are too few to tell whether chains agree"
         yield Check("effective draws", float(num_chains * num_draws), LEAST_ESS, False, seen, DRAW_MORE)
         return
-    if stuck := _constant(draws):
-        who = f"{stuck[0]} has" if len(stuck) == 1 else f"{stuck[0]} and {len(stuck) - 1} more parameters have"
+    names, x = _components(draws)
+    if stuck := _constant(draws, draws.attrs.get(FREE_SITES, ()) if names else draws.data_vars):
+        who = f"{stuck[0]} has" if len(stuck) == 1 else f"{stuck[0]} and {len(stuck) - 1} more have"
         advice = (
             "Chains stand still there: the step size is too small, every proposal was refused, or single precision "
             "cannot hold changes as small as these of a number as large (subtract a constant, or use double precision)."
         )
         yield Check("moving parameters", float(len(stuck)), 0.0, False, f"{who} one value in all draws", advice)
-    names, x = _components(draws)
     if not names:
         return
     import arviz
@@ -402,10 +402,10 @@ def _not_finite(draws: Any) -> str:
     return ""
 
 
-def _constant(draws: Any) -> list[str]:
-    """Names of the components of free sites that are the same in all draws of all chains."""
+def _constant(draws: Any, sites: Iterable[str]) -> list[str]:
+    """Names of the components of some sites that are the same in all draws of all chains."""
     found = []
-    for name in draws.attrs.get(FREE_SITES, ()):
+    for name in sites:
         values = np.asarray(draws[name]) if name in draws else np.zeros((0, 0, 0))
         if values.size:
             is_constant = np.ravel(values.min((0, 1)) == values.max((0, 1)))

@@ -403,6 +403,8 @@ def test_a_latent_that_stands_still_is_told(lib, stored, tmp_path):
 
 def test_draws_without_known_latents_are_not_said_to_stand_still():
     """Of another package's run, or of a store made before latent sites were noted."""
+    still = Report.of(run_of({"simplex": np.full((*SHAPE, 2), 0.5)}), "SplitNUTS").table  # nothing at all moves
+    assert still["seen"]["moving parameters"] == "simplex[0] and 1 more have one value in all draws"
     draws = run_of({"x": np.ones(SHAPE), "y": normal()})
     assert "moving parameters" not in Report.of(draws, "SplitNUTS").table.index
     note_free_sites(draws["posterior"], {"x": 1, "y": 1, "z": 1})
@@ -412,4 +414,4 @@ def test_draws_without_known_latents_are_not_said_to_stand_still():
     several = run_of({"w": np.ones((*SHAPE, 2, 3))})
     note_free_sites(several["posterior"], None)
     seen = Report.of(several, "SplitNUTS").table["seen"]["moving parameters"]
-    assert seen == "w[0, 0] and 5 more parameters have one value in all draws"
+    assert seen == "w[0, 0] and 5 more have one value in all draws"
