@@ -11,6 +11,7 @@ References:
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -163,7 +164,7 @@ def note_free_sites(draws: Any, sizes: Mapping[str, int] | None) -> None:
         draws: the draws, each of shape (chains, draws, ...).
         sizes: number of unconstrained values at each latent site; None where draws are of these values.
     """
-    numbers = {str(name): x[0, 0].size for name, x in draws.data_vars.items()}
+    numbers = {str(name): math.prod(x.shape[2:]) for name, x in draws.data_vars.items()}
     free = [name for name, number in numbers.items() if sizes is None or sizes.get(name) == number]
     if free:
         draws.attrs[FREE_SITES] = free
