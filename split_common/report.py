@@ -373,7 +373,8 @@ def _of_draws(draws: Any) -> Iterator[Check]:
         yield Check("effective draws", float(num_chains * num_draws), LEAST_ESS, False, seen, DRAW_MORE)
         return
     names, x = _components(draws)
-    if stuck := _constant(draws, draws.attrs.get(FREE_SITES, ()) if names else draws.data_vars):
+    stuck = _constant(draws, draws.attrs.get(FREE_SITES, ()))
+    if stuck := stuck or ([] if names else _constant(draws, draws.data_vars)):
         who = f"{stuck[0]} has" if len(stuck) == 1 else f"{stuck[0]} and {len(stuck) - 1} more have"
         advice = (
             "Chains stand still there: the step size is too small, every proposal was refused, or single precision "
