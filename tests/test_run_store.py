@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -126,6 +127,8 @@ def test_a_run_that_dies_before_any_of_its_writes_comes_to_the_same_draws(whole,
             sample(path, together)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # nothing is damaged
+            with contextlib.suppress(StoreError):  # the run has only begun
+                open_store(path, warmup=True)
             assert draws_in(sample(path, together)[0], warmup=True) == expected
 
 
@@ -262,6 +265,24 @@ def test_draws_after_a_lost_file_are_not_opened(whole, path, lost, left):
     assert np.isfinite(found.posterior["x"]).all()
     assert np.isfinite(found.sample_stats["lp"]).all()
     assert found.posterior.sizes["draw"] in left
+    with pytest.warns(UserWarning, match="is damaged"):
+        opened, _ = sample(path, together)
+    assert draws_in(opened, warmup=True) == expected
+
+
+def test_a_lost_last_write_is_not_opened(whole, path):
+    """After a crash of the machine a file may be as it was before its last write: filled up with NaN."""
+    expected, source, together = whole
+    shutil.copytree(source, path)
+    hurt = Path(path) / "posterior/x/c/1/1/0"
+    numbers = np.frombuffer(hurt.read_bytes()).reshape(-1, 2).copy()
+    numbers[5:] = np.nan
+    hurt.write_bytes(numbers.tobytes())
+    message = "the newest of its draws are not those that were written"
+    with pytest.warns(UserWarning, match=f"{message}.* which leaves {re.escape('[130, 120]')}"):
+        found = open_store(path)
+    assert found.posterior.sizes["draw"] == 120
+    assert np.isfinite(found.posterior["x"]).all()
     with pytest.warns(UserWarning, match="is damaged"):
         opened, _ = sample(path, together)
     assert draws_in(opened, warmup=True) == expected

@@ -172,14 +172,25 @@ class ChainWriter:
         self._open[phase], self._digests[phase] = content, digests
         return digests
 
+    def ends_as_written(self, phase: Phase, num: int) -> bool:
+        """Whether the chunk of the last of ``num`` draws is as it was written; True where no state has as many."""
+        states = [packed for name in SLOTS if (packed := self._store.get_state(self._chain, name)) is not None]
+        states = [packed for packed in states if _counts_of(packed).of(phase) >= num > 0]
+        last = (num - 1) // self._store.plan.chunk
+        return not states or any(self._is_chunk_whole(packed, phase, last) for packed in states)
+
     def _is_whole(self, packed: Packed) -> bool:
         """Whether all draws that belong to a state can be read as they were written."""
-        counts = _counts_of(packed)
         return all(
-            np.array_equal(digest_of(self._read(phase, counts.of(phase), k)), digest)
+            self._is_chunk_whole(packed, phase, k)
             for phase in self._phases
-            for k, digest in enumerate(packed.arrays[_digests_of(phase)])
+            for k in range(len(packed.arrays[_digests_of(phase)]))
         )
+
+    def _is_chunk_whole(self, packed: Packed, phase: Phase, k: int) -> bool:
+        """Whether the draws of chunk ``k`` that belong to a state can be read as they were written."""
+        content = self._read(phase, _counts_of(packed).of(phase), k)
+        return np.array_equal(digest_of(content), packed.arrays[_digests_of(phase)][k])
 
     def _read(self, phase: Phase, num: int, k: int) -> Content:
         """Chunk ``k`` of a phase that has ``num`` draws; empty where it cannot be read."""

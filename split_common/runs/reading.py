@@ -13,6 +13,7 @@ import numpy as np
 from split_common.errors import StoreError, first_line
 from split_common.health import Watched, put_watched
 from split_common.report import TARGET, Report, note_free_sites
+from split_common.runs.chain_writer import ChainWriter
 from split_common.runs.drive import SUMMARY, summaries_in
 from split_common.runs.plan import Plan
 from split_common.runs.store import (
@@ -21,6 +22,7 @@ from split_common.runs.store import (
     SLOTS,
     WARMUP,
     Phase,
+    RunStore,
     decoded,
     encoded,
     is_whole,
@@ -65,8 +67,9 @@ def open_store(store: str | os.PathLike[str], *, warmup: bool = False) -> Any:
     numbers of draws, the chains and draws are chosen that make the largest rectangle; the attribute ``draws_by_chain``
     of the posterior has the number of draws of each chain. Nothing that is read is executed.
 
-    Numbers that would be wrong are left out with a warning: draws from the first missing file on, and log-likelihoods
-    that do not belong to the draws that are shown, as after a run was extended.
+    Numbers that would be wrong are left out with a warning: draws from the first missing file on; the newest draws,
+    where they are not those that were written, as after a crash of the machine; and log-likelihoods that do not belong
+    to the draws that are shown, as after a run was extended.
 
     Args:
         store: path of a store, or an address that fsspec knows.
@@ -290,12 +293,21 @@ def _attributes_of_chain(group: Any, chain: int) -> dict[str, Any]:
 
 def _shown(path: str, found: Progress, phase: Phase, count: str) -> tuple[list[int], int]:
     """Chains that are shown, and the number of draws of each: the largest rectangle of draws that are there."""
-    said = [chain.get(count, 0) for chain in found.chains]
-    whole = whole_draws(_opened(path), phase, said)
+    said, group = [chain.get(count, 0) for chain in found.chains], _opened(path)
+    whole = whole_draws(group, phase, said)
     if whole != said:
         warnings.warn(
             f"store {path!r} lacks files of its draws, of which the chains have {said}: those after the first that is "
             f"missing are left out, which leaves {whole}. The call that made the store draws them again",
+            stacklevel=4,
+        )
+    store, chunk = RunStore(path, group, found.plan), found.plan.chunk
+    ends = [ChainWriter(store, chain).ends_as_written(phase, num) for chain, num in enumerate(whole)]
+    if not all(ends):
+        whole = [num if ends[chain] else (num - 1) // chunk * chunk for chain, num in enumerate(whole)]
+        warnings.warn(
+            f"store {path!r} is damaged: the newest of its draws are not those that were written, as after a crash of "
+            f"the machine. They are left out, which leaves {whole}. The call that made the store draws them again",
             stacklevel=4,
         )
     return largest_rectangle(whole)
