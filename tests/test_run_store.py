@@ -288,6 +288,27 @@ def test_a_lost_last_write_is_not_opened(whole, path):
     assert draws_in(opened, warmup=True) == expected
 
 
+def test_draws_that_were_made_again_in_another_way_are_opened(whole, path, monkeypatch):
+    """Another machine rounds differently; a state of the draws before may be left, and be the newest."""
+    _, source, together = whole
+    shutil.copytree(source, path)
+    (Path(path) / "posterior/x/c/1/0/0").unlink()
+    (Path(path) / "posterior/x/c/0/0/0").unlink()
+    advance = Walk.advance
+
+    def otherwise(self, num):
+        self.x += 1e-9
+        return advance(self, num)
+
+    monkeypatch.setattr(Walk, "advance", otherwise)
+    with Death(8), pytest.raises(Killed), pytest.warns(UserWarning, match="is damaged"):
+        sample(path, together)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = open_store(path)
+    assert 0 < found.posterior.sizes["draw"] < 130
+
+
 @pytest.mark.parametrize(
     "left",
     [

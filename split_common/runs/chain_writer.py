@@ -173,9 +173,13 @@ class ChainWriter:
         return digests
 
     def ends_as_written(self, phase: Phase, num: int) -> bool:
-        """Whether the chunk of the last of ``num`` draws is as it was written; True where no state has as many."""
-        states = [packed for name in SLOTS if (packed := self._store.get_state(self._chain, name)) is not None]
-        states = [packed for packed in states if _counts_of(packed).of(phase) >= num > 0]
+        """Whether the chunk with the last of ``num`` draws is as a state says that it was written.
+
+        Of two states that have as many draws one may be of a process before, whose draws were made again; the other
+        counts then. True where no state has as many.
+        """
+        found = [self._store.get_state(self._chain, name) for name in SLOTS]
+        states = [packed for packed in found if packed is not None and _counts_of(packed).of(phase) >= num > 0]
         last = (num - 1) // self._store.plan.chunk
         return not states or any(self._is_chunk_whole(packed, phase, last) for packed in states)
 
